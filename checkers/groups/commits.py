@@ -1,17 +1,19 @@
 """The offsets that a group has committed are a register: ``lost-commit``, ``stale-commit``.
 
-A commit that was acknowledged took effect between its begin and its end. One that failed may have
-taken effect at any time since it began: an earlier try of the client's may have been written, and a
-coordinator that was paused may find it late. So an offset in a response is right if some
-commit of it had begun by then, and no other one that was acknowledged before the question began
-after it had ended. *None* is right as long as none was acknowledged. What is not right is:
+A commit that was acknowledged took effect between its begin and its end. A commit that failed may
+have taken effect at any time since it began: an earlier try of the client may have been written,
+and a coordinator that was paused may process the request late. So an offset in a response is right
+if a commit of this offset had begun before the response, and no commit that was acknowledged before
+the question began after this commit had ended. *None* is right as long as no commit was
+acknowledged. An offset that is not right is
 
-- ``lost-commit``, if it was returned when all members had ended, or the offsets topic has it
-  in the end (of its replicas the one that goes furthest);
-- ``stale-commit``, if a member received it: it then reads again what its group has done.
+- ``lost-commit``, if it was returned after all members had ended, or if it is the last offset in
+  the offsets topic (in the replica that goes furthest);
+- ``stale-commit``, if a member received it: the member then reads again what its group has read.
 
-``given-again``: a member was given a record before the offset from which it began, or before where
-it was already. (Records that it leaves out are ``poll-skip`` or ``undelivered``.)
+``given-again``: a member was given a record from before the offset at which the member began, or
+from before the member's position. (Records that a member skips are ``poll-skip`` or
+``undelivered``.)
 """
 
 from bisect import bisect_right
@@ -47,7 +49,7 @@ STALE_COMMIT: Final = "stale-commit"
 GIVEN_AGAIN: Final = "given-again"
 
 READER: Final = "reader"
-"""The process that asks when all members have ended."""
+"""The process that asks for the offsets after all members have ended."""
 
 _DURABLE: Final = "durability: a committed offset is replicated as a record with acks=all"
 
@@ -58,8 +60,8 @@ class CommitRegister:
 
     Attributes:
         done: acknowledged commits, in the order of their ends.
-        latest: of each of them and all before it, the one that began last.
-        ends: of each offset, when the last commit of it ended.
+        latest: for each commit in ``done``, the last to begin among it and the commits before it.
+        commits: all commits, including failed ones.
     """
 
     done: list[Row]
@@ -73,10 +75,12 @@ class CommitRegister:
         return cls(done=done, latest=list(accumulate(done, _later)), commits=list(commits))
 
     def overtaken(self, offset: int | None, begun_ns: int, ended: int) -> Row | None:
-        """Return the acknowledged commit against which it was wrong to return an offset.
+        """Return the acknowledged commit that makes a returned offset wrong; None if it is right.
 
         Args:
-            begun_ns: when the question was asked, and ``ended`` when it was answered.
+            offset: the returned offset.
+            begun_ns: when the question was asked.
+            ended: when the question was answered.
         """
         before = bisect_right(self.done, begun_ns - 1, key=ended_ns)
         if not before:
@@ -98,7 +102,7 @@ def _later(before: Row, after: Row) -> Row:
 @checker(
     Kind(
         LOST_COMMIT,
-        guarantee="The offset that a group has in the end is not older than one whose commit was"
+        guarantee="A group's last offset is not older than an offset whose commit was"
         " acknowledged.",
         singular="offset that a group had committed is lost",
         plural="offsets that a group had committed are lost",
@@ -109,9 +113,9 @@ def _later(before: Row, after: Row) -> Row:
     ),
     Kind(
         STALE_COMMIT,
-        guarantee="A member begins where its group has come to, not before an acknowledged commit.",
-        singular="member received an offset of its group's that had been overtaken",
-        plural="times a member received an offset of its group's that had been overtaken",
+        guarantee="A member begins at its group's position, not before an acknowledged commit.",
+        singular="member received an outdated offset of its group",
+        plural="times a member received an outdated offset of its group",
         severity=Severity.SERIOUS,
         promise=_DURABLE,
         breaks=always,
@@ -119,7 +123,7 @@ def _later(before: Row, after: Row) -> Row:
     ),
     Kind(
         GIVEN_AGAIN,
-        guarantee="A member is given nothing from before the offset at which it began.",
+        guarantee="A member is given no record from before its position.",
         singular="record was given to a member that was past it",
         plural="records were given to members that were past them",
         severity=Severity.SERIOUS,
@@ -145,7 +149,7 @@ def wrong_offsets(
     """Yield the offsets that were returned and should not have been.
 
     Args:
-        on_disk: what the coordinators' topic has; None if it is not known.
+        on_disk: the last offsets in ``__consumer_offsets``; None if they are not known.
     """
     for place, of_place in by_place(rows).items():
         register = CommitRegister.of([row for row in of_place if row["event"] == "commit"])
@@ -156,7 +160,7 @@ def wrong_offsets(
             wrong = register.overtaken(row["offset"], row["invoke_ns"], ended_ns(row))
             if wrong is not None:
                 kind = LOST_COMMIT if at_end else STALE_COMMIT
-                when = "at the end" if at_end else f"after that, asked by {row['process']},"
+                when = "at the end" if at_end else f"when {row['process']} asked after that,"
                 instead = f"{when} the coordinator had {_named(row['offset'])}"
                 yield _finding(kind, place, wrong, instead)
         last = None if on_disk is None else on_disk.get(place)
@@ -183,14 +187,14 @@ def _named(offset: int | None) -> str:
 
 
 def repeated(rows: Iterable[Row]) -> Iterator[GroupFinding]:
-    """Yield the records that a member was given although it was past them."""
+    """Yield the records that a member was given although its position was past them."""
     rows = list(rows)
     places = by_place(row for row in rows if row["event"] in {"given", "sought"})
     for place, owners in ownerships(rows).items():
         group, partition = place
         before: dict[str, int] = {}
         for owner in owners:
-            # A poll in which a partition was taken away and given back has records of both times.
+            # A poll that spans two ownerships of a partition may return records of both.
             since_ns, position = before.get(owner.process, -1), owner.begins
             before[owner.process] = min(owner.until_ns, FOREVER)
             for row in places.get(place, []):
@@ -207,6 +211,6 @@ def repeated(rows: Iterable[Row]) -> Iterator[GroupFinding]:
                         partition=partition,
                         offset=row["offset"],
                         says=f"{owner.process} was given offset {row['offset']} of partition"
-                        f" {partition}, and it was at offset {position}.",
+                        f" {partition}, although it was at offset {position}.",
                     )
                 position = row["end"] if position is None else max(position, row["end"])

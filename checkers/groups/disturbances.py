@@ -1,9 +1,9 @@
-"""The times in which faults, or what they leave behind, may excuse a share group.
+"""The intervals in which faults, or their after-effects, may excuse a share group.
 
-A leader keeps in memory who holds which record, and gives that up when it fails or a member's
-connection ends; a member whose coordinator does not answer is removed. So whatever follows a fault,
-until every client has noticed that its connections are dead, is excused, and so is what is around a
-change of a leader.
+A leader keeps in memory which member holds which record. It drops this state when it fails, or when
+a member's connection ends. A member whose coordinator does not answer is removed. So a share group
+is excused after a fault, until every client has noticed that its connections are dead. It is also
+excused around a change of leader.
 """
 
 from bisect import bisect_right
@@ -26,7 +26,7 @@ _PARTITIONS: Final = "events/partitions"
 
 
 class Disturbances:
-    """Intervals of a run, each of them from its begin to its end."""
+    """Intervals of a run, each with its begin and its end."""
 
     def __init__(self, intervals: Iterable[tuple[int, int]]) -> None:
         self._begins: list[int] = []
@@ -40,7 +40,7 @@ class Disturbances:
 
     @classmethod
     def of(cls, case: RunFiles) -> Self:
-        """Return those of a run; all of it, where it is not known."""
+        """Return the disturbances of a run; the whole run, if its faults are not known."""
         if _FAULTS not in case.tables or _PARTITIONS not in case.tables:
             return cls([(-FOREVER, FOREVER)])
         faults = pq.read_table(case.tables[_FAULTS]).sort_by("time_ns").to_pylist()
@@ -48,13 +48,13 @@ class Disturbances:
         return cls([*_faults(faults), *_changes(leaders)])
 
     def touch(self, begin: int, end: int) -> bool:
-        """Return whether any of them has a moment in common with a time."""
+        """Return whether any disturbance overlaps the interval from ``begin`` to ``end``."""
         before = bisect_right(self._begins, end)
         return before > 0 and self._ends[before - 1] >= begin
 
 
 def _faults(rows: Iterable[Row]) -> list[tuple[int, int]]:
-    """Return from when until when each fault may be noticed, in order of time."""
+    """Return the interval in which clients may notice each fault, from rows in order of time."""
     opened: dict[tuple[str, int | None], int] = {}
     intervals = []
     for row in rows:
@@ -67,7 +67,7 @@ def _faults(rows: Iterable[Row]) -> list[tuple[int, int]]:
 
 
 def _changes(rows: Iterable[Row]) -> list[tuple[int, int]]:
-    """Return the times around changes of leaders."""
+    """Return the intervals around changes of leaders."""
     last: dict[tuple[str, int], tuple[int, int | None]] = {}
     intervals = []
     for row in rows:

@@ -1,6 +1,6 @@
-"""The journals of members of groups, and the findings in them, as plain values of this process.
+"""The journals of group members, and the findings in these journals, as plain Python values.
 
-They are small: a few rows a second of each member (``harness.runs.history.GROUPS``).
+Journals are small: a few rows a second for each member (``harness.runs.history.GROUPS``).
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ Place = tuple[str, int]
 """A group and a partition."""
 
 FOREVER: Final = 1 << 62
-"""When something ends that has no end in the history."""
+"""The time at which an event ends that has no end in the history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +29,8 @@ class GroupFinding:
     """An anomaly of a group.
 
     Attributes:
-        offset: where that matters.
-        says: the sentence.
+        offset: None if the anomaly does not concern one offset.
+        says: the sentence that describes the anomaly.
     """
 
     kind: str
@@ -48,7 +48,7 @@ def no_group(_tables: Tables, case: RunFiles) -> str:
 
 
 def journal(case: RunFiles) -> list[Row]:
-    """Return the rows of all members of a run; none where it has none."""
+    """Return the journal rows of all members in a run; empty if the run has no journal."""
     if GROUPS_TABLE not in case.tables:
         return []
     rows: list[Row] = pq.read_table(case.tables[GROUPS_TABLE]).to_pylist()
@@ -56,7 +56,7 @@ def journal(case: RunFiles) -> list[Row]:
 
 
 def by_place(rows: Iterable[Row]) -> dict[Place, list[Row]]:
-    """Return the rows of each group and partition, in the order of their ends."""
+    """Return the rows for each group and partition, in the order of their ends."""
     places: dict[Place, list[Row]] = defaultdict(list)
     for row in sorted(rows, key=ended_ns):
         if row["partition"] is not None:
@@ -65,7 +65,7 @@ def by_place(rows: Iterable[Row]) -> dict[Place, list[Row]]:
 
 
 def ended_ns(row: Row) -> int:
-    """Return when something ended."""
+    """Return when a row's event ended; ``FOREVER`` if it did not end."""
     at = row["complete_ns"]
     return FOREVER if at is None else int(at)
 
@@ -73,7 +73,7 @@ def ended_ns(row: Row) -> int:
 def anomalies(
     tables: Tables, find: Callable[[RunFiles, list[Row]], Iterable[GroupFinding]]
 ) -> pa.Table:
-    """Return what is found in each run that has members of groups."""
+    """Return what ``find`` finds in each run that has group members, in ``SCHEMA``."""
     return pa.Table.from_pylist(list(_rows(tables, find)), schema=SCHEMA)
 
 
@@ -94,5 +94,5 @@ def _rows(
 
 
 def in_words(row: Row) -> str:
-    """Return what is wrong, of a row that ``anomalies`` made."""
+    """Return the sentence that says what is wrong, from a row that ``anomalies`` made."""
     return str(row["copies"][0]["note"])

@@ -1,7 +1,7 @@
-"""The generations of a group, with what each member was assigned, as its coordinator wrote them.
+"""The generations of a group with the members' assignments, as the group's coordinator wrote them.
 
-They are ``GroupMetadataValue`` of versions 0 to 3, of the classic protocol. A member that comes
-back with its ``group.instance.id`` gets a new id in the same generation.
+The records are ``GroupMetadataValue``, versions 0 to 3, of the classic protocol. A member that
+rejoins with its ``group.instance.id`` gets a new member id in the same generation.
 """
 
 import struct
@@ -21,8 +21,8 @@ class Generation(NamedTuple):
     """A generation of a group.
 
     Attributes:
-        timestamp_ms: when it began, since 1970.
-        members: the partitions of the topic under test, by the member's id.
+        timestamp_ms: when the generation began, since 1970.
+        members: each member's partitions of the topic under test, by the member's id.
     """
 
     timestamp_ms: int
@@ -30,12 +30,12 @@ class Generation(NamedTuple):
     members: Mapping[str, frozenset[int]]
 
     def owner(self, partition: int) -> str | None:
-        """Return the member that has a partition."""
+        """Return the member that owns a partition; None if no member owns it."""
         return next((member for member, of in self.members.items() if partition in of), None)
 
 
 def generations_on_disk(case: RunFiles, group: str) -> list[Generation]:
-    """Return a group's generations in order; none where no disk has them."""
+    """Return a group's generations in order; empty if no disk has them."""
     generations = []
     for row in coordinator_records(case, TOPIC) or ():
         try:
@@ -48,11 +48,11 @@ def generations_on_disk(case: RunFiles, group: str) -> list[Generation]:
 
 
 class _UnreadableError(ValueError):
-    """A version that is not known here."""
+    """A record's version that this module does not know."""
 
 
 class _Fields:
-    """Reads the fields of a record; every read goes forward."""
+    """The fields of a record, read one after another."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -64,7 +64,7 @@ class _Fields:
         return int(value)
 
     def data(self, layout: str) -> bytes:
-        """Return bytes with their size before them, of that layout; empty for null."""
+        """Return the bytes after a size, which has this layout; empty for null."""
         size = max(0, self.number(layout))
         begin, self._at = self._at, self._at + size
         if self._at > len(self._data):

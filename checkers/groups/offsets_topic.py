@@ -1,7 +1,7 @@
-"""The offsets that groups have committed, as ``__consumer_offsets`` has them on disk.
+"""The offsets that groups have committed, read from ``__consumer_offsets`` on disk.
 
-Keys and values are those of ``OffsetCommitKey`` and ``OffsetCommitValue``, whose versions begin
-alike: the group, topic and partition, and the offset.
+Keys are ``OffsetCommitKey``, values ``OffsetCommitValue``. All versions begin with the same fields:
+group, topic and partition in the key, and the offset in the value.
 """
 
 import struct
@@ -29,7 +29,7 @@ class OffsetKey(NamedTuple):
 
 
 def offset_key(data: bytes | None) -> OffsetKey | None:
-    """Return the key of a record; None where it is that of something else."""
+    """Return a record's offset key; None if the record is no committed offset."""
     if data is None or len(data) < _SHORT.size or _SHORT.unpack_from(data)[0] not in _KEY_VERSIONS:
         return None
     try:
@@ -45,9 +45,9 @@ class CommittedOffset(NamedTuple):
     """One record of a committed offset.
 
     Attributes:
-        offset: None where it was removed.
-        timestamp_ms: when it took effect, since 1970; None if the log does not say.
-        transactional: whether it is part of a transaction.
+        offset: None if the record removes the offset.
+        timestamp_ms: when the commit took effect, since 1970; None if the log does not say.
+        transactional: whether the commit is part of a transaction.
     """
 
     place: Place
@@ -57,27 +57,27 @@ class CommittedOffset(NamedTuple):
 
 
 def committed_on_disk(case: RunFiles) -> dict[Place, int | None] | None:
-    """Return the last offset of each group and partition of the topic under test.
+    """Return the last committed offset for each group and partition of the topic under test.
 
-    None where the run has no copy of the topic, or a part of it is no evidence.
+    None if the run has no copy of the offsets topic, or if a part of the copy is no evidence.
     """
     commits = commits_on_disk(case)
     return None if commits is None else {commit.place: commit.offset for commit in commits}
 
 
 def commits_on_disk(case: RunFiles) -> list[CommittedOffset] | None:
-    """Return every committed offset of the topic under test, in order of the log.
+    """Return every committed offset of the topic under test, in the order of the log.
 
-    None where ``coordinator_records`` returns none.
+    None where ``coordinator_records`` returns None.
     """
     rows = coordinator_records(case, TOPIC)
     return None if rows is None else _commits(rows, case.plan.topic.name)
 
 
 def _commits(rows: list[Row], topic: str) -> list[CommittedOffset]:
-    """Return what a log has committed.
+    """Return the offsets that the rows of a log commit.
 
-    What was written in a transaction counts from the transaction's commit on.
+    An offset that was written in a transaction counts from the transaction's commit on.
     """
     committed = list[CommittedOffset]()
     open_: dict[int, list[CommittedOffset]] = defaultdict(list)
@@ -110,5 +110,5 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
     (size,) = _SHORT.unpack_from(data, at)
     begin = at + _SHORT.size
     if size < 0 or begin + size > len(data):
-        raise struct.error("the text is cut")
+        raise struct.error("the text is truncated")
     return data[begin : begin + size].decode(errors="replace"), begin + size

@@ -1,20 +1,21 @@
-"""``two-owners``: a partition had two owners in a group, by the word of the group's coordinator.
+"""``two-owners``: a partition had two owners in a group, and the group's coordinator assigned both.
 
-A member owns a partition from the callback that assigns it to the one that revokes it. It may be
-wrong: a member that sends no heartbeat for a session is removed from its group, and learns so
-later. Kafka does not prevent that. It promises two things:
+A member owns a partition from the callback that assigns it to the callback that revokes it. The
+member may be wrong: a member that sends no heartbeat for a session is removed from its group, and
+learns this later. Kafka does not prevent that. It promises two things:
 
-- *in one epoch* (the generation of a classic group, a member's epoch of KIP-848) a partition is
-  assigned to one member. Epochs of a classic group may begin anew when it was empty (up to 0.10.0
-  its coordinator forgets it then), so both must have believed to own it at the same time;
+- *in one epoch* (a classic group's generation, or a member's epoch of KIP-848) a partition is
+  assigned to one member. The epochs of a classic group may begin anew after the group was empty (up
+  to 0.10.0 its coordinator then forgets the group). So both members must have believed at the same
+  time that they owned the partition;
 - *a member that was replaced is refused*. When the callback of the next owner begins, the
   coordinator has given the partition away. If the owner of an older epoch asks for a commit after
-  that, and is acknowledged, the coordinator took both for owners. The answer must have
-  come before the callback that takes the partition away: later the client may have joined anew, and
-  asked again as what it is then.
+  that, and the commit is acknowledged, the coordinator took both members for owners. The answer
+  must have come before the callback that takes the partition away: later the client may have
+  rejoined, and asked again as a member of the new epoch.
 
-An epoch is what the client knew when it was assigned the partition; where it knew none, nothing is
-judged.
+An epoch is what the client knew when it was assigned the partition. Where the client knew no epoch,
+nothing is judged.
 """
 
 from collections import defaultdict
@@ -49,15 +50,15 @@ _ENDS: Final = ("revoked", "lost")
 
 @dataclass(slots=True, kw_only=True)
 class Ownership:
-    """The time in which a member believed that it owned a partition.
+    """The interval in which a member believed that it owned a partition.
 
     Attributes:
-        begun_ns: when the callback that assigned it began.
-        since_ns: when that ended.
-        begins: the offset from which the member read; None if it did not know.
-        leaves_ns: when the callback that took it away began, or the member ended.
-        until_ns: the last moment at which an answer was one to this owner.
-        proven_ns: when it asked last for a commit that was done; -1: never.
+        begun_ns: when the callback that assigned the partition began.
+        since_ns: when that callback ended.
+        begins: the offset from which the member read; None if the member did not know it.
+        leaves_ns: when the callback that took the partition away began, or the member ended.
+        until_ns: the last moment at which an answer was an answer to this owner.
+        proven_ns: when the member last asked for a commit that was acknowledged; -1: never.
     """
 
     process: str
@@ -71,7 +72,7 @@ class Ownership:
 
 
 def ownerships(rows: Iterable[Row]) -> dict[Place, list[Ownership]]:
-    """Return who owned each partition, in the order in which they were assigned it."""
+    """Return the owners of each partition, in the order in which they were assigned it."""
     rows = list(rows)
     commits: dict[tuple[str, str], list[Row]] = defaultdict(list)
     ends: dict[tuple[str, str], int] = {}
@@ -99,7 +100,7 @@ def _owners(rows: Sequence[Row]) -> list[Ownership]:
     """Return the ownerships of a partition.
 
     Args:
-        rows: about it, in the order of their ends.
+        rows: about the partition, in the order of their ends.
     """
     owners: list[Ownership] = []
     now: dict[str, Ownership] = {}
@@ -119,7 +120,7 @@ def _owners(rows: Sequence[Row]) -> list[Ownership]:
         elif row["event"] in _ENDS and process in now:
             owner = now.pop(process)
             owner.leaves_ns = row["invoke_ns"]
-            # One that is asked to leave may commit before it does so.
+            # A member may still commit while the callback revokes its partition.
             owner.until_ns = ended_ns(row) if row["event"] == "revoked" else row["invoke_ns"]
     return owners
 
@@ -127,8 +128,8 @@ def _owners(rows: Sequence[Row]) -> list[Ownership]:
 @checker(
     Kind(
         TWO_OWNERS,
-        guarantee="A group gives a partition to one member at a time, and refuses the commits of"
-        " the one before.",
+        guarantee="A group gives a partition to one member at a time, and refuses commits from"
+        " the previous owner.",
         singular="partition had two owners in a group",
         plural="partitions had two owners in a group",
         severity=Severity.SERIOUS,
@@ -158,7 +159,7 @@ def doubly_owned(rows: Iterable[Row]) -> Iterator[GroupFinding]:
 
 
 def conflict(old: Ownership, new: Ownership) -> str:
-    """Return how two owners contradict each other, a sentence about ``{place}``; mostly empty."""
+    """Return a sentence: how two owners of ``{place}`` contradict each other. Empty if not."""
     if old.process == new.process or old.epoch is None or new.epoch is None:
         return ""
     if old.epoch == new.epoch:

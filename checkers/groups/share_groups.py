@@ -1,17 +1,18 @@
-"""Share groups are queues (KIP-932): what they promise, judged by the journals of their members.
+"""Share groups are queues (KIP-932). Their members' journals show whether they keep their promises.
 
-- ``two-holders``: a record was given to a member while another held it. A holder has it until it
-  answers, ends, or its lock has run out. Only the broker knows when that began, but not
-  before the record was sent, or the holder before had given it up: what is given to the next member
-  sooner than a lock lasts after *that* was given too soon. Two more signs: delivery counts
-  that do not grow, and an answer that was taken from a holder whose lock had passed on to another.
-  Faults excuse it (``disturbances``): who holds what is in a leader's memory alone.
-- ``acknowledged-again``: a record that a member had accepted or rejected, with a response, was
-  given to another later, with a greater delivery count. No fault excuses that: the state is
-  replicated before the answer (``__share_group_state``).
+- ``two-holders``: a record was given to a member while another member held it. A holder has a
+  record until the holder answers or ends, or until its lock has run out. Only the broker knows when
+  a lock began. But a lock cannot begin before the record was sent, or before the previous holder
+  gave the record up. If the next member is given the record earlier than one lock after that
+  moment, this is too soon. Two more signs: delivery counts that do not grow, and an answer that was
+  accepted from a holder whose lock had passed on to another member. Faults excuse this anomaly
+  (``disturbances``): only the leader's memory says which member holds which record.
+- ``acknowledged-again``: a member had accepted or rejected a record, with a response, and later
+  another member was given the record, with a greater delivery count. No fault excuses this anomaly:
+  the state is replicated before the answer (``__share_group_state``).
 - ``over-delivered``: a delivery count greater than the limit was returned.
-- ``never-given``: a record is there, and no member was ever given it, although in the end members
-  waited 30 s in which nothing was given to any of them (``highwater.runtime.workload``).
+- ``never-given``: a record is in the log, and no member was ever given it, although at the end the
+  members waited 30 s in which none was given any record (``highwater.runtime.workload``).
 """
 
 from collections import defaultdict
@@ -57,12 +58,12 @@ Record = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareLog:
-    """Facts about the records beside the journals.
+    """Facts about the records that are not in the journals.
 
     Attributes:
-        sent: when the acknowledged send of each began.
-        there: those of them that the final read has returned.
-        disturbances: times in which holders may lose what they hold.
+        sent: when the acknowledged send of each record began.
+        there: the sent records that the final read has returned.
+        disturbances: intervals in which holders may lose the records that they hold.
     """
 
     sent: Mapping[Record, int]
@@ -75,7 +76,7 @@ class _Deliveries:
     """The deliveries of one record in one group, and the answers to them.
 
     Attributes:
-        given: in the order in which polls returned it.
+        given: the deliveries, in the order in which polls returned them.
     """
 
     given: list[Row] = field(default_factory=list)
@@ -100,8 +101,8 @@ def no_share_group(_tables: Tables, case: RunFiles) -> str:
     ),
     Kind(
         ACKNOWLEDGED_AGAIN,
-        guarantee="What a member of a share group has accepted or rejected, with a response, is"
-        " not given to another again.",
+        guarantee="A record that a member of a share group accepted or rejected, with a response,"
+        " is not given again.",
         singular="record of a share group was given again after it was acknowledged",
         plural="records of a share group were given again after they were acknowledged",
         severity=Severity.SERIOUS,
@@ -133,7 +134,7 @@ def no_share_group(_tables: Tables, case: RunFiles) -> str:
     idle=no_share_group,
 )
 def share_groups(tables: Tables) -> pa.Table:
-    """Return what members of share groups were given and should not, or were not given."""
+    """Return the records that members of share groups were wrongly given, or were never given."""
     return anomalies(tables, _of_run)
 
 
@@ -143,7 +144,7 @@ def _of_run(case: RunFiles, rows: list[Row]) -> Iterator[GroupFinding]:
 
 
 def share_log(case: RunFiles) -> ShareLog:
-    """Return what a run's history knows of the records."""
+    """Return what a run's history says about the records."""
     sent: dict[Record, int] = {}
     there: set[Record] = set()
     if OPERATIONS_TABLE in case.tables:
@@ -170,7 +171,7 @@ def _rows(table: pa.Table) -> Iterator[tuple[int, int, str, int]]:
 
 
 def wrongly_shared(rows: Iterable[Row], log: ShareLog) -> Iterator[GroupFinding]:
-    """Yield what contradicts the promises of share groups, group by group."""
+    """Yield the findings that contradict the promises of share groups, group by group."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[row["group"]].append(row)
@@ -234,9 +235,9 @@ def _of_record(
 
 
 def _again(record: _Deliveries) -> str:
-    """Return how a record was given again, a sentence about ``{where}``; mostly empty.
+    """Return a sentence: how the record at ``{where}`` was given again. Empty if it was not.
 
-    By the same member only the next delivery could have been under way when it acknowledged.
+    Deliveries to the same member do not count: one may have been under way when it acknowledged.
     """
     for answer in record.answers:
         if answer["event"] not in _FINAL_ANSWERS or answer["outcome"] != OK:
@@ -254,7 +255,7 @@ def _again(record: _Deliveries) -> str:
 
 
 def _held_twice(place: Record, record: _Deliveries, ends: Mapping[str, int], log: ShareLog) -> str:
-    """Return how two members held a record, a sentence about ``{where}``; mostly empty."""
+    """Return a sentence: how two members held the record at ``{where}``. Empty if they did not."""
     since_ns = log.sent.get(place)
     for holder, taker in pairwise(record.given):
         if since_ns is None:
@@ -265,8 +266,8 @@ def _held_twice(place: Record, record: _Deliveries, ends: Mapping[str, int], log
         if not disturbed and left_ns >= taken_ns and taken_ns < since_ns + _LOCK_NS:
             return (
                 f"{holder['process']} held {{where}} and had not answered; {taker['process']} was"
-                f" given it {(taken_ns - since_ns) / 1e9:.2f} s after it could be held, and a lock"
-                f" lasts {LOCK_S:g} s."
+                f" given it {(taken_ns - since_ns) / 1e9:.2f} s after a lock could begin, and a"
+                f" lock lasts {LOCK_S:g} s."
             )
         if not disturbed and _same_delivery(holder, taker, ends):
             return (
@@ -279,8 +280,8 @@ def _held_twice(place: Record, record: _Deliveries, ends: Mapping[str, int], log
             continue
         if not disturbed and _taken_late(holder, taker, record, ends, expired_ns + _LOCK_NS):
             return (
-                f"{taker['process']} held {{where}}, as the lock of {holder['process']} had run"
-                f" out; then {holder['process']} answered, and that was taken."
+                f"{taker['process']} held {{where}}, because the lock of {holder['process']} had"
+                f" run out; then {holder['process']} answered, and the answer was accepted."
             )
         since_ns = expired_ns
     return ""
@@ -300,7 +301,7 @@ def _left_ns(holder: Row, answers: Sequence[Row], ends: Mapping[str, int]) -> in
 def _same_delivery(holder: Row, taker: Row, ends: Mapping[str, int]) -> bool:
     """Return whether two deliveries have the same number, and no member ended meanwhile.
 
-    What a member had when it ended does not count as delivered to it.
+    A record that a member held when it ended does not count as delivered.
     """
     if holder["deliveries"] is None or holder["deliveries"] != taker["deliveries"]:
         return False
@@ -310,10 +311,10 @@ def _same_delivery(holder: Row, taker: Row, ends: Mapping[str, int]) -> bool:
 def _taken_late(
     holder: Row, taker: Row, record: _Deliveries, ends: Mapping[str, int], until_ns: int
 ) -> bool:
-    """Return whether a holder's answer was taken while the next one held the record.
+    """Return whether a holder's answer was accepted while the next holder held the record.
 
     Args:
-        until_ns: so long the next one's lock lasts at least.
+        until_ns: the earliest time at which the next holder's lock can run out.
     """
     other_ns = min(until_ns, _left_ns(taker, record.answers, ends))
     return any(

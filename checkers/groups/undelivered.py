@@ -1,20 +1,21 @@
-"""``undelivered``: a group went past an acknowledged record, and was never given it.
+"""``undelivered``: a group went past an acknowledged record, and was never given this record.
 
-A group is promised each record at least once from when it has joined on (KIP-932 of share groups,
-Kafka's documentation of "at least once" of others). The final read shows that the record is there.
-A record is judged only where nothing but the group's own beginning explains that it was left out:
+From the time when a group has joined, it is promised each record at least once (KIP-932 for share
+groups, Kafka's documentation of "at least once" for other groups). A record counts as undelivered
+only if all of this holds, so that nothing else explains why the group was not given it:
 
-- *it is there*: its send succeeded, and the final read returned it, at one offset;
-- *the group had joined*: some member had been given a record before this one was sent, and was
-  still there when the group went past it. A member that came later is owed nothing;
-- *the group went past it*: some member was given a record at a greater offset of that partition,
-  and every such poll began after this one was acknowledged. If one came before, the log was cut
-  there since, and another anomaly says so;
-- *no member was sent past it*: until then no member sought a known offset behind the record. That
-  is what an application does, or an offset that its group has committed, or that was set for it.
+- *the record is there*: its send succeeded, and the final read returned it, at one offset;
+- *the group had joined*: a member had been given a record before this record was sent, and was
+  still there when the group went past this record. A member that came later is owed nothing;
+- *the group went past the record*: a member was given a record at a greater offset of the
+  partition, and every such poll began after this record was acknowledged. If such a poll began
+  before, the log was truncated since, and another anomaly says so;
+- *no member was sent past the record*: until then no member sought a known offset behind the
+  record. A member seeks if its application does, or if its group has committed that offset, or if
+  that offset was set for the group.
 
-A member that no longer runs may have been given records that it had no time to return: they are
-given again, to others, and the history has these.
+A member that has ended may have been given records that it had no time to return. Other members are
+given these records again, and the history has the later deliveries.
 """
 
 from functools import partial
@@ -52,9 +53,10 @@ from highwater.checkers.spark.engine import Rows
 from highwater.harness.runs.history import SUBSCRIBE
 
 MEMBER: Final = schema("client", "history", "group", "since", "until", "name", name=pa.string())
-"""A member of a group: given its first record at ``since`` (null: never), last seen at ``until``.
+"""A member of a group. It was given its first record at ``since`` (null: never), and was last seen
+at ``until``.
 
-``group`` counts the groups of all histories, ``name`` is what its clients call it."""
+``group`` is the group's number among the groups of all histories, ``name`` is the group's name."""
 
 _SPAN: Final = schema("client", "since", "until")
 
@@ -62,8 +64,8 @@ RECORD: Final = 0
 GIVEN: Final = 1
 MOVED_TO: Final = 2
 PLACE: Final = schema("slot", "group", "what", "client", "at", "offset", "invoke_ns", "complete_ns")
-"""A row about a partition and a group: a RECORD that the group was not given, one that it was
-GIVEN, or an offset that a member sought, MOVED_TO."""
+"""A row about a partition and a group: a RECORD that the group was not given, a record that the
+group was GIVEN, or an offset that a member sought (MOVED_TO)."""
 
 
 def _without_groups(tables: Tables, case: RunFiles) -> str:
@@ -142,7 +144,7 @@ def members_of(joined: pa.Table, names: pa.Table, spans: pa.Table) -> pa.Table:
 
 
 def spans_of(rows: pa.Table) -> pa.Table:
-    """Return when clients were given their first record, and last seen. A kernel by ``client``."""
+    """Return when each client got its first record, and was last seen. A kernel by ``client``."""
     columns, client = grouped(numbers(rows, ROW.names), "client")
     given = any_of(columns["fact"], flags.SEEN) & (columns["complete_ns"] != NONE)
     return arrow(
@@ -156,10 +158,10 @@ def spans_of(rows: pa.Table) -> pa.Table:
 
 
 def withheld(rows: pa.Table, *, members: pa.Table, slots: pa.Table) -> pa.Table:
-    """Return the records that are there and that a group was not given. A kernel by ``key``.
+    """Return the records in the log that a group was not given. A kernel by ``key``.
 
     Args:
-        rows: in ``ROW``, those about records.
+        rows: the rows of ``ROW`` that are about records.
         members: in ``MEMBER``.
         slots: ``slot, history`` of the runs that have groups.
     """
@@ -191,7 +193,7 @@ def withheld(rows: pa.Table, *, members: pa.Table, slots: pa.Table) -> pa.Table:
 
 
 def _pairs(history: Ints, members: pa.Table) -> tuple[Ints, Ints]:
-    """Return each record's number with each group of its history."""
+    """Return pairs: each record's number with each group of the record's history."""
     groups = numbers(members.group_by(["history", "group"]).aggregate([]))
     order = np.argsort(groups["history"], kind="stable")
     sorted_histories = groups["history"][order]
@@ -203,7 +205,7 @@ def _pairs(history: Ints, members: pa.Table) -> tuple[Ints, Ints]:
 
 
 def places(rows: pa.Table) -> pa.Table:
-    """Return what members were given and what they sought, in ``PLACE``. A kernel.
+    """Return the offsets that members were given, or sought, in ``PLACE``. A kernel.
 
     Args:
         rows: in ``ROW``, with the ``group`` of their client.
@@ -247,7 +249,7 @@ def _past(rows: Numbers, members: Numbers, name: str) -> pa.Table:
     ended = np.append(given["complete_ns"], NONE)[place]
     sought_ns, _ = first_behind(choose(rows, rows["what"] == MOVED_TO), offset)
     skipped = (place < len(given["offset"])) & (time > records["complete_ns"])
-    skipped &= ~np.isin(offset, given["offset"])  # another record was there once
+    skipped &= ~np.isin(offset, given["offset"])  # another record was at this offset once
     skipped &= sought_ns > np.where(ended == NONE, NEVER - 1, ended)
     skipped &= _owed(records["invoke_ns"], time, members)
     records, place = choose(records, skipped), place[skipped]
@@ -269,7 +271,7 @@ def _past(rows: Numbers, members: Numbers, name: str) -> pa.Table:
 
 
 def first_behind(rows: Numbers, offset: Ints) -> tuple[Ints, Ints]:
-    """Return when the first of some rows behind each offset began (NEVER: none), and its place.
+    """Return the earliest begin of a row behind each offset (NEVER: no row), and the row's place.
 
     Args:
         rows: in the order of their offsets.
@@ -283,7 +285,7 @@ def first_behind(rows: Numbers, offset: Ints) -> tuple[Ints, Ints]:
 
 
 def _owed(sent: Ints, past: Ints, members: Numbers) -> Bools:
-    """Return which records were sent when a member was there that was so until the group passed."""
+    """Return a mask of the records for which a member was there from their send to the passing."""
     since = np.where(members["since"] == NONE, NEVER, members["since"])
     before, still = since[:, None] <= sent[None, :], members["until"][:, None] >= past[None, :]
     owed: Bools = np.logical_or.reduce(before & still, axis=0)

@@ -1,6 +1,6 @@
-"""Columns as NumPy arrays, which hold no null, and what kernels do with them: sort, group, look up.
+"""Columns as NumPy arrays without nulls, and operations that kernels need: sort, group, look up.
 
-Places are positions of rows in such arrays.
+A *place* is the position of a row in these arrays.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ Bools: TypeAlias = NDArray[np.bool_]
 Numbers: TypeAlias = dict[str, NDArray[Any]]
 
 NONE: Final = np.iinfo(np.int64).min
-"""The null of a column of integers; in a boolean column null is false."""
+"""The value that stands for null in a column of integers. Null becomes false in boolean columns."""
 
 NEVER: Final = np.iinfo(np.int64).max
 """Later than any time, and greater than any number."""
@@ -26,7 +26,7 @@ _ARRAYS: Final = (np.ndarray, pa.Array, pa.ChunkedArray)
 
 
 def schema(*names: str, **types: pa.DataType) -> pa.Schema:
-    """Return a schema of these names, of int64 unless ``types`` says otherwise."""
+    """Return a schema with these names. A column is int64 unless ``types`` gives its type."""
     return pa.schema([(name, types.get(name, pa.int64())) for name in names])
 
 
@@ -44,10 +44,10 @@ def _column(column: pa.ChunkedArray) -> NDArray[Any]:
 
 
 def arrow(columns: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
-    """Return columns in a schema.
+    """Return columns as a table with this schema.
 
-    A column is an array of NumPy, where ``NONE`` is null, or of Arrow, or one value for all rows; a
-    missing one is null.
+    A column is a NumPy array (where ``NONE`` means null), an Arrow array, or one value for all
+    rows. A column that is missing is null.
     """
     size = max(len(column) for column in columns.values() if isinstance(column, _ARRAYS))
     arrays = [_arrow(columns.get(field.name), field.type, size) for field in schema]
@@ -63,37 +63,41 @@ def _arrow(column: Any, kind: pa.DataType, size: int) -> pa.Array:  # noqa: ANN4
 
 
 def any_of(facts: NDArray[Any], number: int) -> Bools:
-    """Return which of some facts have any of these bits."""
+    """Return a mask of the facts that have at least one of these bits."""
     mask: Bools = (facts & np.int32(number)) != 0
     return mask
 
 
 def choose(rows: Numbers, chosen: Ints | Bools) -> Numbers:
-    """Return some rows, by their places or by a mask."""
+    """Return the rows at these places, or the rows that this mask selects."""
     return {name: column[chosen] for name, column in rows.items()}
 
 
 def sort(rows: Numbers, *by: str) -> Numbers:
-    """Return rows in the order of some columns; rows that are equal there keep their order."""
+    """Return the rows sorted by these columns. Rows with equal values keep their order."""
     return choose(rows, np.lexsort([rows[name] for name in reversed(by)]))
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Groups of neighbouring rows: the place at which each begins, and the number of its rows."""
+    """Groups of neighbouring rows: the place of each group's first row, and its number of rows."""
 
     first: Ints
     size: Ints
 
     @classmethod
     def of(cls, *columns: NDArray[Any]) -> Self:
-        """Return the groups of rows that are equal in some columns, by whose order they are."""
+        """Return the groups of rows with equal values in these columns, which sort the rows."""
         same = [column[1:] == column[:-1] for column in columns]
         return cls.joined(np.logical_and.reduce(same), len(columns[0]))
 
     @classmethod
     def joined(cls, goes_on: Bools, count: int) -> Self:
-        """Return groups of ``count`` rows, of which each but the first says if it goes on."""
+        """Return groups of ``count`` rows.
+
+        ``goes_on`` says for every row but the first whether it belongs to the group of the row
+        before.
+        """
         fresh = np.ones(count, np.bool_)
         fresh[1:] = ~goes_on
         first = np.flatnonzero(fresh)
@@ -104,7 +108,7 @@ class Groups:
 
     @property
     def last(self) -> Ints:
-        """The place of the last row of each."""
+        """The place of each group's last row."""
         return self.first + self.size - 1
 
     def spread(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -112,44 +116,44 @@ class Groups:
         return np.repeat(values, self.size)
 
     def any(self, mask: Bools) -> Bools:
-        """Return which groups have a row of ``mask``."""
+        """Return a mask of the groups that have a row in ``mask``."""
         return np.logical_or.reduceat(mask, self.first)
 
     def least(self, column: Ints, mask: Bools | None = None) -> Ints:
-        """Return the least number of each among the rows of ``mask``; ``NONE`` without rows."""
+        """Return each group's least number in the rows of ``mask``; ``NONE`` without such rows."""
         if mask is None:
             return np.minimum.reduceat(column, self.first)
         least: Ints = np.minimum.reduceat(np.where(mask, column, NEVER), self.first)
         return np.where(least == NEVER, NONE, least)
 
     def greatest(self, column: Ints, mask: Bools | None = None) -> Ints:
-        """Return the greatest number of each among the rows of ``mask``; ``NONE`` without rows."""
+        """Return each group's greatest number in the rows of ``mask``; ``NONE`` without any."""
         chosen = column if mask is None else np.where(mask, column, NONE)
         return np.maximum.reduceat(chosen, self.first)
 
     def first_place(self, mask: Bools) -> Ints:
-        """Return the place of each one's first row of ``mask``; ``NONE`` without rows."""
+        """Return the place of each group's first row in ``mask``; ``NONE`` without such rows."""
         return self.least(np.arange(len(mask)), mask)
 
     def last_place(self, mask: Bools) -> Ints:
-        """Return the place of each one's last row of ``mask``; ``NONE`` without rows."""
+        """Return the place of each group's last row in ``mask``; ``NONE`` without such rows."""
         return self.greatest(np.arange(len(mask)), mask)
 
 
 def grouped(rows: Numbers, *by: str, then: Sequence[str] = ()) -> tuple[Numbers, Groups]:
-    """Return rows in the order of ``by`` and then of others, and their groups by ``by``."""
+    """Return the rows sorted by ``by`` and then by ``then``, and the groups with equal ``by``."""
     ordered = sort(rows, *by, *then)
     return ordered, Groups.of(*(ordered[name] for name in by))
 
 
 def first_of(rows: Numbers, *by: str) -> Numbers:
-    """Return the first row by ``at`` of each group of rows that are equal in some columns."""
+    """Return the row with the least ``at`` from each group of rows with equal ``by`` columns."""
     ordered, group = grouped(rows, *by, then=("at",))
     return choose(ordered, group.first)
 
 
 def at_place(column: Ints, place: Ints) -> Ints:
-    """Return a column's values at some places, and NONE where the place is NONE."""
+    """Return a column's values at these places, and NONE where the place is NONE."""
     has_place = place != NONE
     values = np.full(len(place), NONE)
     values[has_place] = column[place[has_place]]
@@ -157,7 +161,7 @@ def at_place(column: Ints, place: Ints) -> Ints:
 
 
 def look_up(haystack: Ints, needles: Ints) -> Ints:
-    """Return the place of each needle among distinct numbers; NONE if it is not there."""
+    """Return the place of each needle in a haystack of distinct numbers; NONE if it is missing."""
     if not len(haystack):
         return np.full(len(needles), NONE)
     order = np.argsort(haystack)
@@ -166,19 +170,23 @@ def look_up(haystack: Ints, needles: Ints) -> Ints:
 
 
 def look_up_columns(table: pa.Table, by: str, needles: Ints) -> Numbers:
-    """Return the other columns of a table whose ``by`` differ, for some of these; NONE without."""
+    """Return a table's other columns for each needle in ``by``; NONE where no row has the needle.
+
+    Each row of the table has a different ``by``.
+    """
     columns = numbers(table)
     place = look_up(columns.pop(by), needles)
     return {name: at_place(column, place) for name, column in columns.items()}
 
 
 def so_far(haystack: Sequence[Ints], needles: Sequence[Ints]) -> Ints:
-    """Return how many rows of a haystack stand at or before each needle.
+    """Return how many rows of the haystack sort at or before each needle.
 
-    Both are columns, the most significant first, of rows in any order.
+    Haystack and needles are lists of columns, the most significant column first. The rows may be
+    in any order.
     """
     columns = [np.concatenate(both) for both in zip(haystack, needles, strict=True)]
-    order = np.lexsort(columns[::-1])  # of rows that are equal, those of the haystack come first
+    order = np.lexsort(columns[::-1])  # haystack rows sort before needles that are equal to them
     count = np.empty(len(order), np.int64)
     count[order] = np.cumsum(order < len(haystack[0]))
     return count[len(haystack[0]) :]

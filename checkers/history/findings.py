@@ -1,7 +1,7 @@
-"""Findings of kernels, by reference to the rows that show them.
+"""Findings of kernels, as references to the rows that show them.
 
-A kernel has only numbers. It names the rows that show an anomaly, and the part of each;
-``rows_of_findings`` looks up their words and makes the anomaly.
+A kernel has only numbers. It names the rows that show an anomaly, and the part that each row plays.
+``rows_of_findings`` makes the anomaly from these rows and their words.
 """
 
 from collections.abc import Sequence
@@ -49,39 +49,41 @@ FINDING: Final = schema(
 )
 """One row for each row of a history that a finding refers to.
 
-``kind`` and ``finding`` name the finding; ``client`` and ``at`` the row of the history, ``part``
-its part in the finding, and ``nth`` the order of steps. ``fault`` says which record is at fault,
-``offset`` and ``delta`` are the anomaly's: all three are equal on all rows of a finding. ``place``
-and ``note`` are those of a copy.
+``kind`` and ``finding`` identify the finding; ``client`` and ``at`` identify the row of the
+history. ``part`` is the part that the row plays in the finding, and ``nth`` the order of steps.
+``fault`` says which record is at fault; ``offset`` and ``delta`` are those of the anomaly. These
+three columns are equal in all rows of a finding. ``place`` and ``note`` are those of a copy.
 """
 
 STEP: Final = 0
 COPY: Final = 1
 END: Final = 2
 SUBJECT: Final = 3
-"""Parts: a STEP of the anomaly; a COPY of a record, with its place; an END, also a copy, of which
-the first and the last by place and value are the steps; a SUBJECT, which only names the record's
-producer, ``nth`` 1 if it was acknowledged."""
+"""The parts that a row may play. STEP: a step of the anomaly. COPY: a copy of a record, with its
+place. END: also a copy; the first and the last END of a finding, by place and value, are its steps
+too. SUBJECT: a row that only names the record's producer; its ``nth`` is 1 if the record was
+acknowledged."""
 
 OF_FIRST: Final = 0
 OF_LAST: Final = 1
 OF_COPY: Final = 2
 OF_NONE: Final = 3
-"""Faults. The record at fault is that of the first step or subject, at ``offset``; that of the last
-step, at its own offset; that of the first copy, at the copy's; or none that has a value."""
+"""Which record is at fault. OF_FIRST: the record of the first step or subject, at ``offset``.
+OF_LAST: the record of the last step, at that step's offset. OF_COPY: the record of the first copy,
+at the copy's place. OF_NONE: no record whose value the anomaly names."""
 
 FINDING_COLUMNS: Final = {"kind": "found", "offset": "found_offset"}
-"""Names of these columns of a finding beside the words of its rows."""
+"""New names for these columns of ``FINDING``, in tables that also have the words of the rows."""
 
 
 def findings(kind: str | pa.Array, finding: Ints, **columns: Any) -> pa.Table:  # noqa: ANN401
-    """Return rows of ``FINDING``; see ``columns.arrow``."""
+    """Return a table of ``FINDING`` with these columns; see ``columns.arrow``."""
     shared = {"kind": kind, "finding": finding, "part": STEP, "nth": 0, "fault": OF_FIRST}
     return arrow(shared | columns, FINDING)
 
 
 def reference(rows: Numbers, place: Ints) -> tuple[Ints, Ints]:
-    """Return ``client`` and ``at`` of the rows at some places, for ``steps``."""
+    """Return ``client`` and ``at`` of the rows at these places, for ``steps``."""
     return at_place(rows["client"], place), at_place(rows["at"], place)
 
 
@@ -95,7 +97,7 @@ def steps(
 
     Args:
         references: for each step, ``client`` and ``at`` of its row, NONE where there is no row.
-        columns: of the findings.
+        columns: the other columns of ``FINDING``.
     """
     tables = [FINDING.empty_table()]
     for nth, (client, at) in enumerate(references):
@@ -108,9 +110,8 @@ def end_rows(kind: str, rows: Numbers, group: Groups, finding: Ints, *, fault: i
     """Return a finding for each group of several rows; each row is an END at its own offset.
 
     Args:
-        rows: in the order of their groups and then of their offsets, the first of which is at
-            fault.
-        finding: a number for each group.
+        rows: sorted by group and then by offset. The first offset of a group is at fault.
+        finding: the number of each group's finding.
     """
     several = group.spread(group.size > 1)
     offset, number = group.spread(rows["offset"][group.first]), group.spread(finding)
@@ -126,11 +127,11 @@ def mix(first: Ints, other: Ints) -> Ints:
 
 
 def rows_of_findings(rows: pa.Table) -> pa.Table:
-    """Return findings with their words as anomalies, in ``SCHEMA``. A kernel by ``finding``.
+    """Return the anomalies of these findings, in ``SCHEMA``. A kernel by ``finding``.
 
     Args:
-        rows: in columns of ``FINDING``, two of them called as in ``FINDING_COLUMNS``, and of
-            ``checkers.history.rows.WORDS``.
+        rows: they have the columns of ``FINDING``, two of which ``FINDING_COLUMNS`` renames, and
+            the columns of ``checkers.history.rows.WORDS``.
     """
     by = ("found", "finding", "part", "nth", "place", "value")
     rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in by])).combine_chunks()
@@ -138,7 +139,8 @@ def rows_of_findings(rows: pa.Table) -> pa.Table:
     group, part = Groups.of(codes, rows["finding"].to_numpy()), rows["part"].to_numpy()
     number = group.spread(np.arange(len(group)))
     step, copy = _steps(part, number), np.isin(part, (COPY, END))
-    # Without steps the last subject tells, and without subjects the last row.
+    # The last step gives run, topic and partition: without steps, the last subject does; without
+    # subjects, the last row.
     last = group.last_place(step | ~copy & ~group.spread(group.any(step)))
     last = pa.array(np.where(last == NONE, group.last, last))
     first = pa.array(group.first)
@@ -157,7 +159,7 @@ def rows_of_findings(rows: pa.Table) -> pa.Table:
 
 
 def _steps(part: Ints, number: Ints) -> Bools:
-    """Return which rows are steps: rows that say so, and the first and last END of a finding."""
+    """Return a mask of the steps: the STEP rows, and the first and last END of each finding."""
     step: Bools = part == STEP
     at = np.flatnonzero(part == END)
     group = Groups.of(number[at])
@@ -182,23 +184,23 @@ def _fault(
 
 
 def _acks(rows: pa.Table, group: Groups, step: Bools) -> pa.Array:
-    """Return the greatest of the words of each finding's steps, or of its subjects.
+    """Return each finding's greatest ``acks`` among its steps and its subjects.
 
-    Of subjects that were acknowledged, if there are any.
+    If an acknowledged subject has ``acks``, the other subjects do not count.
     """
     words = rows["acks"].combine_chunks()
     vocabulary = words.drop_null().unique().sort()
     rank = pc.index_in(words, vocabulary).fill_null(-1).to_numpy()
     subject = rows["part"].to_numpy() == SUBJECT
     sure = subject & (rows["nth"].to_numpy() == 1)
-    # An acknowledged one's word may be null; the others' are asked for then.
+    # The ``acks`` of an acknowledged subject may be null: then all subjects count.
     has_sure = group.spread(group.any(sure & (rank >= 0)))
     most = group.greatest(np.where(step | np.where(has_sure, sure, subject), rank, -1))
     return vocabulary.take(pa.array(most, mask=most < 0))
 
 
 def _copies(rows: pa.Table, copy: Bools, partition: pa.ChunkedArray, number: Ints) -> pa.Table:
-    """Return copies of records that clients read: the broker is unknown."""
+    """Return the copies of records. Clients read these copies, so their broker is unknown."""
     copies = rows.filter(pa.array(copy))
     columns = {"partition": partition.take(pa.array(number[copy])), "offset": copies["place"]}
     columns |= {name: copies[name] for name in ("value", "note")}
@@ -206,7 +208,7 @@ def _copies(rows: pa.Table, copy: Bools, partition: pa.ChunkedArray, number: Int
 
 
 def _lists(rows: pa.Table, mask: Bools, group: Groups, kind: pa.StructType) -> pa.Array:
-    """Return rows in order as a list for each finding; null where it has none."""
+    """Return each finding's rows, in order, as a list; null for a finding without rows."""
     size = np.add.reduceat(mask.astype(np.int32), group.first)
     bounds = pa.array(np.append(0, np.cumsum(size)), pa.int32())
     columns = [rows[field.name].cast(field.type).combine_chunks() for field in kind]

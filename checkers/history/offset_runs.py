@@ -1,9 +1,10 @@
-"""Rows in order, reduced to offset runs: a billion records in order are a few thousand rows.
+"""Reduction of rows to offset runs: a billion records in order become a few thousand rows.
 
 An *offset run* is a range of one client's rows in one slot in which nothing can be wrong: a
-reader's offsets rise by one from row to row; a producer's rise from operation to operation, and by
-one within an operation. So every step out of order lies between two offset runs, and no row inside
-one is read again. Rows are reduced as they come from the file, before any shuffle.
+reader's offsets rise by one from row to row; a producer's offsets rise from operation to operation,
+and by one within an operation. So every step out of order lies between two offset runs, and the
+rows inside an offset run are not read again. Rows are reduced as they come from the file, before
+any shuffle.
 """
 
 from typing import Final
@@ -33,12 +34,13 @@ SENDS: Final = 2
 COUNTED: Final = 3
 SINGLE: Final = 4
 ROW_ALONE: Final = 5
-"""``what`` a row is: a range of offsets that sends acknowledge, an offset run of a reader, or one
-of a producer. COUNTED is no offset run: it counts the rows of a client and slot (``place``), those
-of records among them (``last_place``), and joins their flags (``op``, bits of
-``checkers.history.row_flags``). SINGLE and ROW_ALONE are offset runs of one row, which
-``checkers.history.steps`` makes. A row of the history that moved a reader, or says where a log
-ended, is kept as it is, with the bits of its fact, all greater than these."""
+"""Values of ``what``, the kind of a row. SLOT_TOLD: a range of offsets that sends acknowledge.
+READS: an offset run of a reader. SENDS: an offset run of a producer. COUNTED is no offset run: it
+counts the rows of a client and slot (``place``) and the rows about records among them
+(``last_place``), and joins their flags (``op``, bits of ``checkers.history.row_flags``). SINGLE and
+ROW_ALONE are offset runs of one row, which ``checkers.history.steps`` makes. A row of the history
+that moved a reader, or that says where a log ended, is kept as it is. Its ``what`` has the bits of
+its ``fact``, which are all greater than these values."""
 
 OFFSET_RUN: Final = schema(
     *("what", "client", "slot", "sent", "ok", "sure", "op", "at", "place"),
@@ -48,16 +50,17 @@ OFFSET_RUN: Final = schema(
     ok=pa.bool_(),
     sure=pa.bool_(),
 )
-"""``sent``: an offset run of a producer; null if it is no offset run. ``ok``: its operations ended
-well; those of longer runs always did. ``sure``: the record read was committed. ``place`` and
-``last_place`` are the offsets of its first and last row."""
+"""``sent``: true for an offset run of a producer; null if the row is no offset run. ``ok``: the
+operations succeeded; those of an offset run over several operations always did. ``sure``: the
+records read were committed. ``place`` and ``last_place`` are the offsets of the first and the last
+row."""
 
 INPUT: Final = ("client", "slot", "op", "at", "offset", "fact")
 """The columns of ``checkers.history.rows.ROW`` that ``offset_runs`` reads."""
 
 
 def offset_runs(rows: pa.Table) -> pa.Table:
-    """Return the offset runs of rows, in ``OFFSET_RUN``; a kernel over any range of rows."""
+    """Return the offset runs of these rows, in ``OFFSET_RUN``. A kernel over any range of rows."""
     columns = numbers(rows, INPUT)
     fact = columns["fact"]
     located = located_rows(columns)
@@ -74,7 +77,7 @@ def offset_runs(rows: pa.Table) -> pa.Table:
 
 
 def located_rows(columns: Numbers) -> Bools:
-    """Return which rows of ``ROW`` say by themselves at which offset their record is."""
+    """Return a mask of the rows of ``ROW`` that themselves say the offset of their record."""
     fact = columns["fact"]
     has_offset: Bools = columns["offset"] != NONE
     tells = any_of(fact, flags.SENT_OK | flags.SEEN) & ~any_of(fact, flags.BLIND | flags.ADRIFT)
@@ -82,7 +85,7 @@ def located_rows(columns: Numbers) -> Bools:
 
 
 def known_offsets(slot: Ints, offset: Ints) -> pa.Table:
-    """Return the ranges of known offsets of some slots, as SLOT_TOLD rows of ``OFFSET_RUN``."""
+    """Return the ranges of known offsets in each slot, as SLOT_TOLD rows of ``OFFSET_RUN``."""
     rows = sort({"slot": slot, "place": offset}, "slot", "place")
     slot, place = rows["slot"], rows["place"]
     goes_on = (slot[1:] == slot[:-1]) & (place[1:] <= place[:-1] + 1)
@@ -92,14 +95,14 @@ def known_offsets(slot: Ints, offset: Ints) -> pa.Table:
 
 
 def single_rows(rows: Numbers, what: int) -> pa.Table:
-    """Return rows with a ``place``, and whether they are ``ok``, as offset runs of one row."""
+    """Return rows that have ``place`` and ``ok`` as offset runs of one row each."""
     columns = {name: rows[name] for name in ("client", "slot", "ok", "op", "at", "place")}
     columns |= {f"last_{name}": rows[name] for name in ("op", "at", "place")}
     return arrow(columns | {"sent": any_of(rows["fact"], flags.SENT), "what": what}, OFFSET_RUN)
 
 
 def _counted(rows: Numbers) -> pa.Table:
-    """Return the number of rows of each client and slot, and their flags."""
+    """Return the number of rows for each client and slot, and the flags of these rows."""
     rows, group = grouped(rows, "client", "slot")
     fact = rows["fact"]
     of_records = any_of(fact, flags.SENT | flags.SEEN).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The ledger of each partition, and how far the final read came in it."""
+"""The ledger of each partition, and the offset that the final read reached in the partition."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,21 +14,22 @@ from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
 LIMIT: Final = schema("slot", "reach", "complete", complete=pa.bool_())
-"""How far the final read came in a slot, and whether that is all of it. The slot of records without
-a known partition is complete if all partitions are."""
+"""The offset that the final read reached in a slot, and whether the final read was complete there.
+The slot of records without a known partition is complete if all partitions are complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLedger:
-    """The ledger of one partition, and how far the final read came in it.
+    """The ledger of one partition, and the offset that the final read reached in the partition.
 
     Attributes:
         partition: None for the records whose partition their producer never learned.
         read: acknowledged records that the final read returned.
-        missing: acknowledged records that it did not return.
-        again: records that it returned at several offsets.
-        last: the greatest offset that it read; None when it read nothing.
-        complete: whether it read the partition's fence, and so everything before it.
+        missing: acknowledged records that the final read did not return.
+        again: records that the final read returned at several offsets.
+        last: the greatest offset that the final read returned; None if it returned nothing.
+        complete: whether the final read returned the partition's fence, and so everything before
+            the fence.
     """
 
     run: str
@@ -46,7 +47,7 @@ class PartitionLedger:
 
 
 def ledgers(view: ClientHistory, cases: Sequence[RunFiles]) -> list[PartitionLedger]:
-    """Return the ledger of every partition of every run in which anything was sent or read."""
+    """Return the ledger of every partition, in every run, in which clients sent or read records."""
     topics = {case.key: case.plan.topic for case in cases}
     names = ("sent", "acknowledged", "failed", "unknown", "read", "missing", "again", "complete")
     rows = view.names.join(view.sums, "slot", join_type="inner").to_pylist()
@@ -69,7 +70,7 @@ def partition_ledgers(tables: Tables) -> list[PartitionLedger]:
 def limits(
     names: pa.Table, cases: Sequence[RunFiles], ledgers: Sequence[PartitionLedger]
 ) -> pa.Table:
-    """Return how far the final read came in each slot, in ``LIMIT``."""
+    """Return the offset that the final read reached in each slot, in ``LIMIT``."""
     limits = {
         (ledger.run, ledger.topic, ledger.partition): (ledger.last, ledger.complete)
         for ledger in ledgers
@@ -79,7 +80,7 @@ def limits(
     )
     for case in cases:
         topic = case.plan.topic
-        if case.compacted:  # what replaced a record may lie behind all that was read
+        if case.compacted:  # a record's replacement may be behind everything that was read
             limits |= {
                 place: (None, whole) for place, (_, whole) in limits.items() if place[0] == case.key
             }

@@ -1,14 +1,14 @@
 """Moves of readers: assignments, seeks, rebalances.
 
-A step from one row to another is excused where between them the client
+A step from one row to another is excused if, between the two rows, the client
 
-- was assigned, or subscribed to, partitions without this one (like Jepsen we keep the positions of
-  those that stay, of producers too, because Jepsen's clients are both in one),
+- was assigned, or subscribed to, partitions without this one (like Jepsen we keep the positions in
+  partitions that stay; for producers too, because each of Jepsen's clients is producer and reader),
 - sought another place in the partition, to any offset, or
-- lost or got the partition in a rebalance, in either operation or between them. The point of a
-  rebalance inside its operation is not recorded, so it excuses the steps into and out of the
-  operation as well as those inside (Jepsen excuses those inside alone, and allows the others for
-  the whole test).
+- lost or got the partition in a rebalance, in one of the two operations or between them. The
+  history does not record at which point of its operation a rebalance happened. So a rebalance
+  excuses the steps into and out of the operation as well as the steps inside. (Jepsen excuses only
+  the steps inside, and allows the other steps for the whole test.)
 
 Only steps that look wrong are examined.
 """
@@ -30,14 +30,15 @@ from highwater.checkers.history.columns import (
 )
 
 MOVED: Final = schema("client", "slot", "op", "at", "fact", fact=pa.int32())
-"""A row of a history that moved a client."""
+"""A row of a history that changed a client's assignment or position."""
 
 
 def unexcused(rows: pa.Table) -> pa.Table:
     """Return the steps that no move excuses. A kernel by ``client``.
 
     Args:
-        rows: in ``checkers.history.steps.STEP``, and rows of ``MOVED``, whose ``delta`` is null.
+        rows: steps in ``checkers.history.steps.STEP``, and moves in ``MOVED``, which have a null
+            ``delta``.
     """
     steps = rows.filter(rows["delta"].is_valid())
     moves = numbers(rows.filter(rows["delta"].is_null()), MOVED.names)
@@ -48,7 +49,7 @@ def unexcused(rows: pa.Table) -> pa.Table:
         any_of(moves["fact"], bits)
         for bits in (flags.ASSIGNED, flags.SEEK_FLAG, flags.REBALANCED, flags.EVERYWHERE)
     )
-    # An assignment has a row for each partition, which all bear the number of its operation.
+    # An assignment has a row for each partition. All these rows have its operation's number.
     all_of_them = first_of(choose(moves, assigned), "client", "op")
     first_assigned = first_of(choose(moves, assigned & ~everywhere), "client", "slot", "op")
     left = _between(begin, end, all_of_them, "client", "op")
@@ -62,7 +63,7 @@ def unexcused(rows: pa.Table) -> pa.Table:
 
 
 def _between(begin: Numbers, end: Numbers, moves: Numbers, *by: str) -> Ints:
-    """Return how many moves come after each begin and not after the end."""
+    """Return how many moves are after each begin and not after its end."""
     keys = [moves[name] for name in by]
     until, since = (so_far(keys, [rows[name] for name in by]) for rows in (end, begin))
     return until - since

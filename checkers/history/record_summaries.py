@@ -1,7 +1,7 @@
-"""Kernels that sum up all rows of each record.
+"""Kernels that summarise all rows of each record.
 
-Most records are right; of these only the sums of their slot remain. All rows of the others are
-kept, so that the history is not read again for them.
+Most records are right: they are only counted in the sums of their slot. All rows of a record in
+doubt are kept, so that the history need not be read again.
 """
 
 from typing import Final
@@ -30,8 +30,9 @@ DOUBTS: Final = (
 )
 """Reasons to doubt a record: bits of ``doubts``, in this order.
 
-``missing``: acknowledged, and not in the final read. A duplicate is ``twice`` where all counts that
-clients know (histories of Jepsen's), and ``again`` where only the final read does (our own runs).
+``missing``: the record was acknowledged, and is not in the final read. A duplicate is ``twice``
+where every offset that clients name counts (Jepsen's histories), and ``again`` where only the
+offsets in the final read count (our own runs).
 """
 
 OF_FINAL_READS: Final = ("missing", "again")
@@ -39,34 +40,36 @@ OF_FINAL_READS: Final = ("missing", "again")
 BOOKS: Final = ("sent", "acknowledged", "failed", "unknown", "read")
 SUMS: Final = ("known", *DOUBTS, *BOOKS)
 SLOT: Final = schema("slot", "bound", "reach", "complete", "rows", *SUMS, complete=pa.bool_())
-"""Sums of a slot. ``bound``: how far readers came; ``reach`` the final one, which has read its
-``fence`` if the slot is ``complete``; ``rows`` were summed up. The fence is in no ledger."""
+"""Sums of a slot. ``bound``: the greatest offset that readers reached. ``reach``: the greatest that
+the final read reached. ``complete``: the final read returned the slot's fence. ``rows``: the number
+of rows summed. No ledger counts the fence."""
 
 DOUBTFUL: Final = pa.schema([*ROW, ("facts", pa.int32()), ("doubts", pa.int32())])
-"""A row of a record in doubt, with the facts of all rows of that record, and the doubts."""
+"""A row of a record in doubt, with the facts of all rows of that record and the record's doubts."""
 
 TALLY: Final = pa.schema([*DOUBTFUL, ("sums", pa.struct(list(SLOT)))])
-"""Rows of ``DOUBTFUL``, and rows where only ``sums`` is not null: some of the sums of a slot."""
+"""Rows of ``DOUBTFUL``, and rows where only ``sums`` is not null: partial sums of a slot."""
 
 RECORD: Final = schema(
     *("key", "slot", "facts", "first", "last", "writer", "begun", "ended"), facts=pa.int32()
 )
-"""One row a record. ``first`` and ``last`` are the least and greatest offset that a client named
-for it, failed sends apart; ``writer`` is the ``operation`` that sent it, the greatest of several,
-between ``begun`` and ``ended`` (null: it is not known to have succeeded)."""
+"""One row for each record. ``first`` and ``last`` are the least and greatest offset that a client
+named for the record, without failed sends. ``writer`` is the ``operation`` that sent the record
+(the greatest, if several sent it). The sends began at ``begun`` and ended at ``ended`` (null: none
+is known to have succeeded)."""
 
 
 def bits(*names: str) -> int:
-    """Return the bits of some doubts."""
+    """Return the bits of these doubts."""
     return sum(1 << DOUBTS.index(name) for name in names)
 
 
 def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
-    """Rows of ``ROW`` as rows of ``TALLY``: those in doubt, and sums. A kernel by ``key``.
+    """Return the rows of records in doubt, and the sums, in ``TALLY``. A kernel by ``key``.
 
     Args:
-        rows: those about records.
-        doubts: those whose records' rows are given on.
+        rows: the rows of ``ROW`` that are about records.
+        doubts: bits; the rows of a record with one of these doubts are returned.
     """
     ordered, group, record = _summed(rows)
     in_doubt = group.spread(any_of(record["doubts"], doubts))
@@ -81,12 +84,12 @@ def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
 
 
 def records(rows: pa.Table) -> pa.Table:
-    """Rows of ``ROW`` as rows of ``RECORD``, one a record. A kernel by ``key``."""
+    """Return one row of ``RECORD`` for each record in rows of ``ROW``. A kernel by ``key``."""
     return arrow(_summed(rows)[2], RECORD)
 
 
 def summed(sums: pa.Table) -> pa.Table:
-    """Rows of ``SLOT``, several for a slot, as one a slot."""
+    """Return one row for each slot, from rows of ``SLOT`` that are several for a slot."""
     how = {"bound": "max", "reach": "max", "complete": "any"}
     aggregations = [(name, how.get(name, "sum")) for name in SLOT.names[1:]]
     grouped = sums.group_by("slot").aggregate(aggregations)
@@ -94,7 +97,7 @@ def summed(sums: pa.Table) -> pa.Table:
 
 
 def _summed(rows: pa.Table) -> tuple[Numbers, Groups, Numbers]:
-    """Return rows in the order of their records, these as groups, and what is known of each."""
+    """Return the rows sorted by record, the records as groups, and a summary of each record."""
     columns, group = grouped(numbers(rows, ROW.names), "key")
     fact, offset = columns["fact"], columns["offset"]
     sent, seen_by_any = any_of(fact, flags.SENT), any_of(fact, flags.READ_BY_ANY)
@@ -126,7 +129,7 @@ def _summed(rows: pa.Table) -> tuple[Numbers, Groups, Numbers]:
 
 
 def read_at_the_end(rows: Numbers) -> Bools:
-    """Return which rows of ``ROW`` show at which offset the final read returned a record."""
+    """Return a mask of the rows that show at which offset the final read returned a record."""
     fact = rows["fact"]
     has_offset: Bools = rows["offset"] != NONE
     return has_offset & any_of(fact, flags.IN_FINAL) & any_of(fact, flags.SEEN_OK)
@@ -157,7 +160,7 @@ def _doubts(record: Numbers) -> dict[str, Bools]:
 
 
 def _slots(record: Numbers) -> pa.Table:
-    """Return records summed up, in ``SLOT``, a row a slot."""
+    """Return the sums of these records, in ``SLOT``: one row for each slot."""
     slot, place = np.unique(record["slot"], return_inverse=True)
     facts, fence = record["facts"], record["fence"]
     sent, read_back = any_of(facts, flags.SENT) & ~fence, record["met_first"] != NONE

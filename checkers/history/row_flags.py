@@ -1,4 +1,4 @@
-"""The flags of a row of a history, as bits; those of a record are or-ed together."""
+"""The flags of a history's row, as bits. A record's flags are those of its rows, or-ed together."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,38 +32,40 @@ READ_OK: Final = 8
 READ_OTHER: Final = 16
 PEEK_OK: Final = 32
 PEEK_OTHER: Final = 64
-"""A read; a peek is one under ``read_uncommitted``, which proves nothing about what is committed.
-OTHER were made in operations that failed or whose end is unknown."""
+"""A read. A peek is a read under ``read_uncommitted``: it does not prove that the record was
+committed. OTHER: the read's operation failed, or its end is unknown."""
 
 BLIND: Final = 128
 ADRIFT: Final = 4096
-"""BLIND: a send that was acknowledged, or a read, without an offset (Jepsen's histories have some);
-ADRIFT: a send to a partition that the client never learned."""
+"""BLIND: a read or an acknowledged send that has no offset (some rows of Jepsen's histories).
+ADRIFT: a send whose partition the client never learned."""
 
 ASSIGNED: Final = 256
 SEEK_FLAG: Final = 512
 REBALANCED: Final = 1024
 EVERYWHERE: Final = 2048
 MOVES: Final = ASSIGNED | SEEK_FLAG | REBALANCED
-"""The kind of a reader's move (``assign`` and ``subscribe`` do the same); EVERYWHERE: in all its
-partitions. A failed one moved no reader."""
+"""The kind of a reader's move (``assign`` and ``subscribe`` have the same flag). EVERYWHERE: the
+move concerns all partitions of the reader. A failed move has no flag: it moved no reader."""
 
 ENDED: Final = 8192
-"""The log ended at this offset, while the operation went on."""
+"""The log ended at this offset during the operation."""
 
 IN_FINAL: Final = 1 << 14
 OF_FENCE: Final = 1 << 15
-"""Rows of the run's final phase; and of the fence, the last record of its partition."""
+"""IN_FINAL: a row of the run's final phase. OF_FENCE: a row of the fence, which is the last record
+of its partition."""
 
 PROOF: Final = 1 << 16
 PROVEN: Final = 1 << 17
-"""Flags of sends, set when records are summed up. PROOF: the outcome of some send of the record is
-not known, it was read in an operation that ended well, and its sender is the only one or
-the greatest of them. PROVEN: a send of the same operation has PROOF, so that operation took effect
-(Jepsen's ``must-have-committed?``). A reader of uncommitted records proves nothing."""
+"""Flags of sends, set when records are summarised. PROOF: the outcome of a send of the record is
+unknown, an operation that succeeded read the record, and this operation is the record's only
+sender or the greatest of its senders. PROVEN: a send of the same operation has PROOF, so the
+operation took effect (Jepsen's ``must-have-committed?``). A read of uncommitted records proves
+nothing."""
 
 GROUPED: Final = 1 << 18
-"""A client subscribed, and the history says as a member of which group."""
+"""A client subscribed, and the history names its group."""
 
 SENT: Final = SENT_OK | SENT_INFO | SENT_FAIL
 READ_BY_ANY: Final = READ_OK | READ_OTHER
@@ -71,14 +73,14 @@ PEEK: Final = PEEK_OK | PEEK_OTHER
 SEEN: Final = READ_BY_ANY | PEEK
 SEEN_OK: Final = READ_OK | PEEK_OK
 STRAY: Final = SENT_INFO | SENT_FAIL | BLIND
-"""Rows that do not say by themselves where their record is, or that it is in the log."""
+"""Rows that do not themselves say at which offset their record is, or that it is in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowFlags:
     """The flags of a row by its kind and outcome.
 
-    More if something in it is null, or if it names a group.
+    A row has more flags if its offset or partition is null, or if it names a group.
     """
 
     bits: int
@@ -111,7 +113,7 @@ SAYINGS: Final = {
     for outcome in OUTCOMES
     for peek in (False, True)
 }
-"""By kind, outcome, and whether the isolation is ``read_uncommitted``; any other row says 0."""
+"""Flags by kind, outcome, and whether the isolation is ``read_uncommitted``. Other rows have 0."""
 
 
 def fact() -> Column:

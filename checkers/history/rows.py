@@ -1,9 +1,9 @@
-"""The rows of histories as numbers, by which everything is grouped.
+"""The rows of histories as numbers. Checkers group rows by these numbers.
 
-Histories of our runs and of others, one or ten thousand of them, are one frame of operations: the
-columns of ``harness.runs.history.OPERATIONS``, ``run``, and ``at``, the number of the row within
-its run. Names are long and rows are many, so rows are grouped by 64-bit hashes of them (Spark's
-``xxhash64``). Two of 100 million records share a key once in 3,700 such histories.
+All histories, of our runs or of others, one or ten thousand, are one frame of operations. It has
+the columns of ``harness.runs.history.OPERATIONS``, ``run``, and ``at``, the number of the row
+within its run. Names are long and rows are many, so rows are grouped by 64-bit hashes of the names
+(Spark's ``xxhash64``). With 100 million records, two share a key in one of 3,700 histories.
 """
 
 from typing import Final
@@ -32,14 +32,14 @@ ROW: Final = schema(
 )
 """A row of a history in numbers.
 
-``slot`` is a topic's partition in a run, ``client`` a process in a run, ``key`` a record (a slot
-and a value), ``operation`` a client and ``op`` (a row without ``op`` stands alone, by its own
-``at``). ``client`` and ``at`` together name one row. ``fact`` has bits of
-``checkers.history.row_flags``; the other columns are as recorded, and null where that is.
+``slot`` stands for a topic's partition in a run, ``client`` for a process in a run, ``key`` for a
+record (a slot and a value), and ``operation`` for a client and ``op``. (A row without ``op`` is an
+operation alone; its ``op`` is its ``at``.) ``client`` and ``at`` together identify one row.
+``fact`` has bits of ``checkers.history.row_flags``. The other columns are as recorded, with nulls.
 """
 
 REFERENCE: Final = ("client", "at")
-"""The columns that name one row of any history. The least ``at`` of several is the first row."""
+"""The columns that identify one row of any history. The row with the least ``at`` is the first."""
 
 _WORDS: Final = dict.fromkeys(
     ("run", "topic", "process", "kind", "outcome", "value", "acks"), pa.string()
@@ -53,7 +53,7 @@ WORDS: Final = schema(
 """The columns of a row that an anomaly repeats."""
 
 NAMES: Final = schema("slot", "history", "run", "topic", "partition", **_WORDS)
-"""The names behind the numbers of slots."""
+"""A slot's number, and the names that it stands for."""
 
 OF_SLOT: Final = ("run", "topic", "partition")
 
@@ -64,13 +64,13 @@ def slot() -> Column:
 
 
 def named(partitions: DataFrame) -> DataFrame:
-    """Partitions, in the columns ``OF_SLOT``, as rows of ``NAMES``."""
+    """Return partitions, which have the columns ``OF_SLOT``, as rows of ``NAMES``."""
     columns = partitions.withColumns({"slot": slot(), "history": F.xxhash64("run")})
     return columns.select(*NAMES.names)
 
 
 def numbered(operations: DataFrame) -> DataFrame:
-    """Operations with the columns of ``ROW`` and ``NAMES`` beside their own."""
+    """Return the operations with the columns of ``ROW`` and ``NAMES`` added."""
     named = operations.withColumns(
         {
             "op": F.coalesce("op", "at"),

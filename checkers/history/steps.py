@@ -1,13 +1,14 @@
 """Steps of clients through logs: poll-skip, nonmonotonic-poll, and related kinds.
 
-A *step* leads from one row of a client to its next in the same slot. Inside an operation
-(``inner``) that is the row before. Between operations it is the last row of the last operation that
-ended well and touched the slot: an operation that failed, or whose end is unknown, does not move a
-reader (KIP-98: its positions are committed with its transaction). A row's place is its offset; for
-a send without an offset it is where its record was read. A step to the next known offset, ``delta``
-1, is correct. Offsets without a record that a client saw (control markers) do not count. Jepsen
-looks a row's place up by its value, which is any of its places if it has two; we take the row's
-own. A send whose place is unknown is left out; Jepsen begins anew after it.
+A *step* leads from one row of a client to the client's next row in the same slot. Inside an
+operation (``inner``) a step begins at the row before. Between operations it begins at the last row
+of the last operation that succeeded and touched the slot: an operation that failed, or whose end is
+unknown, does not move a reader (KIP-98: its positions are committed with its transaction). A row's
+place is its offset; the place of a send without an offset is where its record was read. A step to
+the next known offset (``delta`` 1) is correct. Offsets without a record that a client saw (control
+markers) do not count. Jepsen finds a row's place by the row's value, and takes any of the places of
+a value that has two; we take the row's own place. We leave out a send whose place is unknown;
+Jepsen begins anew after such a send.
 """
 
 from typing import Final
@@ -44,7 +45,7 @@ from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
 SKIPPED_MAX: Final = 16
-"""Skipped offsets that a step names; its delta counts them all."""
+"""The most skipped offsets that a step lists. Its ``delta`` counts all skipped offsets."""
 
 STEP: Final = schema(
     *("client", "slot", "sent", "inner", "sought", "overlaps", "from_op", "from_at", "from_place"),
@@ -52,12 +53,12 @@ STEP: Final = schema(
     **dict.fromkeys(("sent", "inner", "sought", "overlaps"), pa.bool_()),
     left_out=pa.list_(pa.int64()),
 )
-"""A wrong step: its sequence, and the rows from and to which it leads.
+"""A wrong step: its sequence, the row where it begins, and the row where it ends.
 
-``delta`` is its length in known offsets: 2 and more skip some, 0 and less go back. ``left_out`` are
-the first of those skipped. ``sought`` steps begin at the place of a seek, and only show which
-records the reader did not find. A step that ``overlaps`` comes from overlapping offset runs, and is
-not reliable.
+``delta`` is the step's length in known offsets: 2 or more skips offsets, 0 or less goes back.
+``left_out`` lists the first skipped offsets. A ``sought`` step begins at the place of a seek, and
+only shows which records the reader did not find. A step that ``overlaps`` comes from overlapping
+offset runs, and is not reliable.
 """
 
 _SEQUENCE: Final = ("client", "slot", "sent")
@@ -88,7 +89,7 @@ def wrong_steps(view: ClientHistory) -> Rows:
 
 
 def known_runs(view: ClientHistory) -> Rows:
-    """Return the view's offset runs, and the offsets that are known only from other rows."""
+    """Return the view's offset runs, with the known offsets that only other rows prove."""
     if not view.late:
         return view.offset_runs
     return view.offset_runs.union(view.placed_late.map(_late, OFFSET_RUN))
@@ -99,7 +100,7 @@ def _late(rows: pa.Table) -> pa.Table:
 
 
 def strays(rows: pa.Table) -> pa.Table:
-    """Return rows without a certain offset of their own whose record's place is known from others.
+    """Return the rows that have no certain offset, and whose record's place other rows show.
 
     A kernel by ``key`` from ``DOUBTFUL`` to ``OFFSET_RUN``.
     """
@@ -115,7 +116,7 @@ def strays(rows: pa.Table) -> pa.Table:
 
 
 def alone(rows: pa.Table) -> pa.Table:
-    """Return every row of ``ROW`` that names its record's place as an offset run of its own."""
+    """Return an offset run of one row for every row of ``ROW`` that names its record's place."""
     columns = numbers(rows, _SINGLE)
     ok = any_of(columns["fact"], flags.SENT_OK | flags.SEEN_OK)
     singles = columns | {"place": columns["offset"], "ok": ok}
@@ -123,7 +124,7 @@ def alone(rows: pa.Table) -> pa.Table:
 
 
 def steps(rows: pa.Table) -> pa.Table:
-    """Return wrong steps, and those whose offset runs overlap. A kernel by ``slot``.
+    """Return wrong steps, and steps between overlapping offset runs. A kernel by ``slot``.
 
     Rows are in ``OFFSET_RUN``. If a sequence has ROW_ALONE rows, these are used instead of its
     other offset runs.
@@ -144,7 +145,7 @@ def steps(rows: pa.Table) -> pa.Table:
 
 
 def _sequences(offset_runs: Numbers) -> Numbers:
-    """Return the linked rows in order; ``sought`` steps begin at the place of a seek."""
+    """Return the rows that steps link, in order. A seek is such a row, marked as ``sought``."""
     what, place = offset_runs["what"], offset_runs["place"]
     seeks = any_of(what, flags.SEEK_FLAG) & ~any_of(what, flags.EVERYWHERE) & (place != NONE)
     start = {"place": place - 1, "last_place": place - 1}
@@ -160,20 +161,20 @@ def _sequences(offset_runs: Numbers) -> Numbers:
 
 
 def _linked(rows: Numbers) -> Numbers:
-    """Return steps between offset runs in order that may be wrong, or overlap, as ``STEP``."""
+    """Return the steps between sorted rows that may be wrong, or that overlap, in ``STEP``."""
     place, number = rows["place"], np.arange(len(rows["at"]))
     sequence = Groups.of(*(rows[name] for name in _SEQUENCE))
     first = sequence.spread(sequence.first)
     before = number - 1
     same, last_op = number > first, rows["last_op"][before]
     inner = same & (last_op == rows["op"])
-    # If offset runs overlap any before them, one overlaps its neighbour.
+    # If any two offset runs overlap, two neighbours overlap.
     overlaps = same & ((last_op > rows["op"]) | inner & (rows["last_at"][before] > rows["at"]))
     good = np.append(-1, np.maximum.accumulate(np.where(rows["ok"], number, -1)))[:-1]
     begin = np.where(inner, before, np.where(good >= first, good, -1))
     end, seeks = rows["last_place"][begin], rows["sought"][begin]
     back = place <= end
-    # Between operations of a producer others may write.
+    # Between operations of one producer, other producers may write.
     far = np.where(rows["sent"] & ~inner, rows["ok"] & back, place != end + 1)
     odd = (begin >= 0) & far & ~rows["sought"] & ~(seeks & (inner | back))
     origin = {f"from_{name}": rows[f"last_{name}"][begin] for name in ("op", "at", "place")}

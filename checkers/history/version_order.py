@@ -8,12 +8,12 @@ from highwater.checkers.history.columns import Bools, Ints, so_far
 class Order:
     """The version order of some logs.
 
-    All known offsets of all logs are numbered from 0, log by log: that is a known offset's index.
+    The index of a known offset is its number, from 0, among all known offsets, log by log.
 
     Args:
-        slot: of ranges of known offsets, which may overlap, in any order.
-        low: the first offset of each.
-        high: the last one.
+        slot: the slot of each range of known offsets. Ranges may overlap, and be in any order.
+        low: the first offset of each range.
+        high: the last offset of each range.
     """
 
     def __init__(self, slot: Ints, low: Ints, high: Ints) -> None:
@@ -21,9 +21,9 @@ class Order:
         self._until: Ints = np.cumsum(self._end - self._low)
 
     def before(self, slot: Ints, place: Ints) -> tuple[Ints, Bools]:
-        """Return the index of each offset, or of the next known one, and whether it is known."""
+        """Return the index of each offset, or of the next known offset, and which are known."""
         at = so_far((self._slot, self._low), (slot, place)) - 1
-        # Before the first range stands none, which is looked up behind the last one.
+        # Before the first range ``at`` is -1, which finds the zeros behind the last range.
         slots, end, until = (
             np.append(column, 0) for column in (self._slot, self._end, self._until)
         )
@@ -38,10 +38,10 @@ class Order:
         return offsets
 
     def between(self, slot: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Return the lengths of steps between offsets, and the offsets that they leave out.
+        """Return each step's length from ``begin`` to ``end``, and where its skipped offsets start.
 
         Returns:
-            Their lengths in known offsets: 1 is to the next one, 0 and less is no step forward; and
+            The lengths in known offsets (1: to the next known offset; 0 or less: not forward), and
                 the index of the first known offset behind each ``begin``.
         """
         index, is_inside = self.before(slot, begin)
@@ -50,10 +50,10 @@ class Order:
 
 
 def merge_offset_ranges(slot: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return ranges of offsets joined to ranges that do not touch, in order.
+    """Return offset ranges merged into ranges that do not touch, sorted.
 
     Returns:
-        The slot of each, its first offset, and the one behind its last.
+        The slot of each range, its first offset, and the offset behind its last.
     """
     place, change = np.concatenate((low, high + 1)), np.repeat((1, -1), len(slot))
     order = np.lexsort((-change, place, np.tile(slot, 2)))

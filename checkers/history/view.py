@@ -1,9 +1,9 @@
-"""The clients' view of histories, from which every checker of clients reads.
+"""The clients' view of histories. Every checker of client histories reads this view.
 
 The terms are those of Jepsen's Kafka workload (``jepsen.tests.kafka``); where a rule differs from
-Jepsen's on purpose, the checker says so. A history is read twice: its rows in their order, as
-``offset_runs``; and record by record, as ``sums`` and ``doubtful``. All later queries read these,
-or the few rows that they name.
+Jepsen's on purpose, the checker says so. A history is read twice: row by row, in order, for
+``offset_runs``; and record by record, for ``sums`` and ``doubtful``. All later queries read these
+results, or the few rows that the results name.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ from highwater.checkers.spark.engine import Engine, Rows, collected
 from highwater.harness.runs.history import OPERATIONS_TABLE
 
 _WORDS_HERE: Final = 1_000_000
-"""Rows at most whose words come to this process in the same query as their numbers."""
+"""The most rows for which one query brings words and numbers to this process together."""
 
 _ALL: Final = pa.unify_schemas([ROW, NAMES, WORDS, schema("word")])
 _ADRIFT: Final = schema("key", "seen", "there", seen=pa.bool_())
@@ -48,10 +48,10 @@ class ClientHistory:
     """The clients' view of one history or many. Each part is computed once, on first use.
 
     Args:
-        engine: of the session.
-        operations: columns of ``harness.runs.history.OPERATIONS``, and ``run`` and ``at``.
+        engine: the session's engine.
+        operations: with the columns of ``harness.runs.history.OPERATIONS``, ``run`` and ``at``.
         size: the number of rows.
-        final_read: whether a final reader should have met all acknowledged records.
+        final_read: whether a final reader should have read all acknowledged records.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ClientHistory:
 
     @cached_property
     def _all(self) -> Rows:
-        """Every row with its words, which come to this process only if they are very few."""
+        """Every row with its words. The rows come to this process only if they are few."""
         frame = numbered(self.operations).withColumn("word", F.xxhash64("run", "topic", "value"))
         elsewhere = self.engine.there(frame.select(*_ALL.names), _ALL, self.size)
         few = self.size <= min(_WORDS_HERE, self.engine.here)
@@ -80,7 +80,7 @@ class ClientHistory:
 
     @property
     def everything(self) -> Rows:
-        """Every row with its numbers and words, which may be left in Spark."""
+        """Every row with its numbers and words. The rows may still be in Spark."""
         return self._all
 
     @property
@@ -90,10 +90,10 @@ class ClientHistory:
 
     @cached_property
     def names(self) -> pa.Table:
-        """The names behind the numbers of slots, in ``checkers.history.rows.NAMES``."""
+        """Every slot's number and names, in ``checkers.history.rows.NAMES``."""
         if self._all.here:
             return self._all.distinct(NAMES.names)
-        # Of few names rather than of many rows numbers are made.
+        # Hash the few distinct names, not the many rows.
         return collected(named(self.operations.select(*OF_SLOT).distinct()), NAMES)
 
     @cached_property
@@ -102,7 +102,7 @@ class ClientHistory:
 
     @cached_property
     def offset_runs(self) -> Rows:
-        """All rows in their order, reduced; see ``checkers.history.offset_runs``."""
+        """The offset runs of all rows; see ``checkers.history.offset_runs``."""
         return self._offset_runs.but("what", COUNTED)
 
     @cached_property
@@ -115,7 +115,7 @@ class ClientHistory:
 
     @cached_property
     def grouped(self) -> frozenset[str]:
-        """The runs whose histories say of which groups their clients are members."""
+        """The runs whose histories name the groups of their clients."""
         counted = self._counted
         joined = counted.filter(pc.not_equal(pc.bit_wise_and(counted["op"], flags.GROUPED), 0))
         slots = pc.is_in(self.names["slot"], joined["slot"])
@@ -128,7 +128,7 @@ class ClientHistory:
 
     @cached_property
     def _two_faced(self) -> Ints:
-        """The slots in which clients that both send and read did anything."""
+        """The slots that were used by clients that both send and read."""
         ordered = numbers(self._counted.sort_by("client"), ("client", "slot", "op"))
         client = Groups.of(ordered["client"])
         sends, reads = (
@@ -148,7 +148,7 @@ class ClientHistory:
 
     @cached_property
     def sums(self) -> pa.Table:
-        """One row a slot, in ``checkers.history.record_summaries.SLOT``: its records, counted."""
+        """The counts of records, in ``checkers.history.record_summaries.SLOT``, a row a slot."""
         chunks = self._tally.not_null("sums").select(["sums"]).table()["sums"].combine_chunks()
         return record_summaries.summed(pa.table(chunks.flatten(), schema=SLOT))
 
@@ -162,12 +162,12 @@ class ClientHistory:
 
     @cached_property
     def records(self) -> Rows:
-        """One row a record, in ``checkers.history.record_summaries.RECORD``."""
+        """One row for each record, in ``checkers.history.record_summaries.RECORD``."""
         return self._of_records.by(["key"], record_summaries.records, RECORD).persist()
 
     @cached_property
     def judged(self) -> dict[str, int]:
-        """Run to the number of its rows that were judged; each row of a record counts."""
+        """The number of judged rows of each run. Every row about a record counts."""
         counted = self._counted.select(["slot", "place", "last_place"]).group_by("slot")
         totals = counted.aggregate([("place", "sum"), ("last_place", "sum")])
         both = totals.join(self.names, "slot", join_type="left outer")
@@ -179,9 +179,9 @@ class ClientHistory:
 
     @cached_property
     def suspects(self) -> dict[str, int]:
-        """The number of records with each doubt, and other sums, of all slots together."""
+        """The number of records with each doubt, and other sums, over all slots."""
         if self._summed["own"] and not self.two_faced:
-            return self._summed | {"own": 0}  # only who sends, too, can read what it has sent
+            return self._summed | {"own": 0}  # only a reader that also sends can read its records
         return self._summed
 
     @cached_property
@@ -190,12 +190,13 @@ class ClientHistory:
 
     @cached_property
     def entangled(self) -> frozenset[str]:
-        """The runs with operations that may be in a cycle of reads and of time.
+        """The runs with operations that may be in a cycle of read edges and time edges.
 
-        Write-write edges are left aside.
+        Write-write edges are not considered.
 
-        Where each client only sends or only reads, and no client read a record before its writer
-        began, such edges never lead back: let a writer's time be its begin, and a reader's its end.
+        If each client only sends or only reads, and no client read a record before its writer
+        began, such edges lead only forward in time. (A writer's time is then its begin, and a
+        reader's time is its end.)
         """
         foreseen = self.sums.filter(pc.greater(self.sums["foreseen"], 0))["slot"].to_numpy()
         slots = pa.array(np.concatenate([foreseen, self._two_faced]))
@@ -203,24 +204,24 @@ class ClientHistory:
 
     @cached_property
     def placed(self) -> Rows:
-        """``rows`` that say where a record is in the log; what the version order is made of.
+        """The rows that say where a record is in the log. The version order is made of them.
 
-        Sends that took effect and know their offset; and reads, those of failed operations too,
-        because a poll returns only committed records (Jepsen's ``version-orders``). Under
-        ``read_uncommitted`` it returns others too: such a read says an offset only if the send took
-        effect.
+        They are the sends that took effect and know their offset, and the reads, also of failed
+        operations, because a poll returns only committed records (Jepsen's ``version-orders``).
+        Under ``read_uncommitted`` a poll returns other records too: such a read counts only if the
+        send took effect.
         """
         sure = self.rows.not_null("offset").where(flags.SENT_OK | flags.READ_BY_ANY)
         return sure.union(self.placed_late) if self.late else sure
 
     @property
     def late(self) -> bool:
-        """True if some rows of ``placed`` may be known only from other rows."""
+        """True if ``placed`` may have rows that count only because other rows prove the send."""
         return bool(self.suspects["stray"] or self.suspects["peeked"])
 
     @cached_property
     def placed_late(self) -> Rows:
-        """Those of ``placed`` that are known only from other rows."""
+        """The rows of ``placed`` that count only because other rows prove the send."""
         if not self.late:
             return self.engine.table(ROW.empty_table())
         rows = self.doubtful.by(["key"], _landed, ROW)
@@ -233,9 +234,9 @@ class ClientHistory:
     def adrift(self) -> pa.Table:
         """``key, seen, there`` of every record that was sent to an unknown partition.
 
-        Whatever its partition, it is a record of the same run, topic and value. ``seen``: one of
-        them was read in an operation that ended well; ``there``: the least offset at which the
-        final read returned one.
+        A record with the same run, topic and value is this record, in whatever partition. ``seen``:
+        an operation that succeeded read such a record. ``there``: the least offset at which the
+        final read returned such a record.
         """
         if not self.tells(flags.ADRIFT):
             return _ADRIFT.empty_table()
@@ -254,7 +255,7 @@ def client_view(tables: Tables) -> ClientHistory:
 
 
 def _proven(rows: pa.Table) -> pa.Table:
-    """Return rows of ``DOUBTFUL`` with ``PROVEN`` where known. A kernel by ``operation``."""
+    """Return rows of ``DOUBTFUL`` with ``PROVEN`` added to sends. A kernel by ``operation``."""
     fact, operation = (rows[name].to_numpy() for name in ("fact", "operation"))
     proven = np.isin(operation, operation[any_of(fact, flags.PROOF)]) & any_of(fact, flags.SENT)
     fact = fact | np.where(proven, flags.PROVEN, 0).astype(np.int32)
@@ -262,7 +263,7 @@ def _proven(rows: pa.Table) -> pa.Table:
 
 
 def _landed(rows: pa.Table) -> pa.Table:
-    """Return rows of ``DOUBTFUL`` whose place is known from other rows. A kernel by ``key``."""
+    """Return rows of ``DOUBTFUL`` whose send other rows prove. A kernel by ``key``."""
     columns, record = grouped(numbers(rows), "key")
     fact, operation = columns["fact"], columns["operation"]
     writer = record.spread(record.greatest(operation, any_of(fact, flags.SENT)))

@@ -1,4 +1,4 @@
-"""Find records that a program without input was told to be written, and that are not, or twice."""
+"""Find records that were acknowledged to a program without input, and are missing or doubled."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -24,12 +24,12 @@ _IN_A_TRANSACTION: Final = (
     "in a transaction that was not committed. The program: printed before the commit."
 )
 _LOST_BY_BROKERS: Final = (
-    "and others have lost it. Kafka promises against that with acks=all and clean elections alone."
+    "and other brokers have lost it. Kafka prevents that only with acks=all and clean elections."
 )
 
 
 def nothing_acknowledged(tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge, the end of a sentence."""
+    """Return why there is nothing to judge, as the end of a sentence."""
     if case.plan.program is not None and not case.plan.without_input:
         return "the program has an input"
     return no_program(tables, case)
@@ -94,7 +94,7 @@ def _anomaly(facts: ProgramFacts, row: Row, log: OutputLog) -> Row:
         says += f" readers are not given it: broker {copies[0].broker} has it at {place}, "
         says += _IN_A_TRANSACTION if copies[0].transactional else _LOST_BY_BROKERS
     else:
-        says += f" no record of {out} is it. Who did it is not known."
+        says += f" {out} has no record of it. Who did it is not known."
     return {
         "kind": _KINDS[row["outcome"]],
         "topic": out,

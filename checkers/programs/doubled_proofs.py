@@ -1,4 +1,4 @@
-"""Proofs of mistakes by which an input is doubled: each returns a sentence, or nothing."""
+"""Proofs of mistakes that double an input. Each returns a sentence, or nothing."""
 
 from highwater.checkers.groups.events import FOREVER
 from highwater.checkers.programs.evidence import InputEvidence, interrupted, seconds
@@ -9,11 +9,11 @@ def output_outside(evidence: InputEvidence) -> str:
     """Show that an output is in no transaction, where exactly-once is declared."""
     if evidence.guarantee != "exactly-once" or evidence.transactional is not False:
         return ""
-    return "not all of its outputs are part of a transaction"
+    return "not all outputs of this input are part of a transaction"
 
 
 def position_outside(evidence: InputEvidence) -> str:
-    """Show that positions are in no transaction, and one was not committed in time."""
+    """Show that positions are in no transaction, and a position was not committed in time."""
     commits = evidence.commits or ()
     if not evidence.habits.in_transactions or any(commit.transactional for commit in commits):
         return ""
@@ -22,7 +22,7 @@ def position_outside(evidence: InputEvidence) -> str:
 
 
 def zombie(evidence: InputEvidence) -> str:
-    """Show that an instance was paused while another wrote the output, and then wrote its own."""
+    """Show that an instance was paused while another wrote the output, and then wrote it again."""
     first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
     for pause in (event for event in evidence.events if event.event == "paused"):
         resumed_ns = next(
@@ -44,7 +44,7 @@ def zombie(evidence: InputEvidence) -> str:
 
 
 def handed_over(evidence: InputEvidence) -> str:
-    """Show that a member lived through a rebalance after the output and before the commit."""
+    """Show that a member stayed in a rebalance that came after the output and before the commit."""
     first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
     owned = evidence.owner(first)
     if owned is None or evidence.commits is None:
@@ -57,7 +57,7 @@ def handed_over(evidence: InputEvidence) -> str:
     return (
         f"its output was written at {seconds(first)} in generation {before.number} of the group;"
         f" generation {after.number} began at {seconds(at)}, when the committed position was"
-        f" {position}, although member {member} stayed; it was written again at {seconds(last)}"
+        f" {position}, and member {member} stayed; the output was written again at {seconds(last)}"
     )
 
 
@@ -72,5 +72,5 @@ def not_committed(evidence: InputEvidence) -> str:
         return ""
     return (
         f"its output was written at {seconds(first)}; {interrupted(event)}, when the committed"
-        f" position was {position}; it was written again at {seconds(last)}"
+        f" position was {position}; the output was written again at {seconds(last)}"
     )

@@ -62,26 +62,26 @@ class InputEvidence:
     """An input that was lost or doubled, and what the run shows about it.
 
     Attributes:
-        outcome: of ``outcomes``.
-        outputs: that name it and were committed, in order of time.
-        withdrawn: whether the log has an output of it in a transaction that was not committed.
-        transactional: whether each of its outputs in the log is part of a transaction; None if the
-            run has no copy of the log.
-        later_ns: when the first output of a later input of its partition was written.
-        overdue_ns: function from the committed offset before, a commit, and a time, to when an
-            output of an input that the commit had passed was last written after it.
-        commits: the committed offsets of its partition, in order; None if no disk has them.
-        events: of instances, in order of time.
-        undisturbed_ns: until when brokers can have lost nothing of the output.
+        outcome: the input's outcome, one of those in ``outcomes``.
+        outputs: the committed outputs that name the input, in order of time.
+        withdrawn: whether the log has an output of the input in a transaction that was not
+            committed.
+        transactional: whether each output of the input in the log is part of a transaction; None if
+            the run has no copy of the log.
+        later_ns: when the first output of a later input of the partition was written.
+        overdue_ns: ``OutputTimes.overdue`` for the partition.
+        commits: the committed offsets of the partition, in order; None if no disk has them.
+        events: the events of instances, in order of time.
+        undisturbed_ns: the time until which brokers cannot have lost any output.
         troubles: faults of brokers, and of the program's connections.
-        habits: of the program.
-        stray: its output on a disk, which readers of committed records are not given.
-        sent_ns: when it was acknowledged; None if it was not.
-        rival: another input that had been acknowledged at its offset before.
-        following: the next input of its partition that has an output.
-        committed_by: function from a commit to the request that made it, if the wire knows it.
+        habits: the program's habits.
+        stray: an output of the input on a disk that readers of committed records are not given.
+        sent_ns: when the input was acknowledged; None if it was not.
+        rival: another input that was acknowledged at the same offset before.
+        following: the next input of the partition that has an output.
+        committed_by: returns the request that made a commit, if the wire was recorded.
         gone: outputs that brokers have acknowledged, and that are in no log.
-        unwritten: requests with an output of it that were refused, or never answered.
+        unwritten: requests with an output of the input that were refused, or never answered.
     """
 
     name: str
@@ -109,27 +109,27 @@ class InputEvidence:
 
     @property
     def passed(self) -> Position | None:
-        """The first commit behind it."""
+        """The first commit behind the input."""
         return next((commit for commit in self.commits or () if commit.offset > self.offset), None)
 
     @property
     def before(self) -> int:
-        """The committed offset just before that."""
+        """The committed offset just before the first commit behind the input."""
         return position_at(self.commits or (), self.passed.time_ns - 1) if self.passed else 0
 
     def interruption(self, since_ns: int, until_ns: int) -> InstanceEvent | None:
-        """Return the first end or pause of an instance within a time."""
+        """Return the first end or pause of an instance from ``since_ns`` to ``until_ns``."""
         events = (event for event in self.events if event.event in INTERRUPTIONS)
         return next((event for event in events if since_ns <= event.time_ns <= until_ns), None)
 
     def owner(self, time_ns: int) -> tuple[str, Generation] | None:
-        """Return the member of the group that had its partition at a time, and the generation."""
+        """Return the member that owned the input's partition at a time, and the generation."""
         last = [generation for at, generation in self.habits.generations if at <= time_ns]
         member = last[-1].owner(self.partition) if last else None
         return None if member is None else (member, last[-1])
 
     def generation_after(self, before: Generation, since_ns: int) -> tuple[int, Generation] | None:
-        """Return the first generation that is later than another and than a time."""
+        """Return the first generation after ``before`` and not before ``since_ns``; its begin."""
         return next(
             (
                 (at, after)
@@ -143,7 +143,7 @@ class InputEvidence:
 def evidence_of(
     case: RunFiles, facts: ProgramFacts, rows: Sequence[Row]
 ) -> Callable[[Row], InputEvidence]:
-    """Return a function from one of these rows of ``outcomes.OUTCOME`` to its evidence."""
+    """Return a function that returns the evidence about one of these ``outcomes.OUTCOME`` rows."""
     names = [row["value"] for row in rows]
     committed, log, times = facts.outputs_of(names), OutputLog.of(case, facts), OutputTimes(facts)
     habits = Habits.of(case, facts, times, log)
@@ -191,7 +191,7 @@ def _is_stray(copy: LogCopy, facts: ProgramFacts) -> bool:
 
 
 class _Sent:
-    """When inputs were sent and acknowledged, nanoseconds since the run's start."""
+    """The times when inputs were sent and acknowledged, nanoseconds since the run's start."""
 
     def __init__(self, case: RunFiles, facts: ProgramFacts) -> None:
         columns = ["kind", "outcome", "value", "invoke_ns", "complete_ns", "partition", "offset"]
@@ -212,7 +212,7 @@ class _Sent:
         return rows[0] if name in rows[1:] else None
 
     def following(self, partition: int, place: tuple[int, int] | None) -> FollowingInput | None:
-        """Return the input at an offset whose output was written at a time."""
+        """Return the input at a place: its offset, and the time of its output."""
         if place is None:
             return None
         offset, output_ns = place

@@ -1,4 +1,4 @@
-"""The facts that a run shows of its program: inputs, outputs, committed positions and lives."""
+"""The facts that a run shows about its program: inputs, outputs, committed positions, instances."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -52,9 +52,9 @@ class ProgramRequest(NamedTuple):
     """A request of the program, in nanoseconds since the run's start.
 
     Attributes:
-        answered_ns: None if it was never answered.
-        instance: None if it is not known.
-        error: Kafka's code; 0: it was done; None without an answer.
+        answered_ns: None if the request was never answered.
+        instance: None if the sender is not known.
+        error: Kafka's error code; 0: the request succeeded; None without an answer.
     """
 
     time_ns: int
@@ -64,12 +64,12 @@ class ProgramRequest(NamedTuple):
 
     @property
     def sender(self) -> str:
-        """The instance that sent it, such as ``instance 1``."""
+        """The instance that sent the request, such as ``instance 1``."""
         return "the program" if self.instance is None else f"instance {self.instance}"
 
     @property
     def answer(self) -> str:
-        """The end of a sentence about it: ``was never answered``."""
+        """The end of a sentence about the request, such as ``was never answered``."""
         if self.error is None:
             return "was never answered" if self.answered_ns is None else "was answered"
         refused = f"was refused: {_ERRORS.get(self.error, f'error {self.error}')}"
@@ -80,9 +80,9 @@ class Position(NamedTuple):
     """A committed offset of one partition.
 
     Attributes:
-        time_ns: when it took effect, since the run's start.
-        offset: 0 where it was removed, as before the first.
-        transactional: whether it was part of a transaction.
+        time_ns: when the commit took effect, since the run's start.
+        offset: 0 if the offset was removed, as before the first commit.
+        transactional: whether the commit was part of a transaction.
     """
 
     time_ns: int
@@ -91,12 +91,12 @@ class Position(NamedTuple):
 
 
 class Output(NamedTuple):
-    """An output, since the run's start in nanoseconds, and where it is.
+    """An output: when it was written, in nanoseconds since the run's start, and where.
 
     Attributes:
-        by: the request that wrote it, if the wire knows it; it is answered when its sender learned
-            that the output is written.
-        place: where it is, in words.
+        by: the request that wrote the output, if the wire was recorded. Its answer is when the
+            sender learned that the output is written.
+        place: where the output is, in words.
     """
 
     time_ns: int
@@ -107,7 +107,7 @@ class Output(NamedTuple):
 
 
 class InstanceEvent(NamedTuple):
-    """Something that happened to an instance; ``event`` is that of ``history.INSTANCES``."""
+    """An event in the life of an instance; ``event`` is as in ``history.INSTANCES``."""
 
     time_ns: int
     instance: int
@@ -130,17 +130,17 @@ class ProgramFacts:
     """Facts about the program of one run.
 
     Attributes:
-        inputs: in ``outcomes.INPUT``, those that the final read has returned.
-        names: with a column ``value``, all records that were ever sent.
-        outputs: in columns of ``history.OUTPUTS``, those of kind output.
+        inputs: the inputs that the final read has returned, in ``outcomes.INPUT``.
+        names: all records that were ever sent, with a column ``value``.
+        outputs: the rows of kind output, with the columns ``history.OUTPUTS``.
         exempt: names of the inputs that need no output.
-        acknowledged: in ``outcomes.INPUT``, records that a program without input says are written;
+        acknowledged: records that a program without input says are written, in ``outcomes.INPUT``;
             the partition is the instance.
-        complete: whether all outputs were read, and one at least names an input.
-        positions: the group's committed offset of each partition in the end.
-        commits: the committed offsets of each partition, in order; None if no disk has them.
-        events: of instances, in order of time.
-        troubles: the faults in order, but those of the program's processes; None: not known.
+        complete: whether all outputs were read, and at least one output names an input.
+        positions: the group's last committed offset in each partition.
+        commits: the committed offsets in each partition, in order; None if no disk has them.
+        events: the events of instances, in order of time.
+        troubles: the faults in order, without those of the program's processes; None: not known.
         started_ms: the run's start, since 1970.
     """
 
@@ -202,14 +202,14 @@ class ProgramFacts:
 
     @property
     def undisturbed_ns(self) -> int:
-        """Until when nothing but the program had a fault."""
+        """The time until which nothing but the program had a fault."""
         if self.troubles is None:
             return 0
         of_brokers = (fault for fault in self.troubles if not fault.fault.startswith("app-"))
         return min((trouble.time_ns for trouble in of_brokers), default=FOREVER)
 
     def outputs_of(self, names: Sequence[str]) -> dict[str, list[Output]]:
-        """Return the outputs of some inputs by name, in the order of their times."""
+        """Return the outputs of these inputs, by the inputs' names, in order of time."""
         rows = self.outputs.filter(pc.is_in(self.outputs["input"], pa.array(names, pa.string())))
         by_name: dict[str, list[Output]] = defaultdict(list)
         for row in rows.to_pylist():
@@ -221,12 +221,12 @@ class ProgramFacts:
 
 
 def since_start_ns(timestamp_ms: int | None, started_ms: float) -> int:
-    """Return a broker's time as nanoseconds since the run's start; of none, 0."""
+    """Return a broker's time as nanoseconds since the run's start; 0 for no time."""
     return 0 if timestamp_ms is None else int((timestamp_ms - started_ms) * _MS)
 
 
 def position_at(commits: Sequence[Position], time_ns: int) -> int:
-    """Return the committed offset at a time; 0 before the first."""
+    """Return the committed offset at a time; 0 before the first commit."""
     before = bisect_right(commits, time_ns, key=lambda commit: commit.time_ns)
     return commits[before - 1].offset if before else 0
 
@@ -248,7 +248,7 @@ def _commits(case: RunFiles, started_ms: float) -> dict[int, list[Position]] | N
 def _positions(
     case: RunFiles, commits: Mapping[int, Sequence[Position]] | None
 ) -> dict[int, int | None]:
-    """Return the group's offsets as its coordinator returned them, or else those on the disks."""
+    """Return the group's offsets from the coordinator's answers, or else from the disks."""
     last = {p: of[-1].offset for p, of in (commits or {}).items() if of}
     positions: dict[int, int | None] = {n: last.get(n) for n in range(case.plan.topic.partitions)}
     if GROUPS_TABLE in case.tables:

@@ -1,4 +1,4 @@
-"""The habits of a program: what it does in the whole run, whichever input is looked at."""
+"""The habits of a program: how it behaves in the whole run, whatever input is judged."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ from highwater.checkers.transactions.coordinated import (
 _LEAST_GAPS: Final = 5
 _LEAST_GAP_S: Final = 0.2
 _OFF_MOST: Final = 0.08
-"""How far a gap may be from a multiple of the interval, as a share of it: by chance alone one of
-six gaps is as near."""
+"""How far a gap may be from a multiple of the interval, as a share of the interval. By chance
+alone, one of six gaps is as near."""
 
 _DEFAULT_S: Final = 5.0
-"""``auto.commit.interval.ms`` of every client, unless it is set."""
+"""The default of ``auto.commit.interval.ms`` in every client."""
 
 _LATE_LEAST: Final = 8
 _LATE_MOST: Final = 1.3
-"""So much of it may pass where a busy program polls late: kafka-python's and Java's clients commit
-in a poll."""
+"""The longest gap, in default intervals, of a busy program that polls late: kafka-python's and
+Java's clients commit in a poll."""
 
 _FEW: Final = 0.05
 _STEADY: Final = 0.8
@@ -40,7 +40,7 @@ _NOT_ONE: Final = 2
 _ENOUGH_COMMITS: Final = 10
 _IN_FLIGHT_NS: Final = 100_000_000
 _RECOVERY_NS: Final = 10_000_000_000
-"""A producer may learn of a fault's effects so long after it."""
+"""How long after a fault a producer may still learn of the fault's effects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +48,14 @@ class Habits:
     """The habits of a program.
 
     Attributes:
-        ahead: commits that came before every output of what they passed.
-        amid: commits that came before some of these outputs, and after others.
-        behind: commits that came after all of them.
-        interval_s: between commits that come steadily, whatever the program does; None: they do
-            not.
-        generations: of its group, in order; their times are nanoseconds since the run's start.
-        in_transactions: whether all of its output is in transactions; None: no disk has it.
-        fenced: its transactions that another instance has ended while all instances were alive.
+        ahead: commits that came before all outputs of the inputs that they passed.
+        amid: commits that came after some of these outputs, and before the other outputs.
+        behind: commits that came after all of these outputs.
+        interval_s: seconds between commits that come steadily, whatever the program does; None if
+            they are not steady.
+        generations: those of the group, in order; times are nanoseconds since the run's start.
+        in_transactions: whether all outputs are in transactions; None if no disk has outputs.
+        fenced: transactions that another instance has ended while all instances were alive.
     """
 
     ahead: int = 0
@@ -91,29 +91,30 @@ class Habits:
 
     @property
     def never_ahead(self) -> bool:
-        """True if every commit came after the outputs of what it passed."""
+        """True if every commit came after the outputs of the inputs that it passed."""
         return self.behind >= _ENOUGH_COMMITS and not self.ahead and not self.amid
 
     @property
     def awaits_outputs(self) -> bool:
-        """True if nearly every commit did.
+        """True if nearly every commit came after the outputs of the inputs that it passed.
 
-        An output that its client has given up may still come from the network, after the commit.
+        An output that its client has given up may still arrive from the network after the commit.
         """
         early = self.ahead + self.amid
         return self.behind >= _ENOUGH_COMMITS and early <= _FEW * self.behind
 
     @property
     def automatic(self) -> bool:
-        """True if commits come on a timer, and some of them while records are in work."""
+        """True if commits come on a timer, and some come while records are being processed."""
         steady = self.interval_s is not None and self.amid + self.behind >= _NOT_ONE
         return steady and self.amid + self.ahead >= _NOT_ONE
 
 
 def interval_s(gaps_s: Sequence[float]) -> float | None:
-    """Return the interval of which nearly all gaps are a multiple, in seconds; None: of none.
+    """Return the interval, in seconds, that divides nearly all gaps; None if there is none.
 
-    A timer leaves a commit out where the position has not moved; the default one may come late.
+    A timer skips a commit if the position has not moved. With the default interval, a commit may
+    also come late.
     """
     gaps = np.array([gap for gap in gaps_s if gap >= _LEAST_GAP_S])
     if len(gaps) < _LEAST_GAPS:
@@ -130,10 +131,10 @@ def interval_s(gaps_s: Sequence[float]) -> float | None:
 def fenced_alive(
     case: RunFiles, facts: ProgramFacts, log: OutputLog
 ) -> list[CoordinatedTransaction]:
-    """Return a program's transactions that were fenced although its producer was well.
+    """Return a program's transactions that were fenced without any fault of the producer.
 
-    All instances were alive, and there was no fault of brokers or connections, after which a
-    producer fences itself to get a new epoch (KIP-360). Nor has each instance a transactional id.
+    All instances were alive. Brokers and connections had no fault: after such a fault a producer
+    fences itself to get a new epoch (KIP-360). There are fewer transactional ids than instances.
     """
     transactions = program_transactions(case, log)
     if len({transaction.name for transaction in transactions}) >= facts.program.instances:
@@ -160,10 +161,10 @@ def program_transactions(case: RunFiles, log: OutputLog) -> list[CoordinatedTran
 
 
 def _gaps_s(facts: ProgramFacts, generations: Sequence[tuple[int, Generation]]) -> list[float]:
-    """Return the seconds between commits between which no instance began, ended or paused.
+    """Return the seconds between neighbouring commits, if no instance began, ended or paused there.
 
-    A single instance's timer begins when it is assigned partitions, and what it commits at its end
-    in order comes off the timer.
+    A single instance's timer begins when the instance is assigned partitions. A commit at the
+    orderly end of an instance does not come from the timer.
     """
     assigned = [at for at, of in generations if of.members] if facts.program.instances == 1 else []
     breaks = sorted([event.time_ns for event in facts.events] + [at for at, _ in generations])

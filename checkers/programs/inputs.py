@@ -1,7 +1,7 @@
 """Find the inputs that a program lost, doubled or did not reach, and outputs of no input.
 
-Which of them break the guarantee that the program gives is the policy's matter. Each of the first
-ones comes with its way through the program, and with the mistake that this shows.
+The policy decides which of these findings break the guarantee that the program gives. The first
+findings come with the input's way through the program, and with the mistake that this way shows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +40,7 @@ from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
 EXPLAINED_MAX: Final = 100
-"""Inputs of each outcome of which the way is told: a verdict lists no more."""
+"""The most inputs of each outcome whose way is described: a verdict lists no more."""
 
 _KINDS: Final = {
     LOST: LOST_INPUT,
@@ -52,15 +52,15 @@ _PROMISE: Final = "processing: --guarantee of highwater app"
 
 
 def no_program(tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge of a program, the end of a sentence."""
+    """Return why no program can be judged, as the end of a sentence."""
     if case.plan.program is None:
         return "there is no program under test"
     facts = program_facts(tables).get(case.key)
-    return "" if facts is None or facts.complete else "its output was not read, or names no input"
+    return "" if facts is None or facts.complete else "the output was not read, or names no input"
 
 
 def no_inputs(tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge of a program's inputs, the end of a sentence."""
+    """Return why a program's inputs cannot be judged, as the end of a sentence."""
     return "the program has no input" if case.plan.without_input else no_program(tables, case)
 
 
@@ -114,7 +114,7 @@ def outcomes(tables: Tables) -> dict[str, pa.Table]:
     ),
     Kind(
         DOUBLED_INPUT,
-        guarantee="No input has more outputs than it is to have.",
+        guarantee="No input has more outputs than it should have.",
         singular="input was processed more than once",
         plural="inputs were processed more than once",
         severity=Severity.SERIOUS,
@@ -125,7 +125,7 @@ def outcomes(tables: Tables) -> dict[str, pa.Table]:
     ),
     Kind(
         UNREACHED_INPUT,
-        guarantee="The committed position has come to the end.",
+        guarantee="The committed position has reached the end.",
         singular="input was not reached by the program",
         plural="inputs were not reached by the program",
         severity=Severity.UNDECIDED,
@@ -147,7 +147,7 @@ def outcomes(tables: Tables) -> dict[str, pa.Table]:
     idle=no_inputs,
 )
 def inputs(tables: Tables) -> pa.Table:
-    """Return inputs that were lost, half processed, doubled or not reached; strange outputs."""
+    """Return inputs that were lost, half processed, doubled or not reached, and strange outputs."""
     cases = {case.key: case for case in tables.cases if not case.plan.without_input}
     rows = [
         {"run": key, **row}
@@ -220,7 +220,7 @@ def _unexplained(_: Row) -> tuple[str, list[Step]]:
 def _explainer(
     case: RunFiles, facts: ProgramFacts, rows: Sequence[Row]
 ) -> Callable[[Row], tuple[str, list[Step]]]:
-    """Return a function that says who did it, and tells the way of one of these inputs."""
+    """Return a function that names the mistake behind one of these inputs, and the input's way."""
     evidence_about = evidence_of(case, facts, rows)
 
     def explain(row: Row) -> tuple[str, list[Step]]:

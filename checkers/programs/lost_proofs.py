@@ -1,4 +1,4 @@
-"""Proofs of mistakes by which an input is lost, or half: each returns a sentence, or nothing."""
+"""Proofs of mistakes that lose an input or half of it. Each returns a sentence, or nothing."""
 
 from collections.abc import Collection
 from typing import Final
@@ -11,7 +11,7 @@ from highwater.checkers.programs.output_times import MS_NS
 
 _IN_FLIGHT_NS: Final = 10_000_000_000
 _ASKS_NS: Final = 1_000_000_000
-"""A member asks for the log's end within this after it was assigned a partition."""
+"""A member asks for the log's end within this time after it was assigned a partition."""
 
 _CLOCKS_NS: Final = 100_000_000
 _ALL_ACKS: Final = frozenset((-1,))
@@ -19,12 +19,12 @@ _ONE_ACK: Final = frozenset((1,))
 
 
 def given_twice(evidence: InputEvidence) -> str:
-    """Show that its offset was another input's before: who had read that one is not given it."""
+    """Show that the offset was another input's before: its readers are not given this input."""
     if evidence.rival is None:
         return ""
     return (
-        f"its offset was acknowledged for {evidence.rival} before, and a reader that had come past"
-        " it is not given what replaced that"
+        f"its offset was acknowledged for {evidence.rival} before, and a reader that had passed"
+        " this offset is not given the new record"
     )
 
 
@@ -40,9 +40,9 @@ def left_on_a_disk(evidence: InputEvidence) -> str:
 
 
 def _acknowledged_and_gone(evidence: InputEvidence, acks: Collection[int]) -> str:
-    """Show that acknowledged outputs are gone, of the inputs that a commit has passed after that.
+    """Show that outputs were acknowledged before a commit passed their inputs, and are gone.
 
-    The program commits positions when outputs are acknowledged, so this one's was.
+    The program commits positions when outputs are acknowledged, so the output of this input was.
     """
     passed = evidence.passed
     if passed is None or not evidence.habits.never_ahead:
@@ -60,17 +60,17 @@ def _acknowledged_and_gone(evidence: InputEvidence, acks: Collection[int]) -> st
 
 
 def acknowledged_and_lost(evidence: InputEvidence) -> str:
-    """Show that an output is gone that all replicas in sync had."""
+    """Show that an output that all in-sync replicas had is gone."""
     return _acknowledged_and_gone(evidence, _ALL_ACKS)
 
 
 def leader_alone(evidence: InputEvidence) -> str:
-    """Show that an output is gone that was written with acks=1."""
+    """Show that an output that was written with acks=1 is gone."""
     return _acknowledged_and_gone(evidence, _ONE_ACK)
 
 
 def position_outside(evidence: InputEvidence) -> str:
-    """Show that a position is in no transaction, and was committed before its output."""
+    """Show that a position is in no transaction, and was committed before the input's output."""
     passed = evidence.passed
     if passed is None or passed.transactional:
         return ""
@@ -83,7 +83,7 @@ def position_outside(evidence: InputEvidence) -> str:
 
 
 def shared_id(evidence: InputEvidence) -> str:
-    """Show that instances fence each other, and that one went on behind its aborted transaction."""
+    """Show that instances fence each other, and go on behind their aborted transactions."""
     passed = evidence.passed
     fenced = evidence.habits.fenced
     if passed is None or not passed.transactional or not fenced:
@@ -91,9 +91,9 @@ def shared_id(evidence: InputEvidence) -> str:
     if passed.time_ns >= evidence.undisturbed_ns:
         return ""
     return (
-        f"{len(fenced)} transactions of {fenced[0].name} were ended by another producer of that"
-        " name while all instances were alive; it was passed by the transaction of position"
-        f" {passed.offset}, at {seconds(passed.time_ns)}, which has no output of it"
+        f"{len(fenced)} transactions of {fenced[0].name} were ended by another producer with that"
+        " id while all instances were alive; the input was passed by the transaction of position"
+        f" {passed.offset}, at {seconds(passed.time_ns)}, which has no output of the input"
     )
 
 
@@ -105,16 +105,17 @@ def no_way_back(evidence: InputEvidence) -> str:
     if passed.time_ns >= evidence.undisturbed_ns:  # Kafka may have torn one transaction
         return ""
     return (
-        "its output is in the log, in a transaction that was not committed; another one committed"
-        f" position {passed.offset} at {seconds(passed.time_ns)}"
+        "its output is in the log, in a transaction that was not committed; another transaction"
+        f" committed position {passed.offset} at {seconds(passed.time_ns)}"
     )
 
 
 def begins_at_latest(evidence: InputEvidence) -> str:
     """Show that a group without a position began at the log's end.
 
-    The input was there before a member was assigned its partition, the next one with an output came
-    after that, and in between no instance ended or was paused, and nothing before it was processed.
+    The input was sent before a member was assigned the partition, and the next input with an output
+    was sent after that. In between no instance ended or was paused, and no input before this input
+    was processed.
     """
     passed, following, sent_ns = evidence.passed, evidence.following, evidence.sent_ns
     if passed is None or following is None or sent_ns is None or evidence.before:
@@ -126,18 +127,18 @@ def begins_at_latest(evidence: InputEvidence) -> str:
         begins_there = sent_ns <= at + _ASKS_NS and following.sent_ns >= at - _CLOCKS_NS
         here = Position(at, evidence.offset, transactional=False)
         if evidence.overdue_ns(0, here, following.output_ns) is not None:
-            continue  # it had begun before the input
+            continue  # the member had begun before the input
         if assigned and begins_there and not evidence.interruption(at, following.output_ns):
             return (
-                f"its partition had no committed position when a member was assigned it at"
-                f" {seconds(at)}; the input was sent before that, and the first one with an output"
-                f" ({following.offset}) was sent at {seconds(following.sent_ns)}"
+                f"its partition had no committed position when the group assigned it at"
+                f" {seconds(at)}; the input was sent before that, and the first input with an"
+                f" output ({following.offset}) was sent at {seconds(following.sent_ns)}"
             )
     return ""
 
 
 def handed_over(evidence: InputEvidence) -> str:
-    """Show that a member lived through a rebalance, and its input in work did not."""
+    """Show that a member stayed in a rebalance, and lost the input that it was processing."""
     passed = evidence.passed
     owned = passed and evidence.owner(passed.time_ns)
     if passed is None or owned is None or passed.transactional:
@@ -153,34 +154,35 @@ def handed_over(evidence: InputEvidence) -> str:
         return ""
     return (
         f"position {passed.offset} was committed at {seconds(passed.time_ns)}, in generation"
-        f" {before.number} of the group, when neither its output nor one of a later input of"
+        f" {before.number} of the group, when neither its output nor that of a later input of"
         f" its partition was written; generation {after.number} began at {seconds(at)}, its"
         f" member {member} stayed, and its output was not written"
     )
 
 
 def commits_automatically(evidence: InputEvidence) -> str:
-    """Show that a timer committed a position before its output."""
+    """Show that a timer committed a position before the input's output."""
     habits, passed = evidence.habits, evidence.passed
     if not habits.automatic or passed is None or passed.transactional:
         return ""
     ended = _ended_before_its_output(evidence)
     return ended and (
-        f"positions were committed every {habits.interval_s:.1f} s, whatever was in work: {ended}"
+        f"positions were committed every {habits.interval_s:.1f} s, whatever was unfinished:"
+        f" {ended}"
     )
 
 
 def committed_first(evidence: InputEvidence) -> str:
-    """Show that a position was committed before its output; not of a program that never does."""
+    """Show that a position was committed before the output, unless the program never does that."""
     if evidence.habits.awaits_outputs:
         return ""
     ended = _ended_before_its_output(evidence)
-    by_wire = evidence.habits.ahead and evidence.outcome != HALF  # of which output it is not known
+    by_wire = evidence.habits.ahead and evidence.outcome != HALF  # half: which output is not known
     return ended or (_unanswered(evidence) if by_wire else "")
 
 
 def _unanswered(evidence: InputEvidence) -> str:
-    """Show by the wire that a position was committed, and its output was never acknowledged."""
+    """Show by the wire that a position was committed, and the output was never acknowledged."""
     passed = evidence.passed
     if passed is None or not evidence.unwritten or evidence.gone:
         return ""
@@ -192,11 +194,11 @@ def _unanswered(evidence: InputEvidence) -> str:
 
 
 def _ended_before_its_output(evidence: InputEvidence) -> str:
-    """Show that an instance ended between a commit and the outputs of inputs that it passed.
+    """Show that an instance ended between a commit and outputs of inputs that the commit passed.
 
-    Either no later input of the partition had an output before that end; or outputs that the commit
-    had passed were still written, and the position did not move on meanwhile. Of a half input all
-    outputs that are there were written in between.
+    Either no later input of the partition had an output before that end. Or outputs of inputs that
+    the commit had passed were still written, and the position did not move meanwhile. All existing
+    outputs of a half input were written between the commit and the end.
     """
     passed = evidence.passed
     if passed is None:
@@ -211,22 +213,22 @@ def _ended_before_its_output(evidence: InputEvidence) -> str:
         first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
         between = passed.time_ns + MS_NS < first and last <= end.time_ns < evidence.later_ns
         return (
-            f"{committed}, before the first of its outputs, at {seconds(first)}, and any of a later"
-            f" input of its partition; {interrupted(end)}, and its others were not written"
+            f"{committed}, before the first of its outputs, at {seconds(first)}, and before those"
+            f" of later inputs of its partition; {interrupted(end)}, and the rest was not written"
             if between
             else ""
         )
     if evidence.later_ns > end.time_ns:
         return (
-            f"{committed}, when neither its output nor one of a later input of its partition was"
-            f" written; {interrupted(end)}, and none was written since"
+            f"{committed}, when neither its output nor that of a later input of its partition was"
+            f" written; {interrupted(end)}, and its output was not written since"
         )
     late_ns = evidence.overdue_ns(evidence.before, passed, end.time_ns)
     if late_ns is None or position_at(evidence.commits or (), end.time_ns) != passed.offset:
         return ""
     return (
         f"{committed}, and outputs of inputs before it were still written at {seconds(late_ns)};"
-        f" {interrupted(end)}, and its own was not written"
+        f" {interrupted(end)}, and its own output was not written"
     )
 
 
@@ -252,7 +254,7 @@ def error_ignored(evidence: InputEvidence) -> str:
 
 
 def passed_over(evidence: InputEvidence) -> str:
-    """Show that an instance went on to later inputs without an output of this one.
+    """Show that an instance went on to later inputs without an output of this input.
 
     An instance that ended soon after may have had the output in flight, unless the program never
     commits a position before the outputs.
@@ -275,5 +277,5 @@ def passed_over(evidence: InputEvidence) -> str:
 
 
 def _time_of(evidence: InputEvidence, position: int) -> int:
-    """Return when a position was committed first; 0 where it was not."""
+    """Return when a position was first committed; 0 if it was not committed."""
     return next((c.time_ns for c in evidence.commits or () if c.offset == position), 0)

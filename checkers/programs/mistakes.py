@@ -1,8 +1,9 @@
-"""The mistakes of programs: each with the evidence that shows it, and its fix.
+"""The mistakes of programs, each with the evidence that shows it, and its fix.
 
-They are tried in order, and the first one that the disks and the lives of instances show is told.
-If none is shown, it is not known who did it. Brokers that had a fault may have lost an output that
-was acknowledged, so nothing is told of a missing output after the first of these.
+Mistakes are tried in order. A finding names the first mistake that the disks and the events of
+instances show. If they show no mistake, it is not known who did it. Brokers that had a fault may
+have lost an output that was acknowledged. So an output that is missing after the first fault of a
+broker proves no mistake.
 """
 
 from collections.abc import Callable
@@ -15,8 +16,8 @@ from highwater.checkers.programs.outcomes import DOUBLED, HALF, LOST
 
 ABORTED: Final = "aborted"
 UNFINISHED: Final = "unfinished"
-"""Outcomes that are no input's of ``outcomes``: those of an input that was aborted, and of a
-transaction of the program."""
+"""Outcomes that ``outcomes`` does not have: that of an aborted input, and that of a transaction of
+the program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +25,11 @@ class Mistake:
     """A kind of mistake.
 
     Attributes:
-        outcome: of the inputs that it explains.
-        evidence: what shows it, for the documentation.
+        outcome: the outcome of the inputs that the mistake explains.
+        evidence: what shows the mistake, for the documentation.
         fix: what to do instead, a sentence.
-        proof: returns the sentence that shows it; empty where nothing does.
-        by: who made it.
+        proof: returns the sentence that shows the mistake; empty if nothing shows it.
+        by: who made the mistake.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Mistake:
 
 
 def mistake_of(evidence: InputEvidence) -> tuple[Mistake, str] | None:
-    """Return the first mistake that is shown, and the sentence that shows it."""
+    """Return the first mistake that the evidence shows, and the sentence that shows it."""
     for mistake in MISTAKES:
         if mistake.outcome == evidence.outcome and (says := mistake.proof(evidence)):
             return mistake, says
@@ -58,27 +59,27 @@ SHARED_ID: Final = Mistake(
     name="transactional id shared by instances",
     outcome=LOST,
     evidence="fenced, and all instances alive",
-    fix="One for each instance, the same at each start.",
+    fix="Give each instance its own, the same at each start.",
     proof=lost_proofs.shared_id,
 )
 _NOT_WAITED_FOR: Final = Mistake(
     name="rebalance that was not waited for",
     outcome=LOST,
-    evidence="the member lived on, its work in hand did not",
-    fix="At a revocation finish it.",
+    evidence="the member stayed, its unfinished work was lost",
+    fix="Finish work at a revocation.",
     proof=lost_proofs.handed_over,
 )
 _AUTOMATIC: Final = Mistake(
     name="automatic commit while records were in work",
     outcome=LOST,
     evidence="commits come on a timer, amid outputs",
-    fix="Turn it off; commit after acknowledgements.",
+    fix="Disable auto-commit; commit after acknowledgements.",
     proof=lost_proofs.commits_automatically,
 )
 _COMMITTED_FIRST: Final = Mistake(
     name="position committed before the output was acknowledged",
     outcome=LOST,
-    evidence="an end between commit and output",
+    evidence="an instance ended between commit and output",
     fix="Flush, look at delivery reports, and then commit.",
     proof=lost_proofs.committed_first,
 )
@@ -86,7 +87,7 @@ MISTAKES: Final = (
     Mistake(
         name="offset that brokers gave twice",
         outcome=LOST,
-        evidence="another input was acknowledged at it before",
+        evidence="another input was acknowledged there before",
         fix="See highwater inspect.",
         proof=lost_proofs.given_twice,
         by="Kafka",
@@ -110,7 +111,7 @@ MISTAKES: Final = (
     Mistake(
         name="output that its leader alone had",
         outcome=LOST,
-        evidence="the same with acks=1",
+        evidence="acknowledged with acks=1, in no log",
         fix="Set acks=all.",
         proof=lost_proofs.leader_alone,
     ),
@@ -120,7 +121,7 @@ MISTAKES: Final = (
         name="no way back after an aborted transaction",
         outcome=LOST,
         evidence="output aborted, position in another transaction",
-        fix="Go back to these positions, or end.",
+        fix="Seek to the committed positions, or exit.",
         proof=lost_proofs.no_way_back,
     ),
     Mistake(
@@ -139,14 +140,14 @@ MISTAKES: Final = (
         name="delivery error ignored",
         outcome=LOST,
         evidence="a fault meanwhile; commits come after outputs",
-        fix="At an error go back, or end.",
+        fix="At an error seek back, or exit.",
         proof=lost_proofs.error_ignored,
     ),
     Mistake(
         name="input passed without an output",
         outcome=LOST,
-        evidence="a later input has one, nothing ended",
-        fix="Look at errors first.",
+        evidence="a later input has one, no instance ended",
+        fix="Check errors first.",
         proof=lost_proofs.passed_over,
     ),
     Mistake(
@@ -160,7 +161,7 @@ MISTAKES: Final = (
     Mistake(
         name="paused instance went on with what was no longer its own",
         outcome=DOUBLED,
-        evidence="meanwhile another wrote the output",
+        evidence="meanwhile another instance wrote the output",
         fix="Use transactions with the group's metadata.",
         proof=doubled_proofs.zombie,
     ),
@@ -168,8 +169,8 @@ MISTAKES: Final = (
     Mistake(
         name="position not committed when an instance ended",
         outcome=DOUBLED,
-        evidence="an end between output and commit",
-        fix="Expect it, or use transactions.",
+        evidence="an instance ended between output and commit",
+        fix="Expect duplicates, or use transactions.",
         proof=doubled_proofs.not_committed,
     ),
     Mistake(
@@ -181,7 +182,7 @@ MISTAKES: Final = (
     Mistake(
         name="transactional id new at each start",
         outcome=UNFINISHED,
-        evidence="one timed out, no later start had it",
+        evidence="an id timed out, no later start had it",
         fix="Give each instance its own, the same at each start.",
     ),
 )

@@ -1,14 +1,15 @@
 """Classify every input of a program: processed once, lost, half, doubled, or not reached.
 
-An input is a record that the final read has returned, and each has the same number of outputs. It
-is *lost* if the group's committed position has passed it and no output names it: after its next
-start the program would go on behind it. With some of its outputs it is *half* processed. It is
-*doubled* if more outputs name it than its copies in the input have. With too few, and at or behind
-the position, it is *unreached*: nothing is known of it. An *exempt* input needs no output.
+An input is a record that the final read has returned. Every input should have the same number of
+outputs. An input is *lost* if the group's committed position has passed it and no output names it:
+after its next start the program would go on behind this input. An input with only some of its
+outputs is *half* processed. It is *doubled* if it has more outputs than its copies in the input
+should have. An input with too few outputs, at or behind the position, is *unreached*: nothing is
+known about it. An *exempt* input needs no output.
 
-Outputs are those that a reader of committed records was given. One whose transaction was aborted is
-not among them; where brokers return it nevertheless, it is an output like any other, and doubles
-its input when that is processed again.
+Outputs are the records that a reader of committed records was given. An output whose transaction
+was aborted does not count. If brokers return such an output nevertheless, it counts like any other,
+and doubles its input when the input is processed again.
 """
 
 from collections.abc import Collection, Mapping
@@ -33,9 +34,9 @@ INPUT: Final = pa.schema(
 
 OUTCOME: Final = pa.schema(
     [
-        *INPUT,  # offset: of its last copy
-        ("copies", pa.int64()),  # of it in the input
-        ("outputs", pa.int64()),  # that name it
+        *INPUT,  # offset: that of the last copy
+        ("copies", pa.int64()),  # number of copies in the input
+        ("outputs", pa.int64()),  # number of outputs that name the input
         ("outcome", pa.string()),
     ]
 )
@@ -49,10 +50,10 @@ OVERTAKEN: Final = pa.schema(
         ("out", pa.int32()),  # partition of the output
         ("at", pa.int64()),  # offset of its first output there
         ("later", pa.string()),  # name of the later input
-        ("later_at", pa.int64()),  # offset of its first output
+        ("later_at", pa.int64()),  # offset of the later input's first output
     ]
 )
-"""Columns of an input that a later one has overtaken in the output."""
+"""Columns of an input that a later input has overtaken in the output."""
 
 
 def input_outcomes(
@@ -67,12 +68,12 @@ def input_outcomes(
     """Return the outcome of every input in ``OUTCOME``, in order of partition and offset.
 
     Args:
-        inputs: in columns of ``INPUT``; a row for each copy.
+        inputs: with the columns ``INPUT``; a row for each copy.
         outputs: with a column ``input``, the name of an input or null; a row for each output.
-        positions: the group's committed offset of each partition in the end; None if it has none.
+        positions: the group's last committed offset in each partition; None without any.
         complete: whether these are all outputs; otherwise no input counts as lost, or as half.
-        needed: outputs of each input.
-        exempt: names of inputs that need none.
+        needed: the number of outputs that each input should have.
+        exempt: names of inputs that need no output.
     """
     by_name = inputs.group_by("value").aggregate(
         [("partition", "max"), ("offset", "max"), ("offset", "count")]
@@ -116,19 +117,19 @@ def strange_outputs(names: pa.Table, outputs: pa.Table) -> pa.Table:
 
 
 def overtaken(inputs: pa.Table, outputs: pa.Table) -> pa.Table:
-    """Return the inputs whose first output stands behind that of a later input, with that one.
+    """Return the inputs whose first output is behind that of a later input, with the later input.
 
     Only inputs of one partition whose first outputs are in one partition are compared. The first
-    output is the one that was written first: what is processed again after a crash is in no order.
-    If outputs have no keys, that may put a first output behind a later input's, as readers see it.
-    An input that is there several times is left out.
+    output is the one that was written first: inputs processed again after a crash are in no order.
+    If outputs have no keys, readers may then see a first output behind that of a later input. An
+    input with several copies is left out.
 
     Args:
-        inputs: in columns of ``INPUT``, without those that need no output.
+        inputs: with the columns ``INPUT``, without inputs that need no output.
         outputs: with columns ``input``, ``partition``, ``offset`` and ``timestamp_ms``.
 
     Returns:
-        In columns of ``OVERTAKEN``, in order of the outputs.
+        A table with the columns ``OVERTAKEN``, in the order of the outputs.
     """
     copies = inputs.group_by("value").aggregate(
         [("offset", "count"), ("partition", "min"), ("offset", "min")]
@@ -160,13 +161,13 @@ def overtaken(inputs: pa.Table, outputs: pa.Table) -> pa.Table:
 
 
 def _highest(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return for each place where the highest offset up to there is."""
+    """Return, for each place, the place of the highest offset so far."""
     rises = offsets == np.maximum.accumulate(offsets)
     return np.maximum.accumulate(np.where(rises, np.arange(len(offsets)), 0))
 
 
 def _positions(partition: pa.ChunkedArray, positions: Mapping[int, int | None]) -> pa.Array:
-    """Return the committed offset of the partition of each row; -1 where there is none."""
+    """Return the committed offset in each row's partition; -1 if there is none."""
     partitions = pa.array(positions.keys(), pa.int32())
     offsets = pa.array([-1 if offset is None else offset for offset in positions.values()])
     places = pc.index_in(partition, value_set=partitions)

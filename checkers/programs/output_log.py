@@ -1,4 +1,4 @@
-"""The log of a program's output, as brokers' disks have it: committed or not."""
+"""The log of a program's output on brokers' disks: records that are committed, and all others."""
 
 import glob
 from collections import defaultdict
@@ -40,16 +40,16 @@ class LogCopy(NamedTuple):
 class OutputLog:
     """The copies of an output on disks.
 
-    Of a record that several disks have the longest log counts. Headers are not read, and a function
-    of the user's may not be here any more: then no record names an input.
+    If several disks have a record, the copy in the longest log counts. Headers are not read, and
+    the user's function may not exist here any more: then no record names an input.
 
     Attributes:
-        copies: the records that name an input, in order of each partition, by that name.
+        copies: the records that name an input, by the input's name; in order in each partition.
         producers: the ids of all producers.
-        in_transactions: whether all records are part of one; None if there are none.
-        appended_ns: when the record of a partition and offset was appended, of the longest logs.
-        whole_until_ns: a time. What brokers had appended before it, since the run's start, is on
-            the disks.
+        in_transactions: whether all records are part of a transaction; None without records.
+        appended_ns: when the record at each partition and offset was appended, by the longest logs.
+        whole_until_ns: a time since the run's start. Everything that brokers had appended before
+            this time is on the disks.
     """
 
     copies: Mapping[str, Sequence[LogCopy]] = field(default_factory=dict)
@@ -97,7 +97,7 @@ def _logs(case: RunFiles, topic: str, partition: int) -> list[list[Row]]:
 
 
 def _copies(logs: Sequence[Sequence[Row]], facts: ProgramFacts) -> Iterator[tuple[str, LogCopy]]:
-    """Yield the records that name an input, of the longest log first, with what others add."""
+    """Yield the records that name an input: the longest log's, then what only other logs have."""
     seen = set[tuple[str, int]]()
     for log in logs:
         for name, row in named(log, facts.program.match):
@@ -125,7 +125,7 @@ def _rows(folder: Path) -> Iterator[Row]:
 
 
 def named(log: Sequence[Row], match: str) -> Iterator[tuple[str, Row]]:
-    """Yield the records that name an input, with that name."""
+    """Yield the records that name an input, each with the input's name."""
     try:
         names: Expression = expression(match)
         for row in log:
@@ -137,10 +137,10 @@ def named(log: Sequence[Row], match: str) -> Iterator[tuple[str, Row]]:
 
 
 def _whole_until_ns(log: Sequence[Row], started_ms: float) -> int:
-    """Return until when a log has everything that brokers appended: as long as one broker led.
+    """Return the time until which a log has all that brokers appended: its first leader epoch.
 
-    A record can only be lost from the end of a leader epoch, by the next leader's log. So nothing
-    was lost from between two records of the first epoch, of whatever ``acks`` (KIP-101).
+    Records can only be lost at the end of a leader epoch, when the next leader's log lacks them. So
+    no record between two records of the first epoch was lost, with whatever ``acks`` (KIP-101).
     """
     if not log or log[0]["offset"] != 0 or log[0]["leader_epoch"] != 0:
         return 0

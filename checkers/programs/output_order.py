@@ -1,4 +1,4 @@
-"""Find the inputs that later ones of their partition have overtaken in a program's output."""
+"""Find the inputs that later inputs of their partition overtook in a program's output."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +16,7 @@ from highwater.checkers.run_tables import Tables
 
 
 def no_order(tables: Tables, case: RunFiles) -> str:
-    """Return why there is no order to judge, the end of a sentence."""
+    """Return why the order cannot be judged, as the end of a sentence."""
     if case.plan.program is not None and not case.plan.program.ordered:
         return "the program keeps no order (--ordered)"
     return no_inputs(tables, case)

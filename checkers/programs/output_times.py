@@ -10,7 +10,7 @@ from highwater.checkers.groups.events import FOREVER
 from highwater.checkers.programs.facts import Position, ProgramFacts, since_start_ns
 
 MS_NS: Final = 1_000_000
-"""Brokers tell times in whole milliseconds."""
+"""Brokers' timestamps are in whole milliseconds."""
 
 
 class _Outputs(NamedTuple):
@@ -43,11 +43,13 @@ class OutputTimes:
         return int(min(times[offsets > offset], default=FOREVER))
 
     def overdue(self, partition: int, since: int, passed: Position, until_ns: int) -> int | None:
-        """Return when an output of an input that a commit had passed was last written after it.
+        """Return when, after a commit, an output of an input that it passed was last written.
 
         Args:
-            since: the committed offset before.
-            until_ns: what was written later does not count.
+            partition: the inputs' partition.
+            since: the committed offset before the commit.
+            passed: the commit.
+            until_ns: outputs that were written later do not count.
         """
         offsets, times = self._outputs(partition)
         chosen = times[(offsets >= since) & (offsets < passed.offset)]
@@ -55,7 +57,7 @@ class OutputTimes:
         return int(late.max()) if len(late) else None
 
     def around(self, partition: int, since: int, passed: Position) -> tuple[bool, bool]:
-        """Return whether first outputs of what a commit newly passed came before and after it."""
+        """Return whether a commit came after, and before, first outputs of newly passed inputs."""
         offsets, times = self._outputs(partition)
         chosen = (offsets >= since) & (offsets < passed.offset)
         _, first = np.unique(offsets[chosen], return_index=True)
@@ -63,7 +65,7 @@ class OutputTimes:
         return bool((~late).any()), bool(late.any())
 
     def following(self, partition: int, offset: int) -> tuple[int, int] | None:
-        """Return the next offset whose input has an output, and when that was written."""
+        """Return the next offset whose input has an output, and when the output was written."""
         offsets, times = self._outputs(partition)
         at = int(np.searchsorted(offsets, offset, side="right"))
         return (int(offsets[at]), int(times[at])) if at < len(offsets) else None

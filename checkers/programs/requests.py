@@ -1,7 +1,8 @@
-"""The requests of a program and their answers, as they passed the wire.
+"""The requests of a program and their answers, as recorded on the wire.
 
-They say which instance wrote an output or committed a position, when it learned that this was done,
-and which outputs never came to a log, because their Produce was refused or lost.
+They say which instance wrote an output or committed a position, and when the instance learned that
+this was done. They also say which outputs never reached a log, because their Produce was refused or
+lost.
 """
 
 from collections import defaultdict
@@ -27,7 +28,7 @@ from highwater.harness.runs.programs.expressions import ProgramRecord, expressio
 _PRODUCE: Final = "Produce"
 _COMMITS: Final = pa.array(["OffsetCommit", "TxnOffsetCommit"])
 _MS_NS: Final = 1_000_000
-"""Brokers tell times in whole milliseconds."""
+"""Brokers' timestamps are in whole milliseconds."""
 
 _SLACK_NS: Final = 100_000_000
 _IN_MEMORY: Final = Segment(path="", run="", broker=0, topic="", partition=0, base_offset=0)
@@ -37,8 +38,8 @@ class GoneOutputs(NamedTuple):
     """Outputs of a Produce that a broker has acknowledged, and that are in no log.
 
     Attributes:
-        offset: of the first one, as it was answered.
-        acks: that the program had asked for.
+        offset: the offset of the first output, as the broker answered.
+        acks: the acks that the program had asked for.
     """
 
     time_ns: int
@@ -53,7 +54,7 @@ class ProgramRequests:
     """The requests of a run's program.
 
     Attributes:
-        table: in columns of ``history.REQUESTS``; empty where no wire was before the program.
+        table: with the columns ``history.REQUESTS``; empty if the wire was not recorded.
     """
 
     table: pa.Table
@@ -68,7 +69,7 @@ class ProgramRequests:
         return cls(table=table, topic=case.plan.topic.name, program=program)
 
     def written_by(self, output: Output) -> ProgramRequest | None:
-        """Return the Produce by which an output was written, if its answer says so."""
+        """Return the Produce that wrote an output, if the answer says so."""
         rows = self.table.filter(pc.equal(self.table["api"], _PRODUCE))
         rows = _at(rows, self.program.out, output.partition)
         begin, end = rows["offset"], pc.add(rows["offset"], rows["records"])
@@ -84,11 +85,11 @@ class ProgramRequests:
         return _first(before.sort_by([("time_ns", "descending")]))
 
     def gone(self, appended_ns: Mapping[tuple[int, int], int]) -> list[GoneOutputs]:
-        """Return the acknowledged outputs in whose place a log has nothing, or later records.
+        """Return the acknowledged outputs at whose offsets a log has no record, or a later one.
 
         Args:
-            appended_ns: when the record of a partition and offset was appended; of partitions
-                without any record nothing is known.
+            appended_ns: when the record at each partition and offset was appended; nothing is known
+                about partitions without any record.
         """
         rows = self.table.filter(pc.equal(self.table["api"], _PRODUCE))
         rows = rows.filter(pc.and_(pc.equal(rows["error"], 0), pc.is_valid(rows["answered_ns"])))
@@ -102,7 +103,7 @@ class ProgramRequests:
         ]
 
     def failed(self, names: Sequence[str]) -> Mapping[str, list[ProgramRequest]]:
-        """Return the Produce requests with outputs of some inputs that were refused or lost."""
+        """Return the refused or lost Produce requests with outputs of these inputs, by input."""
         chosen, by_name = {*names}, defaultdict[str, list[ProgramRequest]](list)
         rows = self.table.filter(pc.is_valid(self.table["batch"])).sort_by("time_ns")
         try:
@@ -113,7 +114,7 @@ class ProgramRequests:
                 names_of = (named(ProgramRecord(r["value"], r["key"])) for r in records)
                 for name in chosen.intersection(chain.from_iterable(names_of)):
                     by_name[name].append(_request(row))
-        except UsageError:  # a function of the user's may not be here any more
+        except UsageError:  # the user's function may not exist here any more
             return {}
         return by_name
 

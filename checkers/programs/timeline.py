@@ -1,6 +1,7 @@
-"""The way of one input through a program, as steps of an anomaly and as its witnesses.
+"""The way of one input through a program, as steps of an anomaly and as witnesses of it.
 
-A step has who in ``process``, what in ``kind``, when in ``invoke_ns`` and a sentence in ``value``.
+A step says who acted (``process``), what happened (``kind``), and when (``invoke_ns``), and has a
+sentence (``value``).
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,12 +39,12 @@ def steps(evidence: InputEvidence, mistake: Mistake | None) -> list[Step]:
 
 
 def judgement(mistake: Mistake | None) -> Step:
-    """Return the last step of a finding: who did it."""
+    """Return the last step of a finding: who made the mistake."""
     return _step("judge", MISTAKE, None, blame(mistake))
 
 
 def blame(mistake: Mistake | None) -> str:
-    """Return who did it, a sentence or two."""
+    """Return who made the mistake, in one or two sentences."""
     if mistake is None:
         return "Who did it is not known."
     return f"{mistake.by} did it: {mistake.name}. {mistake.fix}"
@@ -83,15 +84,15 @@ def _steps(evidence: InputEvidence) -> Iterator[Step]:
 
 
 def _written(evidence: InputEvidence) -> Iterator[Step]:
-    """Yield the outputs, what the program learned about them, and those that are in no log."""
+    """Yield the outputs, their acknowledgements, and the requests whose outputs are in no log."""
     for output in evidence.outputs:
-        says = f"An output of it was written at {output.place}."
+        says = f"An output of this input was written at {output.place}."
         yield _step(_sender(output.by), "output", output.time_ns, says)
         if output.by is not None and output.by.answered_ns is not None:
             says = f"This output was acknowledged to {output.by.sender}."
             yield _step("wire", "answered", output.by.answered_ns, says)
     for request in evidence.unwritten:
-        says = f"A Produce with an output of it, by {request.sender}, {request.answer}."
+        says = f"A Produce with an output of this input, by {request.sender}, {request.answer}."
         yield _step("wire", "answered", request.time_ns, says)
 
 
@@ -100,7 +101,7 @@ def _sender(request: ProgramRequest | None) -> str:
 
 
 def _span(evidence: InputEvidence, since_ns: int) -> tuple[int, int]:
-    """Return from when to when instances are told of: to the next start after the input's end."""
+    """Return the interval whose instance events are shown: to the next start after the outputs."""
     times = [output.time_ns for output in evidence.outputs]
     times += [evidence.passed.time_ns] if evidence.passed else []
     last = max(times, default=since_ns)

@@ -72,8 +72,9 @@ def program_in_transactions(tables: Tables) -> pa.Table:
 def _aborted(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
     """Yield the inputs whose every copy was aborted, and which have an output.
 
-    The final read, of committed records, was given none of them. If the program has processed
-    nearly all that its positions have passed, it is no reader of committed records.
+    The final read reads committed records, so it returned none of these inputs. If the program has
+    processed nearly all aborted inputs that its positions have passed, it reads uncommitted
+    records.
     """
     if not facts.plan.workload.transactions:
         return
@@ -88,8 +89,9 @@ def _aborted(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
         says = (
             f"{name} at offset {end.offset} of {facts.plan.topic.name}-{end.partition} was aborted"
             f" at {seconds(end.at_ns)}, and has an output at offset {first.offset} of"
-            f" {facts.program.out}-{first.partition}, of {seconds(first.time_ns)}. {processed} of"
-            f" {count(len(passed), 'aborted input')} before the positions have one."
+            f" {facts.program.out}-{first.partition}, written at {seconds(first.time_ns)}."
+            f" {processed} of {count(len(passed), 'aborted input')} before the positions have"
+            " an output."
         )
         place = facts.plan.topic.name, end.partition, end.offset
         mistake = READ_UNCOMMITTED if reads_all else None
@@ -97,7 +99,7 @@ def _aborted(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
 
 
 class _End(NamedTuple):
-    """The end of the transaction that an input was part of, since the run's start."""
+    """The end of an input's transaction; the time is since the run's start."""
 
     at_ns: int
     committed: bool
@@ -106,7 +108,7 @@ class _End(NamedTuple):
 
 
 def _ends(case: RunFiles, facts: ProgramFacts) -> dict[str, _End]:
-    """Return the ends of the transactions of all inputs, by name; of several copies a commit."""
+    """Return the end of each input's transaction, by name; among several copies, a commit."""
     ends: dict[str, _End] = {}
     for partition in range(facts.plan.topic.partitions):
         open_: dict[int, list[tuple[str, Row]]] = defaultdict(list)
@@ -135,7 +137,7 @@ def _unfinished(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
         begin_ns, end_ns = _span(transaction, facts)
         says = (
             f"A transaction of {transaction.name} that began at {seconds(begin_ns)} was ended by"
-            f" another producer of that name at {seconds(end_ns)}, while all instances were alive."
+            f" another producer with that id at {seconds(end_ns)}, while all instances were alive."
         )
         yield _anomaly(UNFINISHED_TRANSACTION, (facts.program.out, 0, None), says, SHARED_ID)
 
@@ -145,9 +147,9 @@ def _timed_out(
     of_program: Sequence[CoordinatedTransaction],
     facts: ProgramFacts,
 ) -> str:
-    """Return that a transaction timed out since later starts had other transactional ids.
+    """Return a sentence if a transaction timed out because later starts had other ids.
 
-    There are more ids than instances, so that it is not one that never came back.
+    There are more transactional ids than instances. So the transaction's instance did come back.
     """
     begin_ns, end_ns = _span(transaction, facts)
     ended = next(

@@ -45,8 +45,11 @@ def test_what_is_there_once_is_right(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("disk", "says"),
     [
-        (b"", "no record of payments is it. Who did it is not known."),
-        (batch(7, [(None, b"p0-1|..")]), "broker 2 has it at offset 7 of payments-0, and others"),
+        (b"", "payments has no record of it. Who did it is not known."),
+        (
+            batch(7, [(None, b"p0-1|..")]),
+            "broker 2 has it at offset 7 of payments-0, and other brokers",
+        ),
         (
             batch(7, [(None, b"p0-1|..")], producer=(5, 0, 0), transactional=True),
             "in a transaction that was not committed. The program: printed before the commit.",

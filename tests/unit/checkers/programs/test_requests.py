@@ -73,15 +73,15 @@ def test_the_way_of_an_input_tells_of_them() -> None:
     told = [(way.who, way.says) for way in witnesses({"steps": steps(lost, None)})]
     assert (
         "wire",
-        "A Produce with an output of it, by instance 0, was never answered.",
+        "A Produce with an output of this input, by instance 0, was never answered.",
     ) in told
     assert ("instance 1", "The group's position was committed: 20.") in told
     first = output(4)._replace(by=ProgramRequest(4 * S, 5 * S, 0, 0))
     doubled = replace(NOT_COMMITTED, outputs=[first, output(8)])
     told = [(way.who, way.says) for way in witnesses({"steps": steps(doubled, None)})]
     assert ("wire", "This output was acknowledged to instance 0.") in told
-    assert ("instance 0", "An output of it was written at offset 3 of payments-0.") in told
-    assert ("program", "An output of it was written at offset 3 of payments-0.") in told
+    assert ("instance 0", "An output of this input was written at offset 3 of payments-0.") in told
+    assert ("program", "An output of this input was written at offset 3 of payments-0.") in told
 
 
 def test_acknowledged_outputs_are_gone_where_the_log_has_nothing_or_later_records() -> None:

@@ -1,25 +1,27 @@
 """The last value of each key, as the final read returns it from a compacted topic.
 
-Compaction removes a record that a later one of its key has replaced, and a tombstone some time
-after that (``delete.retention.ms``). So an acknowledged record that the final read did not return
-is lost only if nothing explains that it is gone:
+Compaction removes a record that a later record of the same key has replaced. It removes a tombstone
+some time after that (``delete.retention.ms``). So an acknowledged record that the final read did
+not return is lost only if nothing explains that it is gone:
 
-- *a later record stands*: the final read returned one of its key at a greater offset; or one whose
-  send began after this one was acknowledged, wherever it stands: where a log was cut, offsets are
-  given again, and the later value is the last one all the same;
-- *a later tombstone may have gone*: it was acknowledged at a greater offset, or began after this
-  one was acknowledged, or it is not known whether or where it was written; and it began at least
-  ``delete.retention.ms`` before the final read ended;
-- it is itself such a tombstone.
+- *a later record is there*: the final read returned a record of the key at a greater offset; or, at
+  any offset, a record whose send began after this record was acknowledged. (After a log was
+  truncated, offsets are used again, but the later value is still the last value.)
+- *a later tombstone may have been removed*: the tombstone was acknowledged at a greater offset, or
+  its send began after this record was acknowledged, or it is not known whether or where the
+  tombstone was written. Its send began at least ``delete.retention.ms`` before the final read
+  ended;
+- the record is itself such a tombstone.
 
 Aborted records replace nothing. A record of unknown offset is replaced by any of these.
 
 ``resurrected-value``: the last record of a key that the final read returned is a value, although a
-tombstone was acknowledged behind it. A tombstone is removed only after all that it replaces
-(KIP-354, LogCleaner), whatever the time: either it was lost, or it went too early, and readers get
-a value that was deleted. Nothing is found where a later value may stand for it, as above, or where
-the final read itself took as long as ``delete.retention.ms``: then it may have met the value before
-the cleaner did, and come to the tombstone's place after it.
+tombstone was acknowledged behind it. Kafka removes a tombstone only after all records that it
+replaces (KIP-354, LogCleaner), whatever the time. So either the tombstone was lost, or it was
+removed too early, and readers get a value that was deleted. Nothing is found if a later value may
+have replaced the tombstone, as above, or if the final read took as long as ``delete.retention.ms``:
+then it may have read the value before the cleaner removed the value, and reached the tombstone's
+offset after the cleaner removed the tombstone.
 """
 
 from collections.abc import Sequence
@@ -69,18 +71,18 @@ KEYED: Final = schema(
     fact=pa.int32(),
     tombstone=pa.bool_(),
 )
-"""A row about a record that has a key, ``named`` by its number. ``key`` is the record's."""
+"""A row about a record that has a key. ``named`` is the key's number; ``key`` is as in ``ROW``."""
 
 SPAN: Final = schema("slot", "begun", "ended")
 LIMIT: Final = schema("slot", "begun", "ended", "retention_ns")
-"""The time of the final read of a slot, and for how long a tombstone stays there."""
+"""When the final read of a slot began and ended, and for how long a tombstone stays in the slot."""
 
 REPLACED: Final = schema("key")
 _KEY: Final = rf"^k(?P<key>[0-9]+)(?P<op>[{WRITES}{DELETES}])"
 
 
 class LastValues(NamedTuple):
-    """The findings about a compacted topic's clients.
+    """The findings about clients of compacted topics.
 
     Attributes:
         replaced: the acknowledged records that compaction may have removed, in ``REPLACED``.
@@ -123,8 +125,8 @@ def _without_keys(_tables: Tables, case: RunFiles) -> str:
     Kind(
         RESURRECTED,
         guarantee="A value that was deleted from a compacted topic does not come back.",
-        singular="value came back that a tombstone had deleted",
-        plural="values came back that tombstones had deleted",
+        singular="value that a tombstone had deleted came back",
+        plural="values that tombstones had deleted came back",
         severity=Severity.CRITICAL,
         promise="compaction: a tombstone goes after all that it deletes (KIP-354)",
         breaks=if_acknowledged_is_kept,
@@ -138,7 +140,7 @@ def resurrected_values(tables: Tables) -> Rows | None:
 
 
 def replaced_of(view: ClientHistory, values: LastValues) -> dict[str, int]:
-    """Return how many records of each run compaction may have removed."""
+    """Return how many records compaction may have removed in each run."""
     rows = view.everything.select(["run", "key", "fact"]).where(flags.SENT)
     gone = rows.join(values.replaced, ["key"], "semi").distinct(["run", "key"])
     counts = gone.group_by("run").aggregate([([], "count_all")]).to_pylist()
@@ -186,11 +188,11 @@ def keyed(rows: pa.Table) -> pa.Table:
 
 
 def replaced(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
-    """Return acknowledged records that compaction may have removed. By ``slot, named``.
+    """Return acknowledged records that compaction may have removed. A kernel by ``slot, named``.
 
     Args:
         rows: in ``KEYED``.
-        limits: in ``LIMIT``; nothing is known of a slot without one.
+        limits: in ``LIMIT``; nothing is known about a slot that has no row.
     """
     record, key = _records(rows, limits)
     stands, gone = record["there"] != NONE, record["expired"]
@@ -234,11 +236,12 @@ def resurrected(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
 
 
 def _records(rows: pa.Table, limits: pa.Table) -> tuple[Numbers, Groups]:
-    """Return what is known of each record, and the records of each key as groups.
+    """Return a summary of each record, and the records of each key as groups.
 
-    ``offered`` is where it was acknowledged, ``there`` the last place where the final read met it;
-    ``expired``: a tombstone that may have been written and is old enough to be gone; ``timely``:
-    the final read was shorter than tombstones stay.
+    ``offered`` is the offset at which the record was acknowledged, ``there`` the last offset at
+    which the final read returned it. ``expired``: the record is a tombstone that may have been
+    written, and is old enough to be removed. ``timely``: the final read took less time than
+    tombstones stay.
     """
     columns, group = grouped(numbers(rows, KEYED.names), "slot", "named", "key", then=("at",))
     fact, offset = columns["fact"], columns["offset"]

@@ -1,18 +1,19 @@
-"""``stale-replica``: a replica's disk yields another last value of a key than its neighbours'.
+"""``stale-replica``: a replica's disk has another last value of a key than other replicas' disks.
 
-Each replica cleans its log by itself, so that replicas may hold different offsets. What a reader of
-committed records would get from each as the last record of a key is the same. A replica is stale
-if it yields an earlier record of the key than another one, or none at all. It is not where
+Each replica cleans its own log, so replicas may hold different offsets. But a reader of committed
+records would get the same last record of a key from each replica. A replica is stale if it yields
+an earlier record of the key than another replica yields, or no record. It is not stale if
 
-- the last record is a tombstone, and it holds no record of the key: tombstones go some time after
-  all that they replace, on each replica by itself;
-- its log ends before that record, or before the marker that commits its transaction;
-- its broker was stopped while the cleaner swapped segments: it completes that when it starts again;
+- the last record is a tombstone, and the replica holds no record of the key: each replica removes a
+  tombstone at its own time, after all records that the tombstone replaces;
+- its log ends before that record, or before the marker that commits the record's transaction;
+- its broker was stopped while the cleaner swapped segments: the broker completes the swap at its
+  next start;
 - the run did not quiesce, and the record, or its marker, is above the checkpointed high watermark
   of some replica.
 
-A transaction's records count from its commit marker on, which compaction keeps for as long as any
-of them is there (CleanedTransactionMetadata); aborted ones never do.
+A transaction's records count from the commit marker on. Compaction keeps the marker for as long as
+any of these records is there (CleanedTransactionMetadata). Aborted records never count.
 """
 
 from collections.abc import Iterable
@@ -54,8 +55,9 @@ _COLUMNS: Final = (
 ON_DISK: Final = schema(
     *("part", "replica", "named", "offset", "writer", "marker", "tombstone"), tombstone=pa.bool_()
 )
-"""A record on a disk, ``named`` by a hash of its key; ``writer`` is the producer id of one in a
-transaction. Or a ``marker``, which ends a transaction of its writer: COMMIT or ABORT."""
+"""A record on a disk, or a marker. ``named`` is a hash of the record's key; ``writer`` is the
+producer id, if the row is part of a transaction. ``marker`` (COMMIT or ABORT) says how the writer's
+transaction ends."""
 
 _ABORTED: Final = "its transaction was aborted"
 COMMIT: Final = 1
@@ -64,13 +66,13 @@ ABORT: Final = 2
 VISIBLE: Final = schema(
     *("part", "replica", "named", "offset", "since", "tombstone"), tombstone=pa.bool_()
 )
-"""A record that a reader of committed records gets, if it reads to ``since``."""
+"""A record that a reader of committed records gets if it reads up to offset ``since``."""
 
 REPLICAS: Final = schema("part", "replica", "leo", "bound")
-"""The replicas of partitions; records are judged that lie below ``bound`` with their markers."""
+"""The replicas of partitions. Only records below ``bound``, with markers below it, are judged."""
 
 STALE: Final = schema("part", "replica", "named", "offset", "yields")
-"""A replica that ``yields`` an earlier record of a key (null: none) than the one at ``offset``."""
+"""A replica whose last record of a key (at ``yields``; null: none) is before that at ``offset``."""
 
 
 def _says(row: Row) -> str:
@@ -85,7 +87,7 @@ def _says(row: Row) -> str:
         f"{where}: the disk of broker {stale['broker']} yields {has} as the last of the key of"
         f" {last['value']}, which broker {last['broker']} holds at offset {last['offset']}."
     )
-    return f"{says} That one was aborted." if last["note"] else says
+    return f"{says} The later record was aborted." if last["note"] else says
 
 
 def _not_keyed(tables: Tables, case: RunFiles) -> str:
@@ -93,7 +95,7 @@ def _not_keyed(tables: Tables, case: RunFiles) -> str:
 
 
 def without_keys(_tables: Tables, case: RunFiles) -> str:
-    """Return why nothing can be judged about keys: records have none; empty where they have."""
+    """Return why keys cannot be judged: records have no keys. Empty if they have keys."""
     return "" if case.plan.workload.keys else "records had no keys"
 
 
@@ -101,8 +103,8 @@ def without_keys(_tables: Tables, case: RunFiles) -> str:
     Kind(
         STALE_REPLICA,
         guarantee="Every replica's disk yields the same last value of each key.",
-        singular="last value of a key is another on a replica's disk",
-        plural="last values of keys are others on replicas' disks",
+        singular="last value of a key differs on a replica's disk",
+        plural="last values of keys differ on replicas' disks",
         severity=Severity.CRITICAL,
         promise=AGREED,
         breaks=always,
@@ -128,7 +130,7 @@ def stale_replica(tables: Tables) -> pa.Table:
 
 
 def _swaps(replica: ComparedReplica) -> bool:
-    """Return whether a segment is to take the place of others, which may be gone already."""
+    """Return whether a segment is about to replace other segments, which may be gone already."""
     end = replica.end
     folder = replica.case.log_directories / str(end.broker) / f"{end.topic}-{end.partition}"
     return any(folder.glob("*.swap"))
@@ -149,7 +151,7 @@ def replica_table(replicas: Iterable[ComparedReplica]) -> pa.Table:
 
 
 def _log(tables: Tables, replicas: list[ComparedReplica]) -> DataFrame:
-    """Return the records and markers of some replicas, with the columns of ``ON_DISK``."""
+    """Return the records and markers of these replicas, with the columns of ``ON_DISK``."""
     keys = {replica.case.key for replica in replicas}
     segments = [segment for case in tables.cases if case.key in keys for segment in case.segments]
     given = pa.Table.from_pylist([replica.row for replica in replicas], schema=REPLICA_ROWS)
@@ -169,15 +171,18 @@ def _log(tables: Tables, replicas: list[ComparedReplica]) -> DataFrame:
 
 
 def visible(rows: pa.Table) -> pa.Table:
-    """Return the records that readers of committed records get, in ``VISIBLE``. By ``replica``.
+    """Return the records that readers of committed records get. A kernel by ``replica``.
 
     Args:
         rows: in ``ON_DISK``.
+
+    Returns:
+        Rows of ``VISIBLE``.
     """
     columns, writer = grouped(numbers(rows, ON_DISK.names), "replica", "writer", then=("offset",))
     marker, offset = columns["marker"], columns["offset"]
     is_marker = np.isin(marker, (COMMIT, ABORT))
-    # The first marker behind each row of its writer: searched backwards, writer by writer.
+    # The writer's first marker behind each row: searched backwards, writer by writer.
     size = len(offset)
     place = np.where(is_marker, np.arange(size), size)
     nearest = np.minimum.accumulate(place[::-1])[::-1]
@@ -191,11 +196,14 @@ def visible(rows: pa.Table) -> pa.Table:
 
 
 def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
-    """Return the replicas that yield an earlier record than others, in ``STALE``. By ``part``.
+    """Return the replicas that yield an earlier record than other replicas. A kernel by ``part``.
 
     Args:
         rows: in ``VISIBLE``.
         replicas: in ``REPLICAS``.
+
+    Returns:
+        Rows of ``STALE``.
     """
     columns = numbers(rows, VISIBLE.names)
     limit = look_up_columns(replicas.select(["replica", "bound"]), "replica", columns["replica"])
@@ -204,8 +212,8 @@ def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
         return STALE.empty_table()
     ordered, key = grouped(columns, "part", "named", then=("offset",))
     last = choose(ordered, key.last)
-    # Where replicas differ at this offset, the record counts from its first marker on, and is a
-    # tombstone if it is one on all of them.
+    # If replicas differ at this offset, the record counts from its first marker on. It is a
+    # tombstone if it is a tombstone on all of these replicas.
     at_last = ordered["offset"] == key.spread(last["offset"])
     last["since"] = key.least(ordered["since"], at_last)
     last["tombstone"] = ~key.any(at_last & ~ordered["tombstone"])
@@ -219,7 +227,7 @@ def _behind(last: Numbers, yielded: Numbers, replicas: Numbers) -> pa.Table:
 
     Args:
         last: the last record of each key.
-        yielded: the last one of each key on each replica.
+        yielded: the last record of each key on each replica.
         replicas: in ``REPLICAS``.
     """
     tables = [STALE.empty_table()]
@@ -245,7 +253,7 @@ def _behind(last: Numbers, yielded: Numbers, replicas: Numbers) -> pa.Table:
 
 
 def _pairs(yielded: Numbers) -> dict[int, dict[int, int]]:
-    """Return replica to key to the place of the record that it yields."""
+    """Return the places of yielded records, by replica and then by key."""
     places: dict[int, dict[int, int]] = {}
     rows = zip(yielded["replica"].tolist(), yielded["named"].tolist(), strict=True)
     for place, (replica, named) in enumerate(rows):
@@ -290,7 +298,7 @@ def _anomalies(
 
 
 def _aborted(tables: Tables, values: Iterable[str]) -> set[tuple[str, str]]:
-    """Return run and name of those records that a transaction sent that was not committed."""
+    """Return run and name of the records whose transaction was not committed."""
     sends = tables.operations.where((F.col("kind") == SEND) & (F.col("outcome") == FAIL))
     rows = sends.where(F.col("value").isin(sorted(values))).select("run", "value")
     return {(row["run"], row["value"]) for row in rows.collect()}

@@ -1,18 +1,18 @@
 """Cycles of operations: G0, G1c, and their -process and -realtime forms.
 
-One operation comes before another when a record that it sent stands in the log just before one of
-the other's (ww), when the other read what it sent (wr), or when it had ended before the other began
-(process: of the same process; realtime: of any). Adya's isolation levels and strict serializability
-require that no operation comes before itself ("Weak Consistency", 1999, 4.2; Elle, VLDB 2020); the
+Operation A comes before operation B if a record that A sent is in the log just before a record that
+B sent (ww), if B read a record that A sent (wr), or if A had ended before B began (process: both in
+the same process; realtime: in any processes). Adya's isolation levels and strict serializability
+require that no operation comes before itself ("Weak Consistency", 1999, 4.2; Elle, VLDB 2020). The
 edges are those of Jepsen's ``jepsen.tests.kafka`` (``ww-graph``, ``wr-graph``), with two
-exceptions: a record that shares its offset with another, or has two offsets, is in no ww edge,
-because its place itself is wrong; and a read under ``read_uncommitted`` is in no wr edge, because
-it has no promise.
+exceptions. A record that shares its offset with another record, or has two offsets, is in no ww
+edge, because its place itself is wrong. A read under ``read_uncommitted`` is in no wr edge, because
+Kafka promises nothing about such a read.
 
 Kafka does not isolate writes: concurrent transactions may have one order in one partition and the
-    other order in another. So G0, and G1c with ww edges, break no promise.
+opposite order in another partition. So G0, and G1c with ww edges, break no promise.
 
-All operations of a history are one graph in one process, so that long histories are not searched
+All operations of a history are one graph in one process. So long histories are not searched
 (``unsearched``).
 """
 
@@ -48,11 +48,11 @@ from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
 ROWS_MAX: Final = 2_000_000
-"""Rows at most of a history that is searched for cycles."""
+"""The most rows of a history that is searched for cycles."""
 
 _SENDER: Final = schema("slot", "offset", "operation", "key", "sure", sure=pa.bool_())
-"""The operation that sent a record which took effect: the first offset that a client named for it,
-and whether it was the only one."""
+"""The operation that sent a record that took effect; the first offset that a client named for the
+record, and whether clients named no other offset (``sure``)."""
 
 _EDGE: Final = schema("history", "source", "target", "sent", "met")
 _WITNESS: Final = schema(
@@ -67,12 +67,12 @@ _STEP: Final = SCHEMA.field("steps").type.value_type.names
 
 
 def unsearched(view: ClientHistory, run: str, *, ww: bool = True) -> str:
-    """Return why a run is not searched, the end of a sentence; nothing where it is.
+    """Return why a run is not searched, as the end of a sentence; empty if it is searched.
 
     Args:
-        view: of that run and others.
-        run: its name.
-        ww: as of ``find``.
+        view: the clients' view of the run and of others.
+        run: the run's name.
+        ww: as in ``find``.
     """
     rows = view.judged.get(run, 0)
     if rows <= ROWS_MAX or not (ww or run in view.entangled):
@@ -83,14 +83,14 @@ def unsearched(view: ClientHistory, run: str, *, ww: bool = True) -> str:
 def find(view: ClientHistory, *, ww: bool = True) -> Rows | None:
     """Find anomalies ``G0``, ``G1c``, ``G0-process`` and so on: a short cycle of each component.
 
-    ``steps`` has two rows for each step of the cycle: a row of the one operation, and the row of
-    the next one that makes it come after. Two sends are a ww edge, a send and a read a wr edge; for
-    an order in time both rows have the kind ``process`` or ``realtime`` and no record.
+    ``steps`` has two rows for each step of the cycle: a row of an operation, and the row of the
+    next operation that makes this one come after. Two sends are a ww edge, a send and a read are a
+    wr edge. For an order in time both rows have the kind ``process`` or ``realtime`` and no record.
 
     Args:
-        view: of any number of histories; those that are ``unsearched`` are left out.
-        ww: whether the log's order of records makes an order of operations (Jepsen's ``ww-deps``).
-            Without it G0 cannot be found, and every G1c is one that no isolation level allows.
+        view: the clients' view of any number of histories; ``unsearched`` ones are left out.
+        ww: whether the order of records in the log orders their operations (Jepsen's ``ww-deps``).
+            If not, no G0 is found, and no isolation level allows a G1c that is found.
 
     Returns:
         Rows of ``checkers.core.anomaly.SCHEMA``; None if there are no cycles.
@@ -107,7 +107,7 @@ def find(view: ClientHistory, *, ww: bool = True) -> Rows | None:
 
 
 def _histories(view: ClientHistory, *, ww: bool) -> Rows:
-    """Return ``slot, history`` of the histories that are searched."""
+    """Return the ``slot, history`` rows of the histories that are searched."""
     short = {run for run, rows in view.judged.items() if rows <= ROWS_MAX}
     runs = sorted(short if ww else short & view.entangled)
     names = view.names.filter(pc.is_in(view.names["run"], pa.array(runs, pa.string())))
@@ -121,7 +121,7 @@ def _senders(view: ClientHistory) -> Rows:
 
 
 def _sent(records: pa.Table) -> pa.Table:
-    """Return the senders of records, given as rows of ``RECORD``. A kernel."""
+    """Return the senders of these rows of ``RECORD``, in ``_SENDER``. A kernel."""
     sent = numbers(records)
     sent = choose(sent, any_of(sent["facts"], flags.SENT) & (sent["first"] != NONE))
     named = {"offset": sent["first"], "operation": sent["writer"]}
@@ -129,14 +129,14 @@ def _sent(records: pa.Table) -> pa.Table:
 
 
 def _proven(rows: pa.Table) -> pa.Table:
-    """Return the proven senders, given rows of ``DOUBTFUL``. A kernel by ``key``."""
+    """Return the proven senders from rows of ``DOUBTFUL``, in ``_SENDER``. A kernel by ``key``."""
     sends, columns = records(rows), numbers(rows, ("operation", "fact"))
     proven = np.isin(sends["writer"], columns["operation"][any_of(columns["fact"], flags.PROVEN)])
     return _sent(sends.filter(pa.array(proven)))
 
 
 def _log_edges(senders: pa.Table) -> pa.Table:
-    """Link each sender to that of the next record in the log, where that is certain.
+    """Link each record's sender to the sender of the log's next record, if both are certain.
 
     A kernel by ``slot``.
     """
@@ -157,7 +157,7 @@ def _log_edges(senders: pa.Table) -> pa.Table:
 
 
 def _read_edges(rows: Numbers, senders: Numbers) -> Numbers:
-    """Link each sender to the operations that read its record, and know an offset."""
+    """Link each sender to the operations that read its record and that know an offset."""
     reads = choose(rows, any_of(rows["fact"], flags.READ_BY_ANY))
     reads = choose(reads, np.isin(reads["operation"], reads["operation"][reads["offset"] != NONE]))
     place = look_up(senders["key"], reads["key"])
@@ -173,11 +173,14 @@ def _read_edges(rows: Numbers, senders: Numbers) -> Numbers:
 
 
 def _search(graph: pa.Table) -> pa.Table:
-    """Find the cycles of whole histories, two rows for each step of each; a kernel by ``history``.
+    """Find the cycles in whole histories, in ``_WITNESS``. A kernel by ``history``.
 
     Args:
-        graph: with their ``history``, senders, rows of ``ROW``, and of ``_EDGE`` the edges by the
-            log.
+        graph: the rows of ``_SENDER``, of ``ROW``, and of ``_EDGE`` (edges by the log), each with
+            its ``history``.
+
+    Returns:
+        Two rows for each step of each cycle.
     """
 
     def part(column: str, *names: str) -> Numbers:
@@ -215,7 +218,7 @@ def _search(graph: pa.Table) -> pa.Table:
 
 
 def _operations(rows: Numbers, ids: Ints) -> tuple[Operations, Ints]:
-    """Look up the processes and times of operations, and their histories."""
+    """Return the processes and times of the operations with these ids, and their histories."""
     rows, group = grouped(rows, "operation")
     answered = any_of(rows["fact"], flags.SENT_OK | flags.SEEN_OK)
     operation = {name: rows[name][group.first] for name in ("operation", "history", "client")}
@@ -231,7 +234,7 @@ def _operations(rows: Numbers, ids: Ints) -> tuple[Operations, Ints]:
 
 
 class _Witnesses:
-    """The records by which edges show operations; edges are in order of their sources."""
+    """The records that show an edge's operations. Edges are sorted by their sources."""
 
     def __init__(self, edges: Numbers, source: Ints, target: Ints) -> None:
         self._edges = edges
@@ -245,7 +248,7 @@ class _Witnesses:
         return {"key": int(key), "sends": end == 0 or not self._edges["wr"][edge]}
 
     def of(self, operation: int) -> dict[str, object]:
-        """Return some record of an operation."""
+        """Return any record that an edge has for an operation."""
         place = int(np.searchsorted(self._source, operation))
         if place < len(self._source) and self._source[place] == operation:
             return self.at(place, 0)
@@ -253,14 +256,14 @@ class _Witnesses:
 
 
 def _first_rows(rows: pa.Table) -> pa.Table:
-    """Refer to the first row in which an operation sent, or read, each record; by ``operation``."""
+    """Return the first row in which an operation sent, or read, each record, in ``_REFERENCE``."""
     columns = numbers(rows)
     columns["sends"] = any_of(columns["fact"], flags.SENT)
     return arrow(first_of(columns, *_WITNESS_KEY), _REFERENCE)
 
 
 def _tell(view: ClientHistory, rows: Rows, witnesses: pa.Table) -> Rows:
-    """Make anomalies of cycles, with the recorded row of each step."""
+    """Return the anomalies for these cycles, with the recorded row of each step."""
     keys = ["operation", "key"]
     witness_keys = view.engine.table(witnesses.select(keys))
     first = rows.join(witness_keys, keys, "semi").by(["operation"], _first_rows, _REFERENCE)

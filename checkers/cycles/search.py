@@ -1,7 +1,7 @@
 """Short cycles in a graph of operations, with NumPy and SciPy: Elle's search over arrays.
 
-The cycles searched for are those of ``elle.txn`` (``cycle-anomaly-specs``); which of them implies
-which is that of ``elle.consistency-model`` (``implied-anomalies``).
+The sorts of cycles are those of ``elle.txn`` (``cycle-anomaly-specs``). Which sort implies which
+other sort is as in ``elle.consistency-model`` (``implied-anomalies``).
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
-import scipy  # of which Python imports the parts when they are used: they take a while
+import scipy  # its parts are imported at first use, because their import takes a while
 from numpy.typing import NDArray
 
 from highwater.checkers.history.columns import NEVER, Bools, Groups, Ints
@@ -19,19 +19,19 @@ WR: Final = "wr"
 PROCESS: Final = "process"
 REALTIME: Final = "realtime"
 
-_STEP: Final = float(1 << 32)  # what a step costs, beside which a hop along a time line is nothing
-_TRIES: Final = 4  # cycles looked for in each component, of which the shortest is kept
+_STEP: Final = float(1 << 32)  # the cost of a step: far more than that of a hop along a time line
+_TRIES: Final = 4  # cycles searched for in each component; the shortest is kept
 
 
 class _Sort(NamedTuple):
-    """A sort of cycle: the edges that it may have, beside ww."""
+    """A sort of cycle: the edges that a cycle may have, besides ww."""
 
     name: str
     wr: bool
     order: str | None
 
     def implies(self, other: "_Sort") -> bool:
-        """Return whether a cycle of this sort implies one of the other."""
+        """Return whether a cycle of this sort implies a cycle of the other sort."""
         strengths = (None, PROCESS, REALTIME)
         return self.wr <= other.wr and strengths.index(self.order) <= strengths.index(other.order)
 
@@ -44,14 +44,15 @@ SORTS: Final = (
     _Sort("G0-realtime", wr=False, order=REALTIME),
     _Sort("G1c-realtime", wr=True, order=REALTIME),
 )
-"""From the weakest set of edges to the strongest, as Elle tries them."""
+"""Sorts of cycles, from the weakest set of edges to the strongest, in Elle's order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operations:
-    """Vertices: of each operation its history and process, numbered, and when it began and ended.
+    """Vertices: each operation's history and process, as numbers, and when it began and ended.
 
-    ``end`` is when it is known to have succeeded. ``NEVER``: no operation is known to follow it.
+    ``end`` is when the operation is known to have succeeded. ``NEVER``: no operation is known to
+    follow it.
     """
 
     history: Ints
@@ -79,8 +80,8 @@ class Dependencies:
 class Leg:
     """A step of a cycle, from one operation to the next.
 
-    ``edge`` is its place in ``Dependencies``, -1 where it is by time alone; ``why`` is ``ww``,
-    ``wr``, ``process`` or ``realtime``.
+    ``edge`` is the step's place in ``Dependencies``, -1 if only time orders the two operations.
+    ``why`` is ``ww``, ``wr``, ``process`` or ``realtime``.
     """
 
     source: int
@@ -103,7 +104,7 @@ class _Graph(NamedTuple):
 
     def matrix(self, chosen: Bools | slice = slice(None)) -> "scipy.sparse.csr_array":
         source, target, weight = self.source[chosen], self.target[chosen], self.weight[chosen]
-        # A pair that is linked more than once is linked by the cheapest of its edges.
+        # If several edges link a pair, the cheapest edge counts.
         order = np.lexsort((weight, target, source))
         order = order[Groups.of(source[order], target[order]).first]
         edges = weight[order], (source[order], target[order])
@@ -119,15 +120,16 @@ class _Graph(NamedTuple):
 def cycles(operations: Operations, dependencies: Dependencies) -> list[Cycle]:
     """Return the cycles of a graph, each named by the weakest set of edges that closes one.
 
-    As Elle does, each strongly connected component of the graph with all its edges yields one short
-    cycle of each sort, except sorts that a found one implies. A component without the implied sorts
-    has no cycle that lacks the edges after which its sort is named, so no such cycle is searched
-    for.
+    As in Elle, each strongly connected component of the graph with all its edges yields one short
+    cycle of each sort, except for sorts that a found cycle implies. In a component without such a
+    cycle, every cycle has the edges after which its sort is named. So the search need not ask for
+    these edges.
 
     The order of time is that of Elle's ``realtime-graph``: an operation known to have succeeded
-    comes before those that began later. Its edges lead along a line of time and not between every
-    two operations, so there are as many as operations. ``process`` is the same within a process;
-    operations of one process that overlap, as those of a producer do, are not ordered.
+    comes before the operations that began later. Edges of time lead along a time line and not
+    between every two operations, so there are about as many edges as operations. ``process`` is the
+    same order within a process. Operations of one process that overlap, as a producer's do, are not
+    ordered.
     """
     everywhere = np.ones(len(operations), np.bool_)
     whole = _graph(operations, dependencies, SORTS[-1], everywhere).components()
@@ -155,7 +157,7 @@ def cycles(operations: Operations, dependencies: Dependencies) -> list[Cycle]:
 
 
 def _graph(operations: Operations, dependencies: Dependencies, sort: _Sort, timed: Bools) -> _Graph:
-    """Return the edges that a sort may have; in time, those between ``timed`` operations."""
+    """Return the edges that a sort may have; edges of time only between ``timed`` operations."""
     chosen = slice(None) if sort.wr else ~dependencies.wr
     source, target = dependencies.source[chosen], dependencies.target[chosen]
     weight = np.full(len(source), _STEP)
@@ -173,10 +175,11 @@ def _graph(operations: Operations, dependencies: Dependencies, sort: _Sort, time
 def _time_line(
     operations: Operations, line: Ints, timed: Bools
 ) -> tuple[int, Ints, Ints, NDArray[np.float64]]:
-    """Return the points of each line of time, and edges from operations to them, on, and back.
+    """Return the number of points on all time lines, and the edges of time: source, target, weight.
 
-    A point stands where an operation ended. An operation leads to its own, each point to the next
-    on its line, and the last before an operation's begin leads to that operation.
+    A point is where an operation ended. Edges lead from an operation to its own point, from each
+    point to the next point on its line, and from the last point before an operation's begin to that
+    operation.
     """
     count = len(operations)
     ended = np.flatnonzero(timed & (operations.end < NEVER))
@@ -209,10 +212,10 @@ def _smallest(part: Ints, whole: Ints, news: Bools) -> Ints:
 def _shortest(
     graph: _Graph, part: Ints, operations: Operations, dependencies: Dependencies, sort: _Sort
 ) -> list[list[int]]:
-    """Return a short cycle of each component, as its operations in order.
+    """Return a short cycle of each component, as a list of its operations in order.
 
-    The shortest through the edges that lead furthest back in time: where one edge is wrong, as
-    most often, that is it.
+    It is the shortest cycle through the edges that lead furthest back in time: mostly one edge is
+    wrong, and that edge is among these.
     """
     inside = part[graph.source] == part[graph.target]
     matrix = graph.matrix(inside & (part[graph.source] >= 0))
@@ -240,10 +243,10 @@ def _shortest(
 def _closing(
     matrix: "scipy.sparse.csr_array", dependencies: Dependencies, edges: Ints, count: int
 ) -> list[tuple[int, float, list[int]]]:
-    """Return the shortest way back from each edge's end to its source; one edge a component.
+    """Return the shortest path from each edge's target back to its source; one edge a component.
 
     Returns:
-        Of each edge: its place, the length of the way, the operations from its source on.
+        For each edge: its place, the length of the path, and the operations from its source on.
     """
     starts, goals = dependencies.target[edges], dependencies.source[edges]
     distance, before, _ = scipy.sparse.csgraph.dijkstra(
@@ -256,7 +259,7 @@ def _closing(
             at = int(before[at])
             if at < count:
                 path.append(at)
-        # The way was walked backwards, from the source; the edge itself leads to its end.
+        # The path was followed backwards from the edge's source; the edge itself closes the cycle.
         paths.append((edge, float(distance[goal]), [goal, *path[:0:-1]]))
     return paths
 
@@ -264,7 +267,7 @@ def _closing(
 def _legs(
     paths: list[list[int]], operations: Operations, dependencies: Dependencies, sort: _Sort
 ) -> list[list[Leg]]:
-    """Return each cycle's steps: by sends where these suffice, then by reads, then by time."""
+    """Return each cycle's steps. A step is a ww edge if there is one, else wr, else of time."""
     count = len(operations)
     usable = np.flatnonzero(~dependencies.wr | sort.wr)
     pairs = dependencies.source[usable] * count + dependencies.target[usable]
@@ -272,7 +275,7 @@ def _legs(
     usable, pairs = usable[order], pairs[order]
     path_legs = []
     for path in paths:
-        # From the operation that began first, so that a cycle is described in one way only.
+        # Start at the operation that began first, so that a cycle has only one description.
         turn = min(range(len(path)), key=lambda at: (operations.begin[path[at]], path[at]))
         round_trip = [*path[turn:], *path[:turn], path[turn]]
         legs = []

@@ -1,6 +1,6 @@
 """Files that Spark reads by its source ``binaryFile``, in pieces that fit into Arrow and a driver.
 
-Spark itself holds a whole file several times while it reads it: one of 1 GB takes a heap of 8.
+Spark itself holds several copies of a file while it reads the file: 1 GB takes a heap of 8 GB.
 """
 
 import re
@@ -19,22 +19,22 @@ _PIECE: Final = 16 << 20
 
 
 def binary(spark: SparkSession, *paths: str) -> DataFrame:
-    """Files, and all files below folders; Spark hides what has a name that begins with . or _."""
+    """Return files, and all files below folders. Spark hides names that begin with . or _."""
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     return reader.load([literal(path) for path in paths])
 
 
 def paths_of(files: DataFrame) -> list[str]:
-    """Return the paths of files in the spelling of their rows; an empty file has none of these."""
+    """Return the paths of files, spelled as in their rows; an empty file has no rows."""
     return [re.sub("^([^:/]+):///", r"\1:/", unquote(file)) for file in files.inputFiles()]
 
 
 def contents(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """Return the bytes of files: ``path, start, piece``, the pieces of each in order in one task.
+    """Return the bytes of files: ``path, start, piece``. One task has a file's pieces, in order.
 
     Args:
         spark: a session of any kind.
-        paths: of files, as Spark spells them.
+        paths: the files' paths, as Spark spells them.
     """
     files = binary(spark, *paths)
     starts = F.sequence(F.lit(0).cast("long"), F.col("length") - 1, F.lit(_PIECE).cast("long"))
@@ -44,7 +44,7 @@ def contents(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def whole_files(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, IO[bytes]]]:
-    """Each file of a task of ``contents``: its path, and a temporary file that holds the same."""
+    """Yield each file in a task of ``contents``: its path, and a temporary file with its bytes."""
     pieces = (
         pair
         for batch in batches
@@ -58,5 +58,5 @@ def whole_files(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, IO[byt
 
 
 def literal(path: str) -> str:
-    """Return a path with letters escaped that Spark's readers would take for a pattern of names."""
+    """Return a path in which characters are escaped that Spark would take for a name pattern."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)

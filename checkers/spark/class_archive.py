@@ -1,6 +1,6 @@
 """Spark's JVM starts from an archive of its classes; see ``harness.base.jvm_class_archive``.
 
-A first judgement with it takes a fifth less of the processor's time (docs/results.md).
+With the archive a first judgement takes a fifth less processor time (docs/results.md).
 """
 
 import subprocess
@@ -18,7 +18,7 @@ _LIMIT_S: Final = 240.0
 
 
 def flags(java_home: Path) -> Flags:
-    """Return JVM flags that use the archive; make it first if that was never tried."""
+    """Return JVM flags that use the archive; make the archive first if that was never tried."""
     jars = Path(pyspark.__file__).parent / "jars"
     program = Program(
         name="spark",
@@ -30,7 +30,7 @@ def flags(java_home: Path) -> Flags:
 
 
 def _rehearse(sharing: Flags) -> None:
-    """Judge a made-up run in a process of its own, which ends with this one if that comes first."""
+    """Judge a made-up run in a separate process, which ends with this process at the latest."""
     command = [sys.executable, "-m", "highwater.checkers.archive_training", *sharing]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet) as child:
@@ -39,4 +39,4 @@ def _rehearse(sharing: Flags) -> None:
         finally:
             child.kill()
     if code:
-        raise HarnessError(f"Spark's rehearsal ended with {code}")
+        raise HarnessError(f"Spark's rehearsal ended with exit code {code}")

@@ -1,8 +1,8 @@
 """A classic Spark session: its JVM is a quiet child of this process, and ends with it.
 
-Spark's JVM ends when its standard input does, so neither Ctrl-C nor ``kill -9`` of this process
-leaves one behind. Spark's output goes to a file beside its temporary data, and is removed with it.
-Nothing but this file needs a SparkContext.
+Spark's JVM ends when its standard input ends, so neither Ctrl-C nor ``kill -9`` of this process
+leaves a JVM behind. Spark's output goes to a file beside its temporary data, and is removed with
+them. Only this file needs a SparkContext.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from highwater.harness.base.scratch import scratch
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.base.waiting import await_condition
 
-_LAST_WORDS: Final = 600  # characters of Spark's own complaint that an error quotes
+_LAST_WORDS: Final = 600  # characters of Spark's output that an error quotes
 _EXECUTOR_LIMIT_S: Final = 120.0
 _ANSWER_LIMIT_S: Final = 10.0
 _END_LIMIT_S: Final = 10.0
@@ -48,7 +48,7 @@ then=$(began)
 read -r _
 [ "$(began)" = "$then" ] && kill -9 "$0"
 """
-"""Linux alone says when a process began (proc(5)); elsewhere the JVM ends by itself."""
+"""Only Linux says when a process began (proc(5)); on other systems the JVM ends by itself."""
 
 _LOOPBACK: Final = "127.0.0.1"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -56,9 +56,9 @@ _PYTHON: Final = "spark.pyspark.python"
 
 _JVM_OPTIONS: Final = f"{COLLECTOR} -Duser.timezone=UTC"
 _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""The quick compiler alone, which would have the JVM reserve 48 MB for code instead of 240: classes
-that Spark generates fill that within a minute of judging, and a JVM that finds no room for a method
-handle ends the query with an error."""
+"""Use only the quick compiler, and reserve 240 MB for code. By default this compiler has 48 MB:
+classes that Spark generates fill 48 MB within a minute of judging, and a JVM that has no room for a
+method handle ends the query with an error."""
 
 _SETTINGS: Final = {
     "spark.app.name": "highwater",
@@ -72,7 +72,7 @@ _SETTINGS: Final = {
 
 def running() -> SparkSession | None:
     """Return this process's classic session, if there is one."""
-    session = SparkSession._instantiatedSession  # noqa: SLF001 - no public way sees other threads'
+    session = SparkSession._instantiatedSession  # noqa: SLF001 - no public way for other threads
     stopped = session is None or session.sparkContext._jsc is None  # noqa: SLF001 - for the same reason
     return None if stopped else session
 
@@ -90,16 +90,16 @@ def start(
     heavy: bool = False,
     sharing: Flags | None = None,
 ) -> SparkSession:
-    """Start the session, of which a process has one.
+    """Start the session, the only one in this process.
 
     Args:
-        options: its master, heap and settings.
-        settings: those of SQL that verdicts need; ``options`` may change them.
-        heavy: whether better machine code is worth compiling.
-        sharing: flags of class data sharing; None: those of the archive, made if missing.
+        options: the session's master, heap and settings.
+        settings: the SQL settings that verdicts need; ``options`` may change them.
+        heavy: whether better machine code is worth the time to compile it.
+        sharing: flags for class data sharing; None: those for the archive, made if missing.
 
     Raises:
-        HarnessError: there is no Java that Spark starts on, or Spark did not start.
+        HarnessError: Spark can start on no Java that is here, or Spark did not start.
     """
     master = options.master or "local[*]"
     _require_answer(master)
@@ -119,12 +119,12 @@ def start(
     try:
         with log.open("wb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
-            launch: Callable[..., Any] = launch_gateway  # without types
+            launch: Callable[..., Any] = launch_gateway  # it has no types
             with launching, _temporary_files_in(temporary):
                 gateway = launch(conf, {"stdout": file, "stderr": file})
                 at_end(partial(_end, gateway, _guard(gateway.proc.pid)))
             context = SparkContext(gateway=gateway, conf=conf)
-            # Nothing is said where the JVM ends while PySpark waits for its accumulators' values.
+            # Print no error if the JVM ends while PySpark waits for its accumulators' values.
             server: Any = context._accumulatorServer  # noqa: SLF001 - nothing public
             server.handle_error = lambda *_: None
             session = SparkSession(context)
@@ -133,22 +133,24 @@ def start(
     except Exception as error:
         words = log.read_text(errors="replace")[-_LAST_WORDS:].strip() if log.exists() else ""
         raise HarnessError(
-            f"Spark did not start: {first_line(error)}", hint=f"It said: {words}" if words else ""
+            f"Spark did not start: {first_line(error)}",
+            hint=f"Spark's output ends with: {words}" if words else "",
         ) from error
     return session
 
 
 def _is_not_py4js(record: logging.LogRecord) -> bool:
-    """Leave out what py4j sends to the root logger, with a traceback, of a JVM that has ended.
+    """Return False for py4j's messages to the root logger, which have the traceback of an error.
 
-    A caller of the JVM gets the exception as well. None is in py4j's own thread, which notifies
-    the JVM of objects that are no longer needed here (``clientserver.FinalizerWorker``).
+    py4j logs such an error when the JVM has ended. A caller of the JVM gets the exception as well.
+    There is no caller in py4j's own thread, which tells the JVM about objects that are no longer
+    needed here (``clientserver.FinalizerWorker``).
     """
     return record.module != "java_gateway"
 
 
 def _require_answer(master: str) -> None:
-    """Raise an error if no master of a standalone cluster answers: Spark tries for a minute."""
+    """Raise an error if no master of a standalone cluster answers: Spark would try for a minute."""
     if not master.startswith("spark://"):
         return
     for place in master.removeprefix("spark://").split(","):
@@ -158,12 +160,12 @@ def _require_answer(master: str) -> None:
             return
     raise HarnessError(
         f"no Spark master answers at {master}",
-        hint="Write spark://HOST:PORT as its own log or page says it.",
+        hint="Write spark://HOST:PORT as the master's log or web page shows it.",
     )
 
 
 def _python(master: str, conf: Mapping[str, str]) -> str:
-    """Return the Python of the workers: this one, unless another is named."""
+    """Return the workers' Python: this process's Python, unless the settings name another."""
     named = conf.get(_PYTHON)
     if named is None and not master.startswith("local"):
         named = os.environ.get("PYSPARK_PYTHON")
@@ -190,7 +192,7 @@ def _await_executor(context: SparkContext) -> None:
     memory = context.getConf().get("spark.executor.memory", "1g")
     await_condition(
         lambda: context._jsc.sc().getExecutorMemoryStatus().size(),  # noqa: SLF001 - nothing public
-        lambda members: members > 1,  # the driver is one
+        lambda members: members > 1,  # the driver is a member, too
         what=f"{context.master} to give an executor of {memory}",
         limit_s=_EXECUTOR_LIMIT_S,
     )
@@ -204,7 +206,7 @@ def _nearby(master: str) -> bool:
 
 @contextlib.contextmanager
 def _temporary_files_in(folder: Path) -> Iterator[None]:
-    """Give PySpark a folder of ours for starting its JVM: a killed one leaves its own behind."""
+    """Have PySpark start its JVM with our folder: a killed JVM would leave PySpark's own behind."""
     before = tempfile.tempdir
     tempfile.tempdir = str(folder)
     try:
@@ -214,15 +216,15 @@ def _temporary_files_in(folder: Path) -> Iterator[None]:
 
 
 def _clear(folder: Path, launching: threading.Lock) -> None:
-    """Remove Spark's folder, and let no JVM outlive it.
+    """Remove Spark's folder, after every JVM that uses it was killed.
 
-    A JVM that is only starting would make the folder again, or find it gone: then its gateway
-    listens for ever, since it is the main thread that ends with this process. ``launching`` is held
-    while one starts, and not given back, so that none starts afterwards.
+    A JVM that is still starting would make the folder again, or find it gone. Without the folder
+    its gateway would listen for ever, because only the JVM's main thread ends with this process.
+    ``launching`` is held while a JVM starts; this function keeps it, so that no JVM starts later.
     """
     deadline = time.monotonic() + _END_LIMIT_S
     while not launching.acquire(timeout=_LOOK_S) and time.monotonic() < deadline:
-        _kill_children_of(folder)  # who launches them waits for them
+        _kill_children_of(folder)  # the thread that launches them waits for them
     psutil.wait_procs(_kill_children_of(folder), timeout=_END_LIMIT_S)
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -238,7 +240,7 @@ def _kill_children_of(folder: Path) -> list[psutil.Process]:
 
 
 def end_in_order(session: SparkSession) -> None:
-    """Stop the session and wait until its JVM has exited in order."""
+    """Stop the session and wait until its JVM has exited normally."""
     gateway: Any = session.sparkContext._gateway  # noqa: SLF001 - nothing public
     session.stop()
     gateway.proc.stdin.close()
@@ -248,8 +250,8 @@ def end_in_order(session: SparkSession) -> None:
 def _guard(jvm: int) -> subprocess.Popen[bytes]:
     """Start a process that kills the JVM when this process is killed.
 
-    The JVM exits by itself at the end of its input, but one that hangs never does. Another process
-    that has its id by then, and so began later, is left alone.
+    A JVM exits by itself at the end of its input, but a JVM that hangs never does. If another
+    process has the JVM's id by then, this process began later, and is not killed.
     """
     return subprocess.Popen(
         ["/bin/sh", "-c", _KILL_LATER, str(jvm)],
@@ -262,14 +264,14 @@ def _guard(jvm: int) -> subprocess.Popen[bytes]:
 def _end(gateway: Any, guard: subprocess.Popen[bytes]) -> None:  # noqa: ANN401 - py4j has no types
     """Kill the JVM.
 
-    Stopping the session first ends this side of it quietly. The Python workers are killed too, so
-    that none writes into a folder that is being removed.
+    Stopping the session first ends PySpark's side quietly. The Python workers are killed too, so
+    that no worker writes into a folder that is being removed.
     """
     workers: list[psutil.Process] = []
     with contextlib.suppress(psutil.Error):
         workers = psutil.Process(gateway.proc.pid).children(recursive=True)
     with contextlib.suppress(Exception), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PySpark's own, of a JVM that was interrupted
+        warnings.simplefilter("ignore")  # PySpark's own, about a JVM that was interrupted
         if (session := running()) is not None:
             session.stop()
         gateway.shutdown()

@@ -1,4 +1,4 @@
-"""A session of a Spark Connect server: nothing of Spark's runs in this process."""
+"""A session on a Spark Connect server: Spark itself does not run in this process."""
 
 import warnings
 from collections.abc import Mapping
@@ -14,27 +14,27 @@ from highwater.harness.base.errors import HarnessError
 
 _ANSWER_LIMIT_S: Final = 10.0
 _RETRIES: Final = 6
-"""Attempts to send a call again, within about half a minute: Spark's own 15 take over ten."""
+"""Attempts to send a call again, in about half a minute: Spark's own 15 take over ten minutes."""
 
 _sessions: dict[str, SparkSession] = {}
 
 
 def running(remote: str) -> SparkSession | None:
-    """Return this process's session of a server, if it has one."""
+    """Return this process's session on a server, if there is one."""
     session = _sessions.get(remote)
     client: Any = getattr(session, "client", None)
     return None if session is None or client.is_closed else session
 
 
 def start(remote: str, settings: Mapping[str, str]) -> SparkSession:
-    """Begin a session of a server.
+    """Start a session on a server.
 
     Args:
         remote: the server's URL.
-        settings: those that a session may change; the server ignores others.
+        settings: the settings that a session may change; the server ignores other settings.
 
     Raises:
-        HarnessError: there is no such server, it is another Spark, or it refuses.
+        HarnessError: there is no such server, its Spark has another version, or it refuses.
     """
     place = remote.partition("/;")[0]  # what follows may be a password
     try:
@@ -54,21 +54,21 @@ def start(remote: str, settings: Mapping[str, str]) -> SparkSession:
         raise HarnessError(
             f"the Spark Connect server {place} is Spark {version}, and this is Spark"
             f" {pyspark.__version__}",
-            hint=f"Install its release here, pip install 'pyspark[connect]=={version}',"
-            " or start a server of ours.",
+            hint=f"Install the server's release here, pip install 'pyspark[connect]=={version}',"
+            " or start a server of this release.",
         )
     _sessions[remote] = session
     return session
 
 
 def _await_answer(remote: str, place: str) -> None:
-    """Wait until the server answers: Spark would try for ten minutes."""
+    """Wait until the server answers, for 10 s at most: Spark itself would try for ten minutes."""
     try:
         import grpc  # noqa: PLC0415 - needed here only
         from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - for the same reason
     except ImportError as error:
         raise HarnessError(
-            f"Spark Connect needs libraries that are not here: {first_line(error)}",
+            f"Spark Connect needs libraries that are not installed: {first_line(error)}",
             hint=f"pip install 'pyspark[connect]=={pyspark.__version__}'",
         ) from error
     channel = DefaultChannelBuilder(remote).toChannel()
@@ -99,7 +99,7 @@ def _feature(version: str) -> list[str]:
 
 
 def _end(session: SparkSession) -> None:
-    """Release the session on the server, if that still runs."""
+    """Release the session on the server, if the server still runs."""
     client: Any = session.client
     client.set_retry_policies([])
     with warnings.catch_warnings():

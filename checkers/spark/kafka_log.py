@@ -1,10 +1,10 @@
-"""The Spark data source ``kafka-log``: every record on every replica's disk, of one run or of many.
+"""The Spark data source ``kafka-log``: every record on every replica's disk, in one or many runs.
 
     register(spark)
     spark.read.format("kafka-log").load("store/latest")
 
-Arrow batches go to Spark as they are decoded; no row is ever a Python object. The cost of a scan is
-that of its columns: Spark's JVM copies every value of a batch into a row, which takes longer than
+Arrow batches go to Spark as they are decoded; no row is ever a Python object. The columns decide
+what a scan costs: Spark's JVM copies every value of a batch into a row, which takes longer than
 decoding the segment. So a caller names the columns that it needs, by ``read_log`` or as a schema:
 
     spark.read.schema("topic string, offset long").format("kafka-log").load("store/latest")
@@ -37,10 +37,10 @@ NAME: Final = "kafka-log"
 SPARK_SCHEMA: Final[StructType] = from_arrow_schema(SCHEMA)
 
 TASK_BYTES_MIN: Final = 1 << 20
-"""Bytes of a task at least: each costs Spark's Python worker 50 ms before it begins."""
+"""The fewest bytes of a task: each task costs Spark's Python worker 50 ms before it begins."""
 
 TASK_BYTES_MAX: Final = 32 << 20
-"""Bytes of a task at most: it becomes one partition, larger in memory if it was compressed."""
+"""The most bytes of a task: a task becomes one partition, larger in memory if it was compressed."""
 
 HERE_BYTES: Final = 1 << 16
 """At most this many bytes are read in this process: Spark's Python worker takes half a second to
@@ -60,7 +60,7 @@ class KafkaLog(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return its name for ``spark.read.format``."""
+        """Return the data source's name for ``spark.read.format``."""
         return NAME
 
     def schema(self) -> StructType:
@@ -68,12 +68,12 @@ class KafkaLog(DataSource):
         return SPARK_SCHEMA
 
     def reader(self, schema: StructType) -> "SegmentReader":
-        """Plan the read of the folders named by the options, of the columns in the schema."""
+        """Plan the read: the options name the folders, and the schema names the columns."""
         for field in schema:
             if field.dataType != schema_of([field.name])[0].dataType:
                 raise UsageError(
                     f"kafka-log's column {field.name} is no {field.dataType.simpleString()}",
-                    hint=f"It is a {SPARK_SCHEMA[field.name].dataType.simpleString()}.",
+                    hint=f"Its type is {SPARK_SCHEMA[field.name].dataType.simpleString()}.",
                 )
         paths = json.loads(self.options.get("paths", "[]"))
         if "path" in self.options:
@@ -93,7 +93,7 @@ class SegmentReader(DataSourceReader):
         self.columns = list(columns)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One task a core, unless they would be very small or very large; at least one."""
+        """Return one task a core, unless tasks would be very small or very large; at least one."""
         all_segments = [segment for path in self.paths for segment in segments(replicas_of(path))]
         tasks = plan(all_segments, cores=os.cpu_count() or 1)
         return [InputPartition(ranges) for ranges in tasks]
@@ -116,14 +116,14 @@ def replicas_of(path: Path) -> Path:
 
 
 def about(segments_read: Iterable[Segment]) -> int:
-    """Return about how many records segments hold; 0 only if all are empty, and none is a URI."""
+    """Return about how many records segments hold; 0 only if all are empty and no path is a URI."""
     return -(-sum(map(_size, segments_read)) // _RECORD_BYTES)
 
 
 def plan(segments_read: Sequence[Segment], *, cores: int) -> list[list[FileRange]]:
     """Divide the bytes of the segments among tasks, in order: about one task a core.
 
-    Long segments are split between batches, short ones are joined.
+    Long segments are split between batches; short segments share a task.
     """
     sizes = [_size(segment) for segment in segments_read]
     task_bytes = min(max(-(-sum(sizes) // cores), TASK_BYTES_MIN), TASK_BYTES_MAX)
@@ -145,7 +145,7 @@ def plan(segments_read: Sequence[Segment], *, cores: int) -> list[list[FileRange
 
 
 def _size(segment: Segment) -> int:
-    """Return the bytes of a segment to read, without a hole at its end, which is only reported."""
+    """Return how many bytes of a segment to read: a hole at its end is only reported, not read."""
     if segment.remote:
         return 1
     try:
@@ -187,9 +187,9 @@ def schema_of(columns: Iterable[str]) -> StructType:
 def read_log(
     spark: SparkSession, paths: Iterable[Path], columns: Iterable[str] = SPARK_SCHEMA.names
 ) -> DataFrame:
-    """Return the records of some runs, named by folder or by ``replicas`` in it.
+    """Return the records of these runs. A path is a run's folder, or ``replicas`` in that folder.
 
-    Only ``columns`` are read: Spark itself does not find out which are not used.
+    Only ``columns`` are read: Spark itself does not find out which columns are not used.
 
     Raises:
         UsageError: a path is no folder, or there is no such column.
@@ -206,7 +206,7 @@ def read_log(
 def read_segments(
     spark: SparkSession, segments_read: Sequence[Segment], columns: Iterable[str]
 ) -> DataFrame:
-    """Return the records of segments anywhere; ``run`` and ``broker`` are those of each segment.
+    """Return the records of segments anywhere, each with its segment's ``run`` and ``broker``.
 
     Their paths must be valid where Spark's tasks run, or be URIs.
 
@@ -225,7 +225,7 @@ def read_segments(
 def _read_there(
     spark: SparkSession, segments_read: Sequence[Segment], schema: StructType
 ) -> DataFrame:
-    """Yield the records of segments that only Spark can read, each as a whole."""
+    """Return the records of segments that only Spark can read, whole segments at a time."""
     by_path: dict[str, list[Segment]] = {}  # a run may have been named twice
     for segment in segments_read:
         by_path.setdefault(segment.path, []).append(segment)
@@ -241,7 +241,7 @@ def _read_there(
 
 
 def _read(spark: SparkSession, segments_read: Sequence[Segment], schema: StructType) -> DataFrame:
-    """Yield the same rows as the data source, in a task for each number of a range, or here."""
+    """Return the data source's rows, read by a task for each number of a range, or read here."""
     tasks = plan(segments_read, cores=os.cpu_count() or 1)
     names = schema.names
     if sum(map(_size, segments_read)) <= HERE_BYTES and (few := _here(tasks, names)) is not None:

@@ -1,7 +1,7 @@
-"""Keeps what Numba compiled on disk, for exactly the sources that it was compiled from.
+"""Keeps Numba's machine code on disk, for exactly the sources that it was compiled from.
 
-Numba's own cache looks at the time of one file alone, and what is compiled lies in several. So the
-cache's folder carries a hash of all of them.
+Numba's own cache checks the time of only one file, but compiled functions come from several files.
+So the name of the cache's folder has a hash of all these files.
 """
 
 import contextlib
@@ -27,9 +27,9 @@ def cached_compilation(name: str, sources: Iterable[Path]) -> Iterator[None]:
     """Keep the machine code of functions declared in this block with ``cache=True``.
 
     Args:
-        name: of the folder in the cache directory.
-        sources: all source files of these functions. Where they are in a zip, as on a worker of
-            Spark's, Numba chooses the place.
+        name: the name of the folder in the cache directory.
+        sources: all source files of these functions. If they are in a zip, as on a Spark worker,
+            Numba chooses the place.
     """
     sources = tuple(sources)
     if not all(path.is_file() for path in sources):
@@ -49,11 +49,11 @@ def cached_compilation(name: str, sources: Iterable[Path]) -> Iterator[None]:
 
 
 def _use(folder: Path) -> None:
-    """Make the folder and mark it as used now; remove the others except the latest few.
+    """Make the folder and mark it as used now; remove the other folders except the latest few.
 
-    One that was used within the hour stays, because another process may be compiling into it.
+    A folder that was used within the hour stays: another process may be compiling into it.
     """
-    with contextlib.suppress(OSError):  # a cache that cannot be written to is Numba's to deal with
+    with contextlib.suppress(OSError):  # Numba itself handles a cache that cannot be written
         folder.mkdir(parents=True, exist_ok=True)
         os.utime(folder)
         used = {path: path.stat().st_mtime for path in folder.parent.iterdir()}

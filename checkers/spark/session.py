@@ -1,7 +1,7 @@
-"""The Spark session that judges: one a process, of any kind, the same settings for all.
+"""The Spark session that judges: one for each process. Sessions of any kind have the same settings.
 
-It is a classic one that this process starts (``checkers.spark.classic``), one of a Spark Connect
-server (``checkers.spark.connect``), or the caller's own.
+It is a classic session that this process starts (``checkers.spark.classic``), a session on a Spark
+Connect server (``checkers.spark.connect``), or the caller's own session.
 """
 
 import threading
@@ -33,18 +33,18 @@ SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.shuffle.partitions": "32",  # the most; AQE joins small ones together
 }
-"""Settings of a session for any amount of data; ``--spark-conf`` may change them. Arrow's batches
-of 10,000 rows, which is Spark's default, take a fifth more of the processor."""
+"""Settings of a session for any amount of data; ``--spark-conf`` may change them. Arrow batches of
+10,000 rows, Spark's default, would take a fifth more processor time."""
 
 _ON_THIS_MACHINE: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "8",
 }
-"""A setting for this machine: AQE would make each stage of a small query a job of its own."""
+"""Settings for this machine: AQE would run each stage of a small query as a separate job."""
 
 
 def spark(options: SparkOptions = HERE, *, heavy: bool = False) -> SparkSession:
-    """Return this process's session, started if it is not running.
+    """Return this process's session; start it if it is not running.
 
     ``heavy``: whether more than ``HEAVY_BYTES`` will be judged.
 
@@ -55,23 +55,23 @@ def spark(options: SparkOptions = HERE, *, heavy: bool = False) -> SparkSession:
 
 
 class SparkStarter:
-    """Starts the session at once, and returns it when it is needed.
+    """Starts the session at once, and returns the session when it is needed.
 
     The session ends with the process.
 
     Args:
-        options: of the session.
+        options: the session's options.
         heavy: whether more than ``HEAVY_BYTES`` will be judged.
     """
 
     def __init__(self, options: SparkOptions = HERE, *, heavy: bool = False) -> None:
         self._future: Future[SparkSession] = Future()
-        # On a thread of its own also because Spark puts its own Ctrl-C handler on a main thread.
+        # Another reason for this thread: on a main thread Spark would set its Ctrl-C handler.
         run = partial(self._run, options, heavy=heavy)
         threading.Thread(target=run, name="spark-start", daemon=True).start()
 
     def session(self) -> SparkSession:
-        """Wait for the session, and return it. Raises what ``spark`` raises."""
+        """Wait for the session, and return it. Raises the same errors as ``spark``."""
         return self._future.result()
 
     def _run(self, options: SparkOptions, *, heavy: bool) -> None:
@@ -80,7 +80,7 @@ class SparkStarter:
                 session = options.session or _running(options) or _started(options, heavy=heavy)
                 if options.session is not None or not classic.is_local(session):
                     prepare(session)
-        except BaseException as error:  # noqa: BLE001 - it is the caller's, whatever it is
+        except BaseException as error:  # noqa: BLE001 - the caller gets every error
             self._future.set_exception(error)
             return
         self._future.set_result(session)
@@ -91,8 +91,8 @@ def _running(options: SparkOptions) -> SparkSession | None:
         return classic.running()
     if classic.running() is not None:
         raise HarnessError(
-            "this process has a Spark session of its own, so that it can have none of a server",
-            hint="Stop that first, or give it in SparkOptions(session=…).",
+            "this process has its own Spark session, so it cannot have a session on a server",
+            hint="Stop its session first, or pass it in SparkOptions(session=…).",
         )
     return connect.running(options.remote)
 

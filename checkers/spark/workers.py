@@ -1,7 +1,8 @@
-"""Prepares Spark's workers: sends them this project's packages, and tests that these run.
+"""Prepares Spark's workers: sends this project's packages to them, and tests that the packages run.
 
-Kernels are sent by name, so a worker imports their modules. It gets these with the session, as one
-zip; the libraries that they import have to be there (docs/spark.md).
+Kernels are sent by name, so a worker imports the kernels' modules. A worker gets these modules with
+the session, as one zip. The libraries that the modules import must be installed on the worker
+(docs/spark.md).
 """
 
 import hashlib
@@ -27,23 +28,23 @@ PACKAGES: Final = ("highwater.checkers", "highwater.harness")
 _TASKS: Final = 8
 _FIRST_DAY: Final = (1980, 1, 1, 0, 0, 0)
 _KERNELS: Final = "highwater.checkers.judge"
-"""Importing it imports every kernel."""
+"""A module whose import imports every kernel."""
 
 _LACKS: Final = (
     (
         r"No module named '([\w.]+)'",
         "Spark's workers have no Python package {0}",
-        "Install on every worker what docs/spark.md names.",
+        "Install the packages that docs/spark.md names on every worker.",
     ),
     (
         r"PYTHON_VERSION_MISMATCH\]? *(.*?\d+\.\d+[^.]*\d+\.\d+)",
         "Spark's workers have another Python than this process: {0}",
-        "Use one Python X.Y on both; --spark-conf spark.pyspark.python=… names the workers'.",
+        "Use the same Python X.Y on both; --spark-conf spark.pyspark.python=… sets the workers'.",
     ),
     (
         r'Cannot run program "([^"]+)"',
         "Spark's workers lack {0}, the Python that they should run",
-        "Name one that they have: --spark-conf spark.pyspark.python=/path/to/python",
+        "Name a Python that they have: --spark-conf spark.pyspark.python=/path/to/python",
     ),
 )
 """Texts in the error of a failed test, each with its meaning and its remedy."""
@@ -52,7 +53,7 @@ _prepared: WeakSet[SparkSession] = WeakSet()
 
 
 def prepare(session: SparkSession) -> None:
-    """Send a session's workers our packages, once, and test that they can be imported there.
+    """Send our packages to a session's workers, once, and test that the workers can import them.
 
     Raises:
         HarnessError: a worker lacks something, or has another Python.
@@ -70,9 +71,9 @@ def prepare(session: SparkSession) -> None:
 
 
 def packed() -> Path:
-    """Return a zip of our packages' sources, the same bytes for the same sources.
+    """Return the path of a zip of our packages' sources, the same bytes for the same sources.
 
-    It is removed when the process ends, because Spark reads it whenever it gets another worker.
+    The zip is kept until the process ends, because Spark reads it whenever it gets another worker.
     """
     sources = dict(_sources())
     digest = hashlib.sha256(b"\0".join(name.encode() + text for name, text in sources.items()))
@@ -93,7 +94,7 @@ def _sources() -> Iterator[tuple[str, bytes]]:
 
 
 def _try(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Import on a worker all that it will need, and yield the errors."""
+    """Import, on a worker, every module that it will need; yield the batches unchanged."""
     importlib.import_module(_KERNELS)
     yield from batches
 

@@ -1,9 +1,9 @@
-"""``torn-transaction``: the final read returns some records of a transaction, and not the others.
+"""``torn-transaction``: the final read returns some records of a transaction, but not all.
 
-A transaction is all or nothing (KIP-98). Of one whose commit was acknowledged every record that is
-not there is lost, and of one that was aborted every record that is there is read wrongly; other
-checkers say so. This one judges those of unknown outcome: a time-out, a crash within the
-commit. A record is not there if the final read passed the offset that its producer received, or
+A transaction is all or nothing (KIP-98). If its commit was acknowledged, every missing record is
+lost. If it was aborted, every record that is returned is read wrongly. Other checkers report these.
+This checker judges transactions of unknown outcome: after a timeout, or a crash during the commit.
+A record is missing if the final read passed the offset that the record's producer received, or read
 the whole partition.
 """
 
@@ -38,12 +38,13 @@ from highwater.checkers.spark.engine import Rows
 SENDING: Final = schema(
     "operation", "slot", "client", "at", "offset", "there", "gone", gone=pa.bool_()
 )
-"""A send of a transaction of unknown outcome: the offset its producer received; where the
-final read returned the record (``there``; null: nowhere), and whether it is surely not there."""
+"""A send in a transaction of unknown outcome. ``offset`` is the offset that its producer received;
+``there`` is where the final read returned the record (null: nowhere). ``gone``: the record is
+surely missing."""
 
 
 def _without_transactions(_tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge: no transactions, or only what is left of them."""
+    """Return why there is nothing to judge: no transactions, or compaction of their records."""
     if case.compacted:
         return "compaction may remove records of a transaction"
     return "" if case.plan.workload.transactions else "no producer has transactions"
@@ -52,7 +53,7 @@ def _without_transactions(_tables: Tables, case: RunFiles) -> str:
 @checker(
     Kind(
         TORN,
-        guarantee="Of a transaction all records are there, or none.",
+        guarantee="All records of a transaction are there, or none.",
         singular="transaction is there in part",
         plural="transactions are there in part",
         severity=Severity.CRITICAL,
@@ -63,16 +64,17 @@ def _without_transactions(_tables: Tables, case: RunFiles) -> str:
     idle=_without_transactions,
 )
 def torn_transactions(tables: Tables) -> Rows | None:
-    """Return transactions of which a part is there."""
+    """Return the transactions that are there only in part."""
     rows = unknown_sends(tables)
     return None if rows is None else rows.by(["operation"], torn, FINDING)
 
 
 @derived
 def unknown_sends(tables: Tables) -> Rows | None:
-    """Return the sends of our runs' transactions of unknown outcome, in ``SENDING``.
+    """Return the sends in our runs' transactions of unknown outcome, in ``SENDING``.
 
-    None if no run has transactions. Compaction removes records of a transaction one by one.
+    None if no run has transactions. Nothing is ``gone`` from compacted topics: compaction removes
+    the records of a transaction one by one.
     """
     if not any(case.plan.workload.transactions for case in tables.cases):
         return None
@@ -84,18 +86,18 @@ def unknown_sends(tables: Tables) -> Rows | None:
 
 
 def sendings(view: ClientHistory, limits: pa.Table) -> Rows:
-    """Return the sends of transactions of unknown outcome, in ``SENDING``.
+    """Return the sends in transactions of unknown outcome, in ``SENDING``.
 
     Args:
-        view: of the runs.
-        limits: how far the final read came, as ``partition_ledgers.limits`` has it.
+        view: the clients' view of the runs.
+        limits: the offsets that the final read reached, from ``partition_ledgers.limits``.
     """
     rows = view.doubtful.where(flags.SENT_INFO, "facts")
     return rows.by(["key"], partial(whereabouts, limits=limits), SENDING).persist()
 
 
 def whereabouts(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
-    """Return sends with where their records are, in ``SENDING``. A kernel by ``key``."""
+    """Return sends, and where their records are, in ``SENDING``. A kernel by ``key``."""
     columns, record = grouped(numbers(rows, DOUBTFUL.names), "key", then=("at",))
     offset = columns["offset"]
     limit = look_up_columns(limits, "slot", columns["slot"])
@@ -106,7 +108,7 @@ def whereabouts(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
 
 
 def torn(rows: pa.Table) -> pa.Table:
-    """Return transactions of which a part is there, in ``FINDING``. A kernel by ``operation``."""
+    """Return the transactions that are there only in part. A kernel by ``operation``."""
     columns, operation = grouped(numbers(rows, SENDING.names), "operation", then=("at",))
     there, gone = (
         operation.first_place(mask) for mask in (columns["there"] != NONE, columns["gone"])

@@ -1,9 +1,9 @@
-"""Transactions as their coordinator wrote them: when each began and ended, and by whom.
+"""Transactions as their coordinator wrote them: when each transaction began, when and how it ended.
 
 A coordinator writes each state of a transactional id to ``__transaction_state``. A transaction that
-its client ends keeps the producer's epoch; one that the coordinator ends, because it has timed out
-or because a new producer has the same transactional id, is ended with a higher epoch (KIP-98). From
-KIP-890 on clients raise the epoch, too: of these it is not known who ended a transaction.
+its client ends keeps the producer's epoch. The coordinator raises the epoch when it ends a
+transaction that has timed out, or whose transactional id a new producer has (KIP-98). From KIP-890
+on clients raise the epoch, too: then it is not known who ended a transaction.
 """
 
 import struct
@@ -19,8 +19,8 @@ from highwater.harness.runs.store import COORDINATOR_TOPICS
 
 TOPIC: Final = COORDINATOR_TOPICS[0]
 VALUE: Final = struct.Struct(">hqhib")
-"""How every version of TransactionLogValue begins: version, producer id, producer epoch, time-out,
-status."""
+"""The first fields of every version of TransactionLogValue: version, producer id, producer epoch,
+timeout, status."""
 
 _EMPTY, _ONGOING, _COMMITTING, _ABORTING = range(4)
 _TIME_OUT_SLACK_MS: Final = 500
@@ -34,15 +34,15 @@ OPEN: Final = "open"
 
 
 class CoordinatedTransaction(NamedTuple):
-    """A transaction.
+    """A transaction, as its coordinator wrote it.
 
     Attributes:
         name: the transactional id.
-        begin_ms: when it got its first partition, since 1970.
-        end_ms: when its end was decided, since 1970; FOREVER if none was.
-        end: committed; aborted; fenced: by another producer of the same transactional id; timed
-            out; open.
-        succeeded: whether a producer with this transactional id was initialised after it.
+        begin_ms: when the transaction got its first partition, since 1970.
+        end_ms: when the coordinator decided its end, since 1970; FOREVER if it did not.
+        end: committed, aborted, fenced (by another producer with the same transactional id), timed
+            out, or open.
+        succeeded: whether a producer with this transactional id was initialised afterwards.
     """
 
     name: str
@@ -62,7 +62,7 @@ class _State(NamedTuple):
 
 
 def transactions_on_disk(case: RunFiles) -> list[CoordinatedTransaction]:
-    """Return all transactions in order of their begin; none where no disk has them."""
+    """Return all transactions in order of their begin; empty if no disk has them."""
     states: dict[str, list[_State]] = defaultdict(list)
     for row in coordinator_records(case, TOPIC) or ():
         value = row["value"]

@@ -1,17 +1,18 @@
-"""``processed-twice`` and ``unprocessed``: what loops that read, transform and write do wrong.
+"""``processed-twice`` and ``unprocessed``: errors of loops that read, transform and write.
 
-An operation that reads as a member of a group and sends is such a loop's transaction: the group's
-offsets move if and only if its records are committed (KIP-98, KIP-447), so that each record of the
-input is in one committed transaction of the group.
+A loop's transaction is an operation that reads as a member of a group, and sends. The group's
+offsets move if and only if the transaction's records are committed (KIP-98, KIP-447). So each
+record of the input is in one committed transaction of the group.
 
-*It took effect* if its commit was acknowledged, or if the final read returned a record of it.
+A transaction *took effect* if its commit was acknowledged, or if the final read returned one of its
+records.
 
 - *processed-twice*: two transactions of a group that took effect have read the same record at the
   same offset.
 - *unprocessed*: transactions of a group that took effect have read records before and behind an
-  acknowledged record that is there at the end, and none that did, or that may have, has read it.
-  Every read behind it began after it was acknowledged: if one came before, the log was cut there
-  since, and another anomaly says so.
+  acknowledged record that is there at the end. No transaction that took effect, or that may have,
+  has read this record. Every read behind the record began after the record was acknowledged: if
+  such a read began before, the log was truncated since, and another anomaly says so.
 """
 
 from collections.abc import Sequence
@@ -49,7 +50,7 @@ from highwater.checkers.spark.engine import Rows
 from highwater.checkers.transactions.atomicity import unknown_sends
 
 MEMBER: Final = schema("client", "group", "name", name=pa.string())
-"""A client and the group that it joined: a number, and what its clients call it."""
+"""A client and the group that it joined: the group's number and name."""
 
 RECORD: Final = 0
 MAYBE: Final = 1
@@ -58,8 +59,8 @@ PLACE: Final = schema(
     *("slot", "group", "what", "key", "operation", "client", "at", "offset", "invoke_ns"),
     "complete_ns",
 )
-"""A RECORD that is there (``group``: null), or a read of one by a transaction of a group that took
-effect (DONE) or may have (MAYBE)."""
+"""A RECORD in the log (``group``: null), or a read of a record by a group's transaction that took
+effect (DONE) or may have taken effect (MAYBE)."""
 
 
 def _without_loops(_tables: Tables, case: RunFiles) -> str:
@@ -78,21 +79,21 @@ _loops = partial(
 @checker(
     _loops(
         PROCESSED_TWICE,
-        guarantee="A record is read by one transaction of a group that takes effect, not by two.",
+        guarantee="No record is read by two transactions of a group that take effect.",
         singular="record was processed twice by a group",
         plural="records were processed twice by a group",
     ),
     _loops(
         UNPROCESSED,
-        guarantee="A group's transactions go past no acknowledged record that none of them read.",
-        singular="acknowledged record was left out by a group's transactions",
-        plural="acknowledged records were left out by a group's transactions",
+        guarantee="A group's transactions skip no acknowledged record.",
+        singular="acknowledged record was skipped by a group's transactions",
+        plural="acknowledged records were skipped by a group's transactions",
         absence=True,
     ),
     idle=_without_loops,
 )
 def loops(tables: Tables) -> Rows | None:
-    """Return the records that loops of reading and writing did twice, or not at all."""
+    """Return the records that loops processed twice, or not at all."""
     sends = unknown_sends(tables)
     if sends is None:
         return None
@@ -102,11 +103,14 @@ def loops(tables: Tables) -> Rows | None:
 
 
 def exactly_once(view: ClientHistory, landed: pa.Array) -> Rows | None:
-    """Return what loops did twice or not at all, in ``FINDING``; None without loops.
+    """Return the records that loops processed twice, or not at all; None without loops.
 
     Args:
-        view: of the runs.
+        view: the clients' view of the runs.
         landed: the ``operation`` of each operation that took effect though its outcome is unknown.
+
+    Returns:
+        Rows of ``FINDING``.
     """
     if not view.two_faced or not view.tells(flags.GROUPED):
         return None
@@ -159,7 +163,7 @@ def transacted(rows: pa.Table, *, landed: pa.Array) -> pa.Table:
 
 
 def acknowledged(rows: pa.Table) -> pa.Table:
-    """Return acknowledged records that are there once, in ``PLACE``. A kernel by ``key``."""
+    """Return acknowledged records that are in the log once, in ``PLACE``. A kernel by ``key``."""
     columns, record = grouped(numbers(rows, ROW.names), "key", then=("at",))
     sent = any_of(columns["fact"], flags.SENT_OK) & ~any_of(columns["fact"], flags.OF_FENCE)
     sent &= columns["complete_ns"] != NONE
@@ -177,8 +181,8 @@ def processed_twice(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
     """Return records that two transactions of a group read, in ``FINDING``. A kernel by ``key``.
 
     Args:
-        rows: in ``PLACE``, DONE.
-        names: of the groups.
+        rows: the DONE rows of ``PLACE``.
+        names: the groups' names, by number.
     """
     by = ("key", "group", "offset")
     columns = first_of(numbers(rows, PLACE.names), *by, "operation")
@@ -198,7 +202,7 @@ def unprocessed(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
 
     Args:
         rows: in ``PLACE``.
-        names: of the groups.
+        names: the groups' names, by number.
     """
     columns, slot = grouped(numbers(rows, PLACE.names), "slot", then=("offset",))
     tables = [FINDING.empty_table()]
@@ -216,8 +220,8 @@ def _left_out(records: Numbers, reads: Numbers, names: dict[int, str]) -> pa.Tab
     """Return the records of one partition that one group left out.
 
     Args:
-        records: RECORD rows, by their offsets.
-        reads: of the group, by their offsets.
+        records: the RECORD rows, sorted by offset.
+        reads: the group's reads, sorted by offset.
     """
     done = choose(reads, reads["what"] == DONE)
     if not len(done["offset"]):
@@ -243,9 +247,9 @@ def _findings(
     """Return findings of two steps, about records, in ``FINDING``.
 
     Args:
-        ends: ``client`` and ``at`` of the rows of the steps.
-        record: ``client, at, offset`` of a row of each record, and the ``group``.
-        names: of the groups.
+        ends: ``client`` and ``at`` of each step's row.
+        record: ``client, at, offset`` of one row for each record, and the ``group``.
+        names: the groups' names, by number.
     """
     group = pa.array([names[number] for number in record["group"]], pa.string())
     offset = record["offset"]

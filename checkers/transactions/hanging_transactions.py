@@ -1,10 +1,10 @@
-"""``hanging-transaction``: a partition has a transaction open that its coordinator has ended.
+"""``hanging-transaction``: a transaction is open in a partition, and its coordinator has ended it.
 
 A coordinator writes a marker into every partition of a transaction that it ends, and only then
-calls it complete (KIP-98). A record of that transaction which arrives after the marker opens it
-again, and no client will end it: the last stable offset stands, and read_committed readers get
-nothing behind it (KAFKA-14402, KIP-890). Both sides are on the disks: the partition's log, and the
-coordinator's, ``__transaction_state``.
+calls the transaction complete (KIP-98). A record of the transaction that arrives after the marker
+opens the transaction again, and no client will end it. The last stable offset then stays where it
+is, and read_committed readers get no record behind it (KAFKA-14402, KIP-890). Both sides are on the
+disks: the partition's log, and the coordinator's log, ``__transaction_state``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ from highwater.checkers.spark import kafka_log
 from highwater.checkers.transactions.coordinated import TOPIC, VALUE
 
 _ENDED: Final = {0: "Empty", 4: "CompleteCommit", 5: "CompleteAbort"}
-"""States of TransactionState in which no transaction is open, and none is about to end."""
+"""States of TransactionState in which no transaction is open or about to end."""
 
 _REMOVED: Final = "removed"
 _PLACE: Final = ("run", "topic", "partition", "producer_id")
@@ -37,7 +37,7 @@ Row = dict[str, Any]
 
 
 class _Coordinated(NamedTuple):
-    """The last word of a coordinator on a producer id."""
+    """The last state that a coordinator wrote about a producer id."""
 
     name: str
     state: str
@@ -50,8 +50,8 @@ def _says(row: Row) -> str:
     which = f"begins with {row['value']}" if row["value"] else "begins"
     return (
         f"A transaction is open in {where}, where it {which}, on every disk that has it (broker"
-        f" {brokers}), and its coordinator has ended it: {copies[0]['note']}. Readers of committed"
-        " records stop there."
+        f" {brokers}), although its coordinator has ended it: {copies[0]['note']}. Readers of"
+        " committed records stop there."
     )
 
 
@@ -69,16 +69,17 @@ def _says(row: Row) -> str:
     )
 )
 def hanging_transaction(tables: Tables) -> pa.Table:
-    """Return the transactions that are open in a log and ended at their coordinator.
+    """Return the transactions that are open in a log although their coordinator has ended them.
 
     A producer's transaction is open if no replica of the partition has a marker of that producer
-    behind its records. It is ended if the coordinator's last word on the producer id, of whatever
-    epoch, is Empty, CompleteCommit or CompleteAbort, or that it was removed. A coordinator writes
-    Ongoing before a record may be appended, so that this is no matter of time. Where it has another
-    state, or none of that producer id, nothing is found: the transaction may still end.
+    behind the transaction's records. It is ended if the coordinator's last state for the producer
+    id, of whatever epoch, is Empty, CompleteCommit or CompleteAbort, or if that state was removed.
+    A coordinator writes Ongoing before a record may be appended, so the time of this state does not
+    matter. If the coordinator has another state, or none for the producer id, nothing is found: the
+    transaction may still end.
 
-    Nothing is said of a partition of which a replica is missing or damaged, which might have the
-    marker; nor of a compacted topic, where Kafka removes markers.
+    Nothing is found in a partition if one of its replicas is missing or damaged, because that
+    replica might have the marker; nor in a compacted topic, where Kafka removes markers.
     """
     cases = {case.key: case for case in tables.cases if _tells(case)}
     if not cases:
@@ -101,7 +102,7 @@ def hanging_transaction(tables: Tables) -> pa.Table:
 
 
 def _tells(case: RunFiles) -> bool:
-    """Return whether a run has transactions, and all disks that would show how they ended."""
+    """Return whether a run has transactions, and all disks that show how transactions ended."""
     topic, folder = case.plan.topic, case.run.coordinators
     unread = any(unused.path.startswith(f"{folder.name}/") for unused in case.unread)
     whole = len(case.replicas) >= topic.partitions * topic.replication_factor
@@ -137,10 +138,10 @@ def _open(log: DataFrame, runs: Iterable[str]) -> DataFrame:
 
 
 def _states(tables: Tables, cases: Iterable[RunFiles]) -> dict[tuple[str, int], _Coordinated]:
-    """Return the last word of the coordinators on each producer id, by run and producer id.
+    """Return the coordinators' last state for each producer id, by run and producer id.
 
-    Of the replicas of a coordinator's log the longest decides; where they differ, that is a finding
-    of ``coordinator-divergence``. ``state`` is empty where a transaction may be open.
+    The longest replica of a coordinator's log decides; ``coordinator-divergence`` reports replicas
+    that differ. ``state`` is empty if a transaction may be open.
     """
     segments = [segment for case in cases for segment in _segments(case)]
     log = kafka_log.read_segments(tables.spark, segments, _STATE_COLUMNS)
@@ -161,7 +162,7 @@ def _states(tables: Tables, cases: Iterable[RunFiles]) -> dict[tuple[str, int], 
         name = bytes(row["key"])[4:].decode(errors="replace")
         state = _REMOVED if row["removed"] else _ENDED.get(status, "")
         before = states.get((row["run"], producer))
-        if before is None or before.state:  # one that may be open outweighs the others
+        if before is None or before.state:  # a state that may be open outweighs other states
             states[row["run"], producer] = _Coordinated(name, state)
     return states
 

@@ -84,8 +84,8 @@ def _says(row: Row) -> str:
         else "no record"
     )
     says = (
-        f"{where}: the disk of broker {stale['broker']} yields {has} as the last of the key of"
-        f" {last['value']}, which broker {last['broker']} holds at offset {last['offset']}."
+        f"{where}: the disk of broker {stale['broker']} has {has} as the last record of the key of"
+        f" {last['value']}, which broker {last['broker']} has at offset {last['offset']}."
     )
     return f"{says} The later record was aborted." if last["note"] else says
 

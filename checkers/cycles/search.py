@@ -118,7 +118,7 @@ class _Graph(NamedTuple):
 
 
 def cycles(operations: Operations, dependencies: Dependencies) -> list[Cycle]:
-    """Return the cycles of a graph, each named by the weakest set of edges that closes one.
+    """Return the cycles of a graph, each named after the weakest set of edges that closes it.
 
     As in Elle, each strongly connected component of the graph with all its edges yields one short
     cycle of each sort, except for sorts that a found cycle implies. In a component without such a
@@ -202,7 +202,7 @@ def _time_line(
 
 
 def _smallest(part: Ints, whole: Ints, news: Bools) -> Ints:
-    """Return the smallest part of each whole component with a cycle that is not implied."""
+    """Return each whole component's smallest part that has a cycle that is not implied."""
     parts, first, counts = np.unique(part[news], return_index=True, return_counts=True)
     owners = whole[news][first]
     order = np.lexsort((first, counts, owners))

@@ -3,9 +3,9 @@
 A commit that was acknowledged took effect between its begin and its end. A commit that failed may
 have taken effect at any time since it began: an earlier try of the client may have been written,
 and a coordinator that was paused may process the request late. So an offset in a response is right
-if a commit of this offset had begun before the response, and no commit that was acknowledged before
-the question began after this commit had ended. *None* is right as long as no commit was
-acknowledged. An offset that is not right is
+if a commit of this offset had begun before the response, and was not overtaken. A commit is
+overtaken if another commit began after its end, and was acknowledged before the question. *None* is
+right as long as no commit was acknowledged. An offset that is not right is
 
 - ``lost-commit``, if it was returned after all members had ended, or if it is the last offset in
   the offsets topic (in the replica that goes furthest);
@@ -60,7 +60,7 @@ class CommitRegister:
 
     Attributes:
         done: acknowledged commits, in the order of their ends.
-        latest: for each commit in ``done``, the last to begin among it and the commits before it.
+        latest: for each place in ``done``, the commit up to this place that began last.
         commits: all commits, including failed ones.
     """
 
@@ -166,7 +166,7 @@ def wrong_offsets(
         last = None if on_disk is None else on_disk.get(place)
         wrong = None if on_disk is None else register.overtaken(last, FOREVER, FOREVER)
         if wrong is not None:
-            there = f"the last one in __consumer_offsets is {_named(last)}"
+            there = f"at the end __consumer_offsets has {_named(last)}"
             yield _finding(LOST_COMMIT, place, wrong, there)
 
 
@@ -178,12 +178,12 @@ def _finding(kind: str, place: Place, commit: Row, instead: str) -> GroupFinding
         partition=partition,
         offset=commit["offset"],
         says=f"{commit['process']} committed offset {commit['offset']} of partition {partition} for"
-        f" group {group}, and that was acknowledged; {instead}.",
+        f" group {group}, and the commit was acknowledged; {instead}.",
     )
 
 
 def _named(offset: int | None) -> str:
-    return "none" if offset is None else f"offset {offset}"
+    return "no offset" if offset is None else f"offset {offset}"
 
 
 def repeated(rows: Iterable[Row]) -> Iterator[GroupFinding]:

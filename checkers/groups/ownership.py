@@ -57,7 +57,7 @@ class Ownership:
         since_ns: when that callback ended.
         begins: the offset from which the member read; None if the member did not know it.
         leaves_ns: when the callback that took the partition away began, or the member ended.
-        until_ns: the last moment at which an answer was an answer to this owner.
+        until_ns: the last moment at which an answer still belonged to this owner.
         proven_ns: when the member last asked for a commit that was acknowledged; -1: never.
     """
 
@@ -159,7 +159,7 @@ def doubly_owned(rows: Iterable[Row]) -> Iterator[GroupFinding]:
 
 
 def conflict(old: Ownership, new: Ownership) -> str:
-    """Return a sentence: how two owners of ``{place}`` contradict each other. Empty if not."""
+    """Return a sentence that says how owners of ``{place}`` contradict each other; else ``""``."""
     if old.process == new.process or old.epoch is None or new.epoch is None:
         return ""
     if old.epoch == new.epoch:
@@ -169,7 +169,7 @@ def conflict(old: Ownership, new: Ownership) -> str:
     if old.proven_ns > new.begun_ns:
         return (
             f"{new.process} was assigned {{place}} in epoch {new.epoch}; after that {old.process},"
-            f" which had it since epoch {old.epoch}, asked for a commit, which was"
+            f" its owner since epoch {old.epoch}, asked for a commit, and the commit was"
             " acknowledged."
         )
     return ""

@@ -58,7 +58,7 @@ Record = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareLog:
-    """Facts about the records that are not in the journals.
+    """Facts about the records, from the history and not from the journals.
 
     Attributes:
         sent: when the acknowledged send of each record began.
@@ -204,22 +204,22 @@ def _withheld(group: str, records: AbstractSet[Record]) -> Iterator[GroupFinding
             partition=partition,
             offset=offset,
             says=f"The record at offset {offset} of partition {partition} was acknowledged and is"
-            f" there; group {group} waited, and none of its members was ever given it.",
+            f" in the log; group {group} waited, and no member was ever given the record.",
         )
 
 
 def _of_record(
     group: str, place: Record, record: _Deliveries, ends: Mapping[str, int], log: ShareLog
 ) -> Iterator[GroupFinding]:
-    """Yield what is wrong with the deliveries of one record, each kind once."""
+    """Yield the findings about the deliveries of one record, each kind of finding once."""
     partition, offset = place
     where = f"offset {offset} of partition {partition}"
     counts = [row["deliveries"] for row in record.given if row["deliveries"] is not None]
     says = {
         TWO_HOLDERS: _held_twice(place, record, ends, log),
         ACKNOWLEDGED_AGAIN: _again(record),
-        OVER_DELIVERED: f"{{where}} was given out for the {max(counts)}th time, of"
-        f" {DELIVERIES_MOST} at most."
+        OVER_DELIVERED: f"{{where}} was given out for the {max(counts)}th time, and the limit is"
+        f" {DELIVERIES_MOST}."
         if max(counts, default=0) > DELIVERIES_MOST
         else "",
     }
@@ -235,7 +235,7 @@ def _of_record(
 
 
 def _again(record: _Deliveries) -> str:
-    """Return a sentence: how the record at ``{where}`` was given again. Empty if it was not.
+    """Return a sentence that says how ``{where}`` was given again; empty if it was not.
 
     Deliveries to the same member do not count: one may have been under way when it acknowledged.
     """
@@ -255,7 +255,7 @@ def _again(record: _Deliveries) -> str:
 
 
 def _held_twice(place: Record, record: _Deliveries, ends: Mapping[str, int], log: ShareLog) -> str:
-    """Return a sentence: how two members held the record at ``{where}``. Empty if they did not."""
+    """Return a sentence that says how two members held ``{where}``; empty if they did not."""
     since_ns = log.sent.get(place)
     for holder, taker in pairwise(record.given):
         if since_ns is None:

@@ -239,8 +239,8 @@ def _past(rows: Numbers, members: Numbers, name: str) -> pa.Table:
     """Return the records of one partition that one group went past.
 
     Args:
-        rows: of ``PLACE``, in the order of their offsets.
-        members: of the group.
+        rows: rows of ``PLACE``, sorted by offset.
+        members: the group's members.
     """
     records = choose(rows, rows["what"] == RECORD)
     given = choose(rows, rows["what"] == GIVEN)
@@ -271,7 +271,9 @@ def _past(rows: Numbers, members: Numbers, name: str) -> pa.Table:
 
 
 def first_behind(rows: Numbers, offset: Ints) -> tuple[Ints, Ints]:
-    """Return the earliest begin of a row behind each offset (NEVER: no row), and the row's place.
+    """Return, for each offset, when the earliest row behind it began, and that row's place.
+
+    The time is NEVER if there is no row behind the offset.
 
     Args:
         rows: in the order of their offsets.
@@ -285,7 +287,10 @@ def first_behind(rows: Numbers, offset: Ints) -> tuple[Ints, Ints]:
 
 
 def _owed(sent: Ints, past: Ints, members: Numbers) -> Bools:
-    """Return a mask of the records for which a member was there from their send to the passing."""
+    """Return a mask of the records that the group was owed.
+
+    A member was there when the record was sent, and still there when the group went past it.
+    """
     since = np.where(members["since"] == NONE, NEVER, members["since"])
     before, still = since[:, None] <= sent[None, :], members["until"][:, None] >= past[None, :]
     owed: Bools = np.logical_or.reduce(before & still, axis=0)

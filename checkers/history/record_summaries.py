@@ -89,7 +89,7 @@ def records(rows: pa.Table) -> pa.Table:
 
 
 def summed(sums: pa.Table) -> pa.Table:
-    """Return one row for each slot, from rows of ``SLOT`` that are several for a slot."""
+    """Add up rows of ``SLOT``, so that each slot has one row."""
     how = {"bound": "max", "reach": "max", "complete": "any"}
     aggregations = [(name, how.get(name, "sum")) for name in SLOT.names[1:]]
     grouped = sums.group_by("slot").aggregate(aggregations)

@@ -21,7 +21,7 @@ class Order:
         self._until: Ints = np.cumsum(self._end - self._low)
 
     def before(self, slot: Ints, place: Ints) -> tuple[Ints, Bools]:
-        """Return the index of each offset, or of the next known offset, and which are known."""
+        """Return each offset's index (else the next known offset's), and whether it is known."""
         at = so_far((self._slot, self._low), (slot, place)) - 1
         # Before the first range ``at`` is -1, which finds the zeros behind the last range.
         slots, end, until = (

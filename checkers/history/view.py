@@ -49,7 +49,7 @@ class ClientHistory:
 
     Args:
         engine: the session's engine.
-        operations: with the columns of ``harness.runs.history.OPERATIONS``, ``run`` and ``at``.
+        operations: rows with the columns ``harness.runs.history.OPERATIONS``, ``run`` and ``at``.
         size: the number of rows.
         final_read: whether a final reader should have read all acknowledged records.
     """
@@ -208,8 +208,8 @@ class ClientHistory:
 
         They are the sends that took effect and know their offset, and the reads, also of failed
         operations, because a poll returns only committed records (Jepsen's ``version-orders``).
-        Under ``read_uncommitted`` a poll returns other records too: such a read counts only if the
-        send took effect.
+        Under ``read_uncommitted`` a poll also returns uncommitted records: such a read counts only
+        if the send took effect.
         """
         sure = self.rows.not_null("offset").where(flags.SENT_OK | flags.READ_BY_ANY)
         return sure.union(self.placed_late) if self.late else sure

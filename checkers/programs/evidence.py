@@ -129,7 +129,7 @@ class InputEvidence:
         return None if member is None else (member, last[-1])
 
     def generation_after(self, before: Generation, since_ns: int) -> tuple[int, Generation] | None:
-        """Return the first generation after ``before`` and not before ``since_ns``; its begin."""
+        """Return the begin of the first later generation since ``since_ns``, and the generation."""
         return next(
             (
                 (at, after)

@@ -19,7 +19,7 @@ _ONE_ACK: Final = frozenset((1,))
 
 
 def given_twice(evidence: InputEvidence) -> str:
-    """Show that the offset was another input's before: its readers are not given this input."""
+    """Show that another input had the offset before: a reader past it is not given this input."""
     if evidence.rival is None:
         return ""
     return (
@@ -53,8 +53,8 @@ def _acknowledged_and_gone(evidence: InputEvidence, acks: Collection[int]) -> st
             return (
                 f"outputs from offset {gone.offset} of partition {gone.partition} on were"
                 f" acknowledged at {seconds(gone.answered_ns)}, and are in no log; position"
-                f" {passed.offset} was committed at {seconds(passed.time_ns)}, as always after the"
-                " outputs"
+                f" {passed.offset} was committed at {seconds(passed.time_ns)}, after the outputs,"
+                " as always"
             )
     return ""
 
@@ -74,7 +74,7 @@ def position_outside(evidence: InputEvidence) -> str:
     passed = evidence.passed
     if passed is None or passed.transactional:
         return ""
-    committed = f"position {passed.offset} was committed outside of it at {seconds(passed.time_ns)}"
+    committed = f"position {passed.offset} was committed outside, at {seconds(passed.time_ns)}"
     if evidence.withdrawn:
         return f"its output is in the log, in a transaction that was not committed; {committed}"
     if not evidence.habits.in_transactions or not (ended := _ended_before_its_output(evidence)):

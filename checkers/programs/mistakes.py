@@ -95,7 +95,7 @@ MISTAKES: Final = (
     Mistake(
         name="output that brokers have lost",
         outcome=LOST,
-        evidence="a disk has it, readers do not",
+        evidence="a disk has it, readers do not get it",
         fix="See highwater inspect.",
         proof=lost_proofs.left_on_a_disk,
         by="Kafka",
@@ -146,7 +146,7 @@ MISTAKES: Final = (
     Mistake(
         name="input passed without an output",
         outcome=LOST,
-        evidence="a later input has one, no instance ended",
+        evidence="a later input has an output, no instance ended",
         fix="Check errors first.",
         proof=lost_proofs.passed_over,
     ),

@@ -24,8 +24,8 @@ class LogCopy(NamedTuple):
     """A record of the output's log.
 
     Attributes:
-        time_ns: when a broker appended it, since the run's start.
-        producer_id: None if its producer is not idempotent.
+        time_ns: when a broker appended the record, since the run's start.
+        producer_id: None if the producer is not idempotent.
     """
 
     time_ns: int
@@ -47,7 +47,7 @@ class OutputLog:
         copies: the records that name an input, by the input's name; in order in each partition.
         producers: the ids of all producers.
         in_transactions: whether all records are part of a transaction; None without records.
-        appended_ns: when the record at each partition and offset was appended, by the longest logs.
+        appended_ns: when the record at each partition and offset was appended; from longest logs.
         whole_until_ns: a time since the run's start. Everything that brokers had appended before
             this time is on the disks.
     """
@@ -97,7 +97,7 @@ def _logs(case: RunFiles, topic: str, partition: int) -> list[list[Row]]:
 
 
 def _copies(logs: Sequence[Sequence[Row]], facts: ProgramFacts) -> Iterator[tuple[str, LogCopy]]:
-    """Yield the records that name an input: the longest log's, then what only other logs have."""
+    """Yield the records that name an input: the longest log's, then those only in other logs."""
     seen = set[tuple[str, int]]()
     for log in logs:
         for name, row in named(log, facts.program.match):

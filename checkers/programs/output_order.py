@@ -26,8 +26,8 @@ def no_order(tables: Tables, case: RunFiles) -> str:
     Kind(
         OVERTAKEN_INPUT,
         guarantee="First outputs are in the order of their inputs.",
-        singular="input was overtaken by a later one of its partition",
-        plural="inputs were overtaken by later ones of their partitions",
+        singular="input was overtaken by a later input of its partition",
+        plural="inputs were overtaken by later inputs of their partitions",
         severity=Severity.MINOR,
         promise="order: --ordered of highwater app",
         breaks=if_program_keeps_order,

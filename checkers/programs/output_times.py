@@ -43,7 +43,7 @@ class OutputTimes:
         return int(min(times[offsets > offset], default=FOREVER))
 
     def overdue(self, partition: int, since: int, passed: Position, until_ns: int) -> int | None:
-        """Return when, after a commit, an output of an input that it passed was last written.
+        """Return when an output of an input was last written after a commit that passed the input.
 
         Args:
             partition: the inputs' partition.
@@ -57,7 +57,10 @@ class OutputTimes:
         return int(late.max()) if len(late) else None
 
     def around(self, partition: int, since: int, passed: Position) -> tuple[bool, bool]:
-        """Return whether a commit came after, and before, first outputs of newly passed inputs."""
+        """Return whether first outputs came before a commit, and whether some came after it.
+
+        Only outputs of inputs that the commit newly passed count.
+        """
         offsets, times = self._outputs(partition)
         chosen = (offsets >= since) & (offsets < passed.offset)
         _, first = np.unique(offsets[chosen], return_index=True)

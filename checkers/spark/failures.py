@@ -31,5 +31,5 @@ def require_alive(session: SparkSession) -> None:
     except Exception as error:
         raise HarnessError(
             "Spark ended while it was judging",
-            hint="Verdicts and reports are as they were before. Judge again: highwater check RUN",
+            hint="Verdicts and reports have not changed. Judge again: highwater check RUN",
         ) from error

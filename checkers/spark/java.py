@@ -42,7 +42,7 @@ def find_java() -> Path:
     reasons = "; ".join(rejected.values()) or "no Java was found in JAVA_HOME or on PATH"
     raise HarnessError(
         f"Spark needs Java {_OLDEST} or later: {reasons}.",
-        hint="Install one (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME.",
+        hint="Install Java (Debian: apt-get install openjdk-17-jre-headless) or set JAVA_HOME.",
     )
 
 

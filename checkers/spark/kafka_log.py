@@ -80,7 +80,7 @@ class KafkaLog(DataSource):
             paths.append(self.options["path"])
         if not paths:
             raise UsageError(
-                "kafka-log has no path", hint='Say .load("store/latest"), or a list of runs.'
+                "kafka-log has no path", hint='Write .load("store/latest"), or a list of runs.'
             )
         return SegmentReader([Path(path) for path in paths], schema.names)
 

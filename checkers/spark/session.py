@@ -92,7 +92,7 @@ def _running(options: SparkOptions) -> SparkSession | None:
     if classic.running() is not None:
         raise HarnessError(
             "this process has its own Spark session, so it cannot have a session on a server",
-            hint="Stop its session first, or pass it in SparkOptions(session=…).",
+            hint="Stop that session first, or pass it in SparkOptions(session=…).",
         )
     return connect.running(options.remote)
 

@@ -39,7 +39,7 @@ _LACKS: Final = (
     (
         r"PYTHON_VERSION_MISMATCH\]? *(.*?\d+\.\d+[^.]*\d+\.\d+)",
         "Spark's workers have another Python than this process: {0}",
-        "Use the same Python X.Y on both; --spark-conf spark.pyspark.python=… sets the workers'.",
+        "Use one Python X.Y on both; --spark-conf spark.pyspark.python=… sets the workers' Python.",
     ),
     (
         r'Cannot run program "([^"]+)"',

@@ -1,1 +1,1 @@
-"""The judge of compacted topics, whose records have keys."""
+"""Checkers of compacted topics, whose records have keys."""

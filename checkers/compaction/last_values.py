@@ -85,8 +85,8 @@ class LastValues(NamedTuple):
     """The findings about clients of compacted topics.
 
     Attributes:
-        replaced: the acknowledged records that compaction may have removed, in ``REPLACED``.
-        resurrected: deleted values that came back, in ``FINDING``.
+        replaced: the acknowledged records that compaction may have removed, as ``REPLACED`` rows.
+        resurrected: deleted values that came back, as ``FINDING`` rows.
     """
 
     replaced: Rows
@@ -153,14 +153,14 @@ def retention_ms(case: RunFiles) -> int:
 
 
 def limits_of(spans: pa.Table, names: pa.Table, retention_ns: dict[str, int]) -> pa.Table:
-    """Return spans of final reads with the retention of their runs, in ``LIMIT``."""
+    """Return spans of final reads with the retention of their runs, as ``LIMIT`` rows."""
     runs = dict(zip(names["slot"].to_pylist(), names["run"].to_pylist(), strict=True))
     retention = [retention_ns[runs[slot]] for slot in spans["slot"].to_pylist()]
     return spans.append_column("retention_ns", pa.array(retention, pa.int64()))
 
 
 def final_spans(rows: pa.Table) -> pa.Table:
-    """Return when the final read of each slot began and ended, in ``SPAN``. A kernel by ``slot``.
+    """Return ``SPAN`` rows: when each slot's final read began and ended. A kernel by ``slot``.
 
     Args:
         rows: of the final read.
@@ -177,7 +177,7 @@ def final_spans(rows: pa.Table) -> pa.Table:
 
 
 def keyed(rows: pa.Table) -> pa.Table:
-    """Return the rows about records that have keys, in ``KEYED``. A kernel."""
+    """Return the rows about records that have keys, as ``KEYED`` rows. A kernel."""
     parts = pc.extract_regex(rows["value"], _KEY)
     rows, parts = rows.filter(parts.is_valid()), parts.filter(parts.is_valid())
     deletes = pc.equal(pc.struct_field(parts, "op"), DELETES)
@@ -191,8 +191,8 @@ def replaced(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
     """Return acknowledged records that compaction may have removed. A kernel by ``slot, named``.
 
     Args:
-        rows: in ``KEYED``.
-        limits: in ``LIMIT``; nothing is known about a slot that has no row.
+        rows: rows of ``KEYED``.
+        limits: rows of ``LIMIT``; nothing is known about a slot that has no row.
     """
     record, key = _records(rows, limits)
     stands, gone = record["there"] != NONE, record["expired"]
@@ -209,11 +209,11 @@ def replaced(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
 
 
 def resurrected(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
-    """Return deleted values that the final read returned, in ``FINDING``. By ``slot, named``.
+    """Return deleted values that the final read returned, as ``FINDING`` rows. By ``slot, named``.
 
     Args:
-        rows: in ``KEYED``.
-        limits: in ``LIMIT``.
+        rows: rows of ``KEYED``.
+        limits: rows of ``LIMIT``.
     """
     record, key = _records(rows, limits)
     stands = record["there"] != NONE

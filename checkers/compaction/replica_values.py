@@ -137,7 +137,7 @@ def _swaps(replica: ComparedReplica) -> bool:
 
 
 def replica_table(replicas: Iterable[ComparedReplica]) -> pa.Table:
-    """Return replicas in ``REPLICAS``."""
+    """Return the replicas as ``REPLICAS`` rows."""
     rows = [
         {
             "part": replica.part,
@@ -174,7 +174,7 @@ def visible(rows: pa.Table) -> pa.Table:
     """Return the records that readers of committed records get. A kernel by ``replica``.
 
     Args:
-        rows: in ``ON_DISK``.
+        rows: rows of ``ON_DISK``.
 
     Returns:
         Rows of ``VISIBLE``.
@@ -199,8 +199,8 @@ def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
     """Return the replicas that yield an earlier record than other replicas. A kernel by ``part``.
 
     Args:
-        rows: in ``VISIBLE``.
-        replicas: in ``REPLICAS``.
+        rows: rows of ``VISIBLE``.
+        replicas: rows of ``REPLICAS``.
 
     Returns:
         Rows of ``STALE``.
@@ -228,7 +228,7 @@ def _behind(last: Numbers, yielded: Numbers, replicas: Numbers) -> pa.Table:
     Args:
         last: the last record of each key.
         yielded: the last record of each key on each replica.
-        replicas: in ``REPLICAS``.
+        replicas: rows of ``REPLICAS``.
     """
     tables = [STALE.empty_table()]
     pair = _pairs(yielded)
@@ -267,7 +267,7 @@ def _anomalies(
     """Return an anomaly for each pair of a key and a replica that is behind.
 
     Args:
-        pairs: in ``STALE``.
+        pairs: rows of ``STALE``.
     """
     keys = pairs.group_by(["part", "named"]).aggregate([])
     rows = log.join(F.broadcast(tables.local(keys)), ["part", "named"]).where("marker is null")

@@ -83,9 +83,10 @@ def unsearched(view: ClientHistory, run: str, *, ww: bool = True) -> str:
 def find(view: ClientHistory, *, ww: bool = True) -> Rows | None:
     """Find anomalies ``G0``, ``G1c``, ``G0-process`` and so on: a short cycle of each component.
 
-    ``steps`` has two rows for each step of the cycle: a row of an operation, and the row of the
-    next operation that makes this one come after. Two sends are a ww edge, a send and a read are a
-    wr edge. For an order in time both rows have the kind ``process`` or ``realtime`` and no record.
+    ``steps`` has two rows for each step of the cycle: a row of an operation, and a row of the next
+    operation that shows why the next operation comes after. Two sends are a ww edge, a send and a
+    read are a wr edge. For an order in time both rows have the kind ``process`` or ``realtime`` and
+    no record.
 
     Args:
         view: the clients' view of any number of histories; ``unsearched`` ones are left out.
@@ -115,13 +116,13 @@ def _histories(view: ClientHistory, *, ww: bool) -> Rows:
 
 
 def _senders(view: ClientHistory) -> Rows:
-    """Return the senders of records that took effect, in ``_SENDER``."""
+    """Return the senders of records that took effect, as ``_SENDER`` rows."""
     landed = view.records.where(flags.SENT_OK | flags.READ_BY_ANY, "facts").map(_sent, _SENDER)
     return landed.union(view.doubtful.where(bits("maybe"), "doubts").by(["key"], _proven, _SENDER))
 
 
 def _sent(records: pa.Table) -> pa.Table:
-    """Return the senders of these rows of ``RECORD``, in ``_SENDER``. A kernel."""
+    """Return the senders of these rows of ``RECORD``, as ``_SENDER`` rows. A kernel."""
     sent = numbers(records)
     sent = choose(sent, any_of(sent["facts"], flags.SENT) & (sent["first"] != NONE))
     named = {"offset": sent["first"], "operation": sent["writer"]}
@@ -129,7 +130,7 @@ def _sent(records: pa.Table) -> pa.Table:
 
 
 def _proven(rows: pa.Table) -> pa.Table:
-    """Return the proven senders from rows of ``DOUBTFUL``, in ``_SENDER``. A kernel by ``key``."""
+    """Return the proven senders in ``DOUBTFUL`` rows, as ``_SENDER`` rows. A kernel by ``key``."""
     sends, columns = records(rows), numbers(rows, ("operation", "fact"))
     proven = np.isin(sends["writer"], columns["operation"][any_of(columns["fact"], flags.PROVEN)])
     return _sent(sends.filter(pa.array(proven)))
@@ -173,7 +174,7 @@ def _read_edges(rows: Numbers, senders: Numbers) -> Numbers:
 
 
 def _search(graph: pa.Table) -> pa.Table:
-    """Find the cycles in whole histories, in ``_WITNESS``. A kernel by ``history``.
+    """Find the cycles in whole histories, as ``_WITNESS`` rows. A kernel by ``history``.
 
     Args:
         graph: the rows of ``_SENDER``, of ``ROW``, and of ``_EDGE`` (edges by the log), each with
@@ -256,7 +257,7 @@ class _Witnesses:
 
 
 def _first_rows(rows: pa.Table) -> pa.Table:
-    """Return the first row in which an operation sent, or read, each record, in ``_REFERENCE``."""
+    """Return ``_REFERENCE`` rows: the first row in which an operation sent, or read, a record."""
     columns = numbers(rows)
     columns["sends"] = any_of(columns["fact"], flags.SENT)
     return arrow(first_of(columns, *_WITNESS_KEY), _REFERENCE)

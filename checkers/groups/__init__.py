@@ -1,1 +1,1 @@
-"""Groups: what they were promised, and were not given."""
+"""Checkers of consumer groups and share groups: the promises that Kafka did not keep."""

@@ -73,7 +73,7 @@ def ended_ns(row: Row) -> int:
 def anomalies(
     tables: Tables, find: Callable[[RunFiles, list[Row]], Iterable[GroupFinding]]
 ) -> pa.Table:
-    """Return what ``find`` finds in each run that has group members, in ``SCHEMA``."""
+    """Return what ``find`` finds in each run that has group members, as ``SCHEMA`` rows."""
     return pa.Table.from_pylist(list(_rows(tables, find)), schema=SCHEMA)
 
 

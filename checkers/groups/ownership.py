@@ -72,7 +72,7 @@ class Ownership:
 
 
 def ownerships(rows: Iterable[Row]) -> dict[Place, list[Ownership]]:
-    """Return the owners of each partition, in the order in which they were assigned it."""
+    """Return the owners of each partition, in the order of their assignments."""
     rows = list(rows)
     commits: dict[tuple[str, str], list[Row]] = defaultdict(list)
     ends: dict[tuple[str, str], int] = {}

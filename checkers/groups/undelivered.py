@@ -92,7 +92,7 @@ def undelivered_records(tables: Tables) -> Rows | None:
 
 
 def undelivered(view: ClientHistory) -> Rows | None:
-    """Return the records that groups were never given, in ``FINDING``; None without groups."""
+    """Return the records that groups were never given, as ``FINDING`` rows; None without groups."""
     if not view.tells(flags.GROUPED):
         return None
     members = _members(view)
@@ -111,7 +111,7 @@ def undelivered(view: ClientHistory) -> Rows | None:
 
 
 def _members(view: ClientHistory) -> pa.Table:
-    """Return the members of groups, in ``MEMBER``."""
+    """Return the members of groups, as ``MEMBER`` rows."""
     joined = subscriptions(view)
     clients = view.engine.table(joined.group_by("client").aggregate([]))
     rows = view.rows.join(clients, ["client"], "semi")
@@ -126,12 +126,12 @@ def subscriptions(view: ClientHistory) -> pa.Table:
 
 
 def members_of(joined: pa.Table, names: pa.Table, spans: pa.Table) -> pa.Table:
-    """Return members in ``MEMBER``.
+    """Return the members of groups, as ``MEMBER`` rows.
 
     Args:
         joined: rows of ``checkers.history.rows.WORDS`` that joined a group.
-        names: in ``checkers.history.rows.NAMES``.
-        spans: in ``_SPAN``.
+        names: rows of ``checkers.history.rows.NAMES``.
+        spans: rows of ``_SPAN``.
     """
     rows = joined.group_by("client").aggregate([("run", "min"), ("value", "min")])
     run, name = rows["run_min"].combine_chunks(), rows["value_min"].combine_chunks()
@@ -162,7 +162,7 @@ def withheld(rows: pa.Table, *, members: pa.Table, slots: pa.Table) -> pa.Table:
 
     Args:
         rows: the rows of ``ROW`` that are about records.
-        members: in ``MEMBER``.
+        members: rows of ``MEMBER``.
         slots: ``slot, history`` of the runs that have groups.
     """
     columns, record = grouped(numbers(rows, ROW.names), "key", then=("at",))
@@ -205,10 +205,10 @@ def _pairs(history: Ints, members: pa.Table) -> tuple[Ints, Ints]:
 
 
 def places(rows: pa.Table) -> pa.Table:
-    """Return the offsets that members were given, or sought, in ``PLACE``. A kernel.
+    """Return the offsets that members were given, or sought, as ``PLACE`` rows. A kernel.
 
     Args:
-        rows: in ``ROW``, with the ``group`` of their client.
+        rows: rows of ``ROW``, with the ``group`` of their client.
     """
     columns = numbers(rows)
     given = any_of(columns["fact"], flags.SEEN)
@@ -217,11 +217,11 @@ def places(rows: pa.Table) -> pa.Table:
 
 
 def passed(rows: pa.Table, *, members: pa.Table) -> pa.Table:
-    """Return the records that their group went past, in ``FINDING``. A kernel by ``slot``.
+    """Return the records that their group went past, as ``FINDING`` rows. A kernel by ``slot``.
 
     Args:
-        rows: in ``PLACE``.
-        members: in ``MEMBER``.
+        rows: rows of ``PLACE``.
+        members: rows of ``MEMBER``.
     """
     columns, pair = grouped(numbers(rows, PLACE.names), "slot", "group", then=("offset",))
     names = dict(zip(members["group"].to_pylist(), members["name"].to_pylist(), strict=True))

@@ -1,1 +1,1 @@
-"""The history of clients, summed up: rows, records, offset runs, version order."""
+"""Summaries of clients' histories: rows, records, offset runs, version order."""

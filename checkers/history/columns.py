@@ -87,7 +87,7 @@ class Groups:
 
     @classmethod
     def of(cls, *columns: NDArray[Any]) -> Self:
-        """Return the groups of rows with equal values in these columns, which sort the rows."""
+        """Return the groups of sorted rows that have equal values in these columns."""
         same = [column[1:] == column[:-1] for column in columns]
         return cls.joined(np.logical_and.reduce(same), len(columns[0]))
 

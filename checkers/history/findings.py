@@ -93,7 +93,7 @@ def steps(
     references: Sequence[tuple[Ints, Ints]],
     **columns: Any,  # noqa: ANN401 - arrays, or one value
 ) -> pa.Table:
-    """Return findings that consist of steps, in ``FINDING``.
+    """Return findings that consist of steps, as ``FINDING`` rows.
 
     Args:
         references: for each step, ``client`` and ``at`` of its row, NONE where there is no row.
@@ -127,11 +127,11 @@ def mix(first: Ints, other: Ints) -> Ints:
 
 
 def rows_of_findings(rows: pa.Table) -> pa.Table:
-    """Return the anomalies of these findings, in ``SCHEMA``. A kernel by ``finding``.
+    """Return the anomalies of these findings, as ``SCHEMA`` rows. A kernel by ``finding``.
 
     Args:
-        rows: they have the columns of ``FINDING``, two of which ``FINDING_COLUMNS`` renames, and
-            the columns of ``checkers.history.rows.WORDS``.
+        rows: rows with the columns ``FINDING``, two of which ``FINDING_COLUMNS`` renames, and the
+            columns ``checkers.history.rows.WORDS``.
     """
     by = ("found", "finding", "part", "nth", "place", "value")
     rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in by])).combine_chunks()

@@ -60,7 +60,7 @@ INPUT: Final = ("client", "slot", "op", "at", "offset", "fact")
 
 
 def offset_runs(rows: pa.Table) -> pa.Table:
-    """Return the offset runs of these rows, in ``OFFSET_RUN``. A kernel over any range of rows."""
+    """Return the offset runs of rows, as ``OFFSET_RUN`` rows. A kernel over any range of rows."""
     columns = numbers(rows, INPUT)
     fact = columns["fact"]
     located = located_rows(columns)

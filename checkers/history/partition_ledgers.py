@@ -70,7 +70,7 @@ def partition_ledgers(tables: Tables) -> list[PartitionLedger]:
 def limits(
     names: pa.Table, cases: Sequence[RunFiles], ledgers: Sequence[PartitionLedger]
 ) -> pa.Table:
-    """Return the offset that the final read reached in each slot, in ``LIMIT``."""
+    """Return the offset that the final read reached in each slot, as ``LIMIT`` rows."""
     limits = {
         (ledger.run, ledger.topic, ledger.partition): (ledger.last, ledger.complete)
         for ledger in ledgers

@@ -65,7 +65,7 @@ def bits(*names: str) -> int:
 
 
 def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
-    """Return the rows of records in doubt, and the sums, in ``TALLY``. A kernel by ``key``.
+    """Return the rows of records in doubt, and the sums, as ``TALLY`` rows. A kernel by ``key``.
 
     Args:
         rows: the rows of ``ROW`` that are about records.
@@ -160,7 +160,7 @@ def _doubts(record: Numbers) -> dict[str, Bools]:
 
 
 def _slots(record: Numbers) -> pa.Table:
-    """Return the sums of these records, in ``SLOT``: one row for each slot."""
+    """Return one row of ``SLOT`` for each slot, with the sums of these records."""
     slot, place = np.unique(record["slot"], return_inverse=True)
     facts, fence = record["facts"], record["fence"]
     sent, read_back = any_of(facts, flags.SENT) & ~fence, record["met_first"] != NONE

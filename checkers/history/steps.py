@@ -69,7 +69,7 @@ _SINGLE: Final = ("client", "slot", "op", "at", "offset", "fact")
 
 @derived
 def wrong_steps(view: ClientHistory) -> Rows:
-    """Return every wrong step that no move excuses, in ``STEP``."""
+    """Return every wrong step that no move excuses, as ``STEP`` rows."""
     offset_runs = known_runs(view)
     if view.suspects["stray"]:
         stray = view.doubtful.where(flags.STRAY, "facts")
@@ -161,7 +161,7 @@ def _sequences(offset_runs: Numbers) -> Numbers:
 
 
 def _linked(rows: Numbers) -> Numbers:
-    """Return the steps between sorted rows that may be wrong, or that overlap, in ``STEP``."""
+    """Return the steps between sorted rows that may be wrong, or that overlap, as ``STEP`` rows."""
     place, number = rows["place"], np.arange(len(rows["at"]))
     sequence = Groups.of(*(rows[name] for name in _SEQUENCE))
     first = sequence.spread(sequence.first)

@@ -74,7 +74,7 @@ class ClientHistory:
 
     @cached_property
     def rows(self) -> Rows:
-        """Every row, in ``checkers.history.rows.ROW``."""
+        """Every row, with the columns ``checkers.history.rows.ROW``."""
         rows = self._all.select(ROW.names)
         return rows if rows.here else self.engine.frame(rows.frame(), ROW, self.size)
 
@@ -85,12 +85,12 @@ class ClientHistory:
 
     @property
     def words(self) -> Rows:
-        """Every row, in ``checkers.history.rows.WORDS``."""
+        """Every row, with the columns ``checkers.history.rows.WORDS``."""
         return self._all.select(WORDS.names)
 
     @cached_property
     def names(self) -> pa.Table:
-        """Every slot's number and names, in ``checkers.history.rows.NAMES``."""
+        """Every slot's number and names, as ``checkers.history.rows.NAMES`` rows."""
         if self._all.here:
             return self._all.distinct(NAMES.names)
         # Hash the few distinct names, not the many rows.
@@ -148,13 +148,13 @@ class ClientHistory:
 
     @cached_property
     def sums(self) -> pa.Table:
-        """The counts of records, in ``checkers.history.record_summaries.SLOT``, a row a slot."""
+        """A row of ``checkers.history.record_summaries.SLOT`` for each slot: counts of records."""
         chunks = self._tally.not_null("sums").select(["sums"]).table()["sums"].combine_chunks()
         return record_summaries.summed(pa.table(chunks.flatten(), schema=SLOT))
 
     @cached_property
     def doubtful(self) -> Rows:
-        """All rows of the records in doubt, in ``checkers.history.record_summaries.DOUBTFUL``."""
+        """The ``checkers.history.record_summaries.DOUBTFUL`` rows of all records in doubt."""
         rows = self._tally.not_null("key").select(DOUBTFUL.names)
         if not self.tells(flags.SENT_INFO):
             return rows
@@ -162,7 +162,7 @@ class ClientHistory:
 
     @cached_property
     def records(self) -> Rows:
-        """One row for each record, in ``checkers.history.record_summaries.RECORD``."""
+        """One row of ``checkers.history.record_summaries.RECORD`` for each record."""
         return self._of_records.by(["key"], record_summaries.records, RECORD).persist()
 
     @cached_property

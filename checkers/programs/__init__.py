@@ -1,1 +1,1 @@
-"""A program under test: what became of each of its inputs, and what the program did wrong."""
+"""Checkers of a program under test: the outcome of each input, and the program's mistakes."""

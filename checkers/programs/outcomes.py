@@ -65,7 +65,7 @@ def input_outcomes(
     needed: int = 1,
     exempt: Collection[str] = (),
 ) -> pa.Table:
-    """Return the outcome of every input in ``OUTCOME``, in order of partition and offset.
+    """Return the outcome of every input, as ``OUTCOME`` rows, in order of partition and offset.
 
     Args:
         inputs: with the columns ``INPUT``; a row for each copy.

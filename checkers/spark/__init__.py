@@ -1,1 +1,1 @@
-"""Sessions of Spark, and rows on their way to a kernel."""
+"""Spark sessions, and rows on their way to a kernel."""

@@ -1,1 +1,1 @@
-"""Transactions as a whole: all or nothing of each, and exactly once of those that also read."""
+"""Checkers of transactions: each is all or nothing, and loops that also read are exactly once."""

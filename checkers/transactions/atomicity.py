@@ -71,7 +71,7 @@ def torn_transactions(tables: Tables) -> Rows | None:
 
 @derived
 def unknown_sends(tables: Tables) -> Rows | None:
-    """Return the sends in our runs' transactions of unknown outcome, in ``SENDING``.
+    """Return the sends in our runs' transactions of unknown outcome, as ``SENDING`` rows.
 
     None if no run has transactions. Nothing is ``gone`` from compacted topics: compaction removes
     the records of a transaction one by one.
@@ -86,7 +86,7 @@ def unknown_sends(tables: Tables) -> Rows | None:
 
 
 def sendings(view: ClientHistory, limits: pa.Table) -> Rows:
-    """Return the sends in transactions of unknown outcome, in ``SENDING``.
+    """Return the sends in transactions of unknown outcome, as ``SENDING`` rows.
 
     Args:
         view: the clients' view of the runs.
@@ -97,7 +97,7 @@ def sendings(view: ClientHistory, limits: pa.Table) -> Rows:
 
 
 def whereabouts(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
-    """Return sends, and where their records are, in ``SENDING``. A kernel by ``key``."""
+    """Return sends, and where their records are, as ``SENDING`` rows. A kernel by ``key``."""
     columns, record = grouped(numbers(rows, DOUBTFUL.names), "key", then=("at",))
     offset = columns["offset"]
     limit = look_up_columns(limits, "slot", columns["slot"])

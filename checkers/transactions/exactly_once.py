@@ -131,7 +131,7 @@ def exactly_once(view: ClientHistory, landed: pa.Array) -> Rows | None:
 
 
 def _members(view: ClientHistory) -> pa.Table:
-    """Return the members of groups, in ``MEMBER``."""
+    """Return the members of groups, as ``MEMBER`` rows."""
     joined = subscriptions(view).to_pylist()
     groups = {row["client"]: (row["run"], row["value"]) for row in joined}
     number = {group: nth for nth, group in enumerate(sorted(set(groups.values())))}
@@ -144,12 +144,12 @@ def _members(view: ClientHistory) -> pa.Table:
 
 
 def transacted(rows: pa.Table, *, landed: pa.Array) -> pa.Table:
-    """Return the reads of transactions that took effect or may have, in ``PLACE``.
+    """Return the reads of transactions that took effect or may have, as ``PLACE`` rows.
 
     A kernel by ``operation``.
 
     Args:
-        rows: in ``ROW``, with the ``group`` of their client.
+        rows: rows of ``ROW``, with the ``group`` of their client.
         landed: see ``exactly_once``.
     """
     columns, operation = grouped(numbers(rows, (*ROW.names, "group")), "operation", then=("at",))
@@ -163,7 +163,7 @@ def transacted(rows: pa.Table, *, landed: pa.Array) -> pa.Table:
 
 
 def acknowledged(rows: pa.Table) -> pa.Table:
-    """Return acknowledged records that are in the log once, in ``PLACE``. A kernel by ``key``."""
+    """Return ``PLACE`` rows: acknowledged records that are once in the log. A kernel by ``key``."""
     columns, record = grouped(numbers(rows, ROW.names), "key", then=("at",))
     sent = any_of(columns["fact"], flags.SENT_OK) & ~any_of(columns["fact"], flags.OF_FENCE)
     sent &= columns["complete_ns"] != NONE
@@ -178,7 +178,7 @@ def acknowledged(rows: pa.Table) -> pa.Table:
 
 
 def processed_twice(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
-    """Return records that two transactions of a group read, in ``FINDING``. A kernel by ``key``.
+    """Return findings: records that two transactions of a group read. A kernel by ``key``.
 
     Args:
         rows: the DONE rows of ``PLACE``.
@@ -196,12 +196,12 @@ def processed_twice(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
 
 
 def unprocessed(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
-    """Return records that the transactions of a group left out, in ``FINDING``.
+    """Return records that the transactions of a group left out, as ``FINDING`` rows.
 
     A kernel by ``slot``.
 
     Args:
-        rows: in ``PLACE``.
+        rows: rows of ``PLACE``.
         names: the groups' names, by number.
     """
     columns, slot = grouped(numbers(rows, PLACE.names), "slot", then=("offset",))
@@ -244,7 +244,7 @@ def _findings(
     record: Numbers,
     names: dict[int, str],
 ) -> pa.Table:
-    """Return findings of two steps, about records, in ``FINDING``.
+    """Return findings of two steps, about records, as ``FINDING`` rows.
 
     Args:
         ends: ``client`` and ``at`` of each step's row.

@@ -16,12 +16,12 @@ not return is lost only if nothing explains that it is gone:
 Aborted records replace nothing. A record of unknown offset is replaced by any of these.
 
 ``resurrected-value``: the last record of a key that the final read returned is a value, although a
-tombstone was acknowledged behind it. Kafka removes a tombstone only after all records that it
-replaces (KIP-354, LogCleaner), whatever the time. So either the tombstone was lost, or it was
-removed too early, and readers get a value that was deleted. Nothing is found if a later value may
-have replaced the tombstone, as above, or if the final read took as long as ``delete.retention.ms``:
-then it may have read the value before the cleaner removed the value, and reached the tombstone's
-offset after the cleaner removed the tombstone.
+tombstone was acknowledged at a greater offset. Kafka removes a tombstone only after all records
+that it replaces (KIP-354, LogCleaner), whatever the time. So either the tombstone was lost, or it
+was removed too early, and readers get a value that was deleted. Nothing is found if a later value
+may have replaced the tombstone, as above, or if the final read took as long as
+``delete.retention.ms``: then it may have read the value before the cleaner removed the value, and
+reached the tombstone's offset after the cleaner removed the tombstone.
 """
 
 from collections.abc import Sequence

@@ -182,7 +182,7 @@ def visible(rows: pa.Table) -> pa.Table:
     columns, writer = grouped(numbers(rows, ON_DISK.names), "replica", "writer", then=("offset",))
     marker, offset = columns["marker"], columns["offset"]
     is_marker = np.isin(marker, (COMMIT, ABORT))
-    # The writer's first marker behind each row: searched backwards, writer by writer.
+    # The writer's first marker after each row: searched backwards, writer by writer.
     size = len(offset)
     place = np.where(is_marker, np.arange(size), size)
     nearest = np.minimum.accumulate(place[::-1])[::-1]

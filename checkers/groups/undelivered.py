@@ -10,7 +10,7 @@ only if all of this holds, so that nothing else explains why the group was not g
 - *the group went past the record*: a member was given a record at a greater offset of the
   partition, and every such poll began after this record was acknowledged. If such a poll began
   before, the log was truncated since, and another anomaly says so;
-- *no member was sent past the record*: until then no member sought a known offset behind the
+- *no member was sent past the record*: until then no member sought a known offset after the
   record. A member seeks if its application does, or if its group has committed that offset, or if
   that offset was set for the group.
 
@@ -271,9 +271,9 @@ def _past(rows: Numbers, members: Numbers, name: str) -> pa.Table:
 
 
 def first_behind(rows: Numbers, offset: Ints) -> tuple[Ints, Ints]:
-    """Return, for each offset, when the earliest row behind it began, and that row's place.
+    """Return, for each offset, when the earliest row after it began, and that row's place.
 
-    The time is NEVER if there is no row behind the offset.
+    The time is NEVER if there is no row after the offset.
 
     Args:
         rows: in the order of their offsets.

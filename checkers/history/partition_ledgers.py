@@ -80,7 +80,7 @@ def limits(
     )
     for case in cases:
         topic = case.plan.topic
-        if case.compacted:  # a record's replacement may be behind everything that was read
+        if case.compacted:  # a record's replacement may come after everything that was read
             limits |= {
                 place: (None, whole) for place, (_, whole) in limits.items() if place[0] == case.key
             }

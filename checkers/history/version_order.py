@@ -23,7 +23,7 @@ class Order:
     def before(self, slot: Ints, place: Ints) -> tuple[Ints, Bools]:
         """Return each offset's index (else the next known offset's), and whether it is known."""
         at = so_far((self._slot, self._low), (slot, place)) - 1
-        # Before the first range ``at`` is -1, which finds the zeros behind the last range.
+        # Before the first range ``at`` is -1, which finds the zeros after the last range.
         slots, end, until = (
             np.append(column, 0) for column in (self._slot, self._end, self._until)
         )
@@ -42,7 +42,7 @@ class Order:
 
         Returns:
             The lengths in known offsets (1: to the next known offset; 0 or less: not forward), and
-                the index of the first known offset behind each ``begin``.
+                the index of the first known offset after each ``begin``.
         """
         index, is_inside = self.before(slot, begin)
         size = self.before(slot, end)[0] - index
@@ -53,7 +53,7 @@ def merge_offset_ranges(slot: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, 
     """Return offset ranges merged into ranges that do not touch, sorted.
 
     Returns:
-        The slot of each range, its first offset, and the offset behind its last.
+        The slot of each range, its first offset, and the offset after its last.
     """
     place, change = np.concatenate((low, high + 1)), np.repeat((1, -1), len(slot))
     order = np.lexsort((-change, place, np.tile(slot, 2)))

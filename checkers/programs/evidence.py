@@ -109,12 +109,12 @@ class InputEvidence:
 
     @property
     def passed(self) -> Position | None:
-        """The first commit behind the input."""
+        """The first commit that passed the input."""
         return next((commit for commit in self.commits or () if commit.offset > self.offset), None)
 
     @property
     def before(self) -> int:
-        """The committed offset just before the first commit behind the input."""
+        """The committed offset just before the first commit that passed the input."""
         return position_at(self.commits or (), self.passed.time_ns - 1) if self.passed else 0
 
     def interruption(self, since_ns: int, until_ns: int) -> InstanceEvent | None:

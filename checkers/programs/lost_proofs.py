@@ -83,7 +83,7 @@ def position_outside(evidence: InputEvidence) -> str:
 
 
 def shared_id(evidence: InputEvidence) -> str:
-    """Show that instances fence each other, and go on behind their aborted transactions."""
+    """Show that instances fence each other, and go on after their aborted transactions."""
     passed = evidence.passed
     fenced = evidence.habits.fenced
     if passed is None or not passed.transactional or not fenced:

@@ -2,9 +2,9 @@
 
 An input is a record that the final read has returned. Every input should have the same number of
 outputs. An input is *lost* if the group's committed position has passed it and no output names it:
-after its next start the program would go on behind this input. An input with only some of its
+after its next start the program would go on after this input. An input with only some of its
 outputs is *half* processed. It is *doubled* if it has more outputs than its copies in the input
-should have. An input with too few outputs, at or behind the position, is *unreached*: nothing is
+should have. An input with too few outputs, at or after the position, is *unreached*: nothing is
 known about it. An *exempt* input needs no output.
 
 Outputs are the records that a reader of committed records was given. An output whose transaction
@@ -117,11 +117,11 @@ def strange_outputs(names: pa.Table, outputs: pa.Table) -> pa.Table:
 
 
 def overtaken(inputs: pa.Table, outputs: pa.Table) -> pa.Table:
-    """Return the inputs whose first output is behind that of a later input, with the later input.
+    """Return the inputs whose first output comes after that of a later input, and the later input.
 
     Only inputs of one partition whose first outputs are in one partition are compared. The first
     output is the one that was written first: inputs processed again after a crash are in no order.
-    If outputs have no keys, readers may then see a first output behind that of a later input. An
+    If outputs have no keys, readers may then see a first output after that of a later input. An
     input with several copies is left out.
 
     Args:

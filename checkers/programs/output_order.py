@@ -36,7 +36,7 @@ def no_order(tables: Tables, case: RunFiles) -> str:
     idle=no_order,
 )
 def output_order(tables: Tables) -> pa.Table:
-    """Return the inputs whose first output is behind that of a later input."""
+    """Return the inputs whose first output comes after that of a later input."""
     ordered = {case.key for case in tables.cases if not no_order(tables, case)}
     rows = [
         {"run": key, **_anomaly(facts, row)}

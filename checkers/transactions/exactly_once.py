@@ -9,10 +9,10 @@ records.
 
 - *processed-twice*: two transactions of a group that took effect have read the same record at the
   same offset.
-- *unprocessed*: transactions of a group that took effect have read records before and behind an
+- *unprocessed*: transactions of a group that took effect have read records before and after an
   acknowledged record that is there at the end. No transaction that took effect, or that may have,
-  has read this record. Every read behind the record began after the record was acknowledged: if
-  such a read began before, the log was truncated since, and another anomaly says so.
+  has read this record. Every read of a greater offset began after the record was acknowledged:
+  if such a read began before, the log was truncated since, and another anomaly says so.
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,7 @@
 A coordinator writes a marker into every partition of a transaction that it ends, and only then
 calls the transaction complete (KIP-98). A record of the transaction that arrives after the marker
 opens the transaction again, and no client will end it. The last stable offset then stays where it
-is, and read_committed readers get no record behind it (KAFKA-14402, KIP-890). Both sides are on the
+is, and read_committed readers get no record after it (KAFKA-14402, KIP-890). Both sides are on the
 disks: the partition's log, and the coordinator's log, ``__transaction_state``.
 """
 
@@ -72,7 +72,7 @@ def hanging_transaction(tables: Tables) -> pa.Table:
     """Return the transactions that are open in a log although their coordinator has ended them.
 
     A producer's transaction is open if no replica of the partition has a marker of that producer
-    behind the transaction's records. It is ended if the coordinator's last state for the producer
+    after the transaction's records. It is ended if the coordinator's last state for the producer
     id, of whatever epoch, is Empty, CompleteCommit or CompleteAbort, or if that state was removed.
     A coordinator writes Ongoing before a record may be appended, so the time of this state does not
     matter. If the coordinator has another state, or none for the producer id, nothing is found: the

@@ -35,7 +35,7 @@ _HOSTS: Final = ("127.0.0.2", "127.0.0.3")
 
 _PAGE: Final = ("--webui-port", "0")
 
-_LIMIT_S: Final = 90.0
+_LIMIT_S: Final = 240.0
 _END_LIMIT_S: Final = 10.0
 _PACKAGES: Final = ("checkers", "clusters", "harness", "highwater", "nemesis", "reports")
 _OURS: Final = ("PYTHONPATH", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "XDG_CACHE_HOME")

@@ -19,7 +19,7 @@ from highwater.harness.base.waiting import await_condition
 from tests.spark.beds import LOOPBACK, ROOT, Cluster, words
 from tests.spark.s3 import S3Store
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROWS = 1000
 TOTAL = sum(number * 7919 % 1000 for number in range(ROWS))

@@ -17,7 +17,7 @@ from tests.histories import stories
 from tests.spark.beds import ROOT, words
 from tests.spark.s3 import S3Store
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def check(run: str, options: SparkOptions) -> subprocess.CompletedProcess[str]:

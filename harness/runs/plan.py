@@ -241,7 +241,7 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         bool, Option("First outputs are in the order of the inputs of their partition.")
     ] = False
     feed: Annotated[
-        str, Option("File of your own inputs, a JSON object a line; each is fed once.")
+        str, Option("File of your own inputs, a JSON object a line, or a run that was fed them.")
     ] = ""
 
     def __post_init__(self) -> None:

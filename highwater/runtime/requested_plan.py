@@ -10,8 +10,10 @@ from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs import parse_values
 from highwater.harness.runs.options import options_of, with_options
 from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Topic
+from highwater.harness.runs.store import Store
 from highwater.harness.runs.topics.topic_settings import with_settings
 from highwater.nemesis.stories.registry import find_story
+from highwater.runtime.programs.run_records import write_feed
 
 _OF_STORIES = ("duration", "record_bytes")
 """Settings that a story decides by itself."""
@@ -74,7 +76,8 @@ def requested_app(
         out: that it writes to; None: ``out``, or none where the one to read is named.
 
     Raises:
-        UsageError: one is no value of its setting.
+        UsageError: one is no value of its setting, or the run that is to feed it cannot.
+        StoreError: a folder that is to feed it is no run.
     """
     of_program = {name: value for name, value in given.items() if name in options_of(ProgramPlan)}
     plan = with_options(
@@ -86,7 +89,9 @@ def requested_app(
         ProgramPlan(command=tuple(command), out=out or ("" if topic else "out")), of_program
     )
     if program.feed:
-        program = replace(program, feed=str(Path(program.feed).absolute()))
+        path = Path(program.feed).absolute()
+        file = write_feed(Store(path.parent).open(path.name)) if path.is_dir() else path
+        program = replace(program, feed=str(file))
     read = replace(plan.topic, name=topic or "in", replication_factor=plan.brokers)
     idempotence = plan.workload.acks == "all" and release(plan.kafka).idempotence
     workload = replace(plan.workload, idempotence=idempotence)

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from highwater.api import JudgedRun, judge_all
+from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.history import (
@@ -22,6 +23,7 @@ from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Top
 from highwater.harness.runs.store import Store
 from highwater.runtime.cluster_pool import ClusterPool
 from highwater.runtime.programs.instances import LOG_BYTES_MOST
+from highwater.runtime.requested_plan import requested_app
 from tests.support.processes import GONE, status_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -193,6 +195,13 @@ def test_the_users_own_records_are_inputs_under_their_names(judged: list[JudgedR
         if row["kind"] == "exempt"
     ]
     assert exempt == [order["order"] for order in ORDERS if "sum" not in order]
+    again = requested_app(("cat",), {"feed": str(judged[2].run.path)})
+    assert again.program is not None
+    lines = Path(again.program.feed).read_text("utf-8").splitlines()
+    by_name = {order["order"]: order for order in ORDERS}
+    assert {order["order"]: order for order in map(json.loads, lines)} == by_name
+    with pytest.raises(UsageError, match="was not fed, it made its inputs itself"):
+        requested_app(("cat",), {"feed": str(judged[0].run.path)})
 
 
 def test_a_program_whose_output_is_elsewhere_prints_what_it_has_done(

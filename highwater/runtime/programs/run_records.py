@@ -1,0 +1,46 @@
+"""The records that a run was fed, from its disks: another program gets the same."""
+
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from highwater.checkers.kafka_files.reader import SCHEMA, read_segment
+from highwater.checkers.kafka_files.segment_files import segments
+from highwater.harness.base.errors import UsageError
+from highwater.harness.runs.store import Run
+
+_FILE: Final = "analysis/feed.jsonl"
+
+
+def write_feed(run: Run) -> Path:
+    """Write the user's records in the topic under test to a file, one a line; return its path.
+
+    They are in the order of their timestamps, and in each partition in that of their offsets.
+
+    Raises:
+        UsageError: the run made its inputs itself, or its disks have none of them.
+        StoreError: its plan or its history cannot be read.
+    """
+    plan = run.plan()
+    if not plan.named_by_keys:
+        raise UsageError(
+            f"{run.path} was not fed, it made its inputs itself",
+            hint="Name a run with --feed, or a file; highwater replay repeats a run's faults.",
+        )
+    names = {*run.table("history/ops")["value"].to_pylist()}
+    places: dict[tuple[int, int], tuple[int, bytes]] = {}
+    for segment in segments(run.replicas):
+        if segment.topic != plan.topic.name:
+            continue
+        for row in pa.Table.from_batches(read_segment(segment), SCHEMA).to_pylist():
+            if row["key"] is not None and row["key"].decode(errors="replace") in names:
+                places.setdefault(
+                    (segment.partition, row["offset"]), (row["timestamp_ms"], row["value"])
+                )
+    if not places:
+        raise UsageError(f"the disks of {run.path} hold none of its records")
+    order = sorted(places, key=lambda place: (places[place][0], *place))
+    lines = {places[place][1]: None for place in order}  # one that was written twice is fed once
+    run.write(_FILE, b"".join(line + b"\n" for line in lines))
+    return (run.path / _FILE).absolute()

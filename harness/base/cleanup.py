@@ -1,4 +1,4 @@
-"""Cleans up what must not outlive this process, at its end or at an interruption.
+"""Cleans up what must not outlive this process, when the process ends or is interrupted.
 
 ``atexit`` alone is not enough: an interrupted command ends at once (``highwater.__main__``), since
 threads of other runs may still be waiting for brokers.
@@ -22,7 +22,7 @@ def at_end(action: Callable[[], object]) -> None:
 
 
 def run() -> None:
-    """Run all actions now, each once; one that fails does not stop the others."""
+    """Run every action now, once; an action that fails does not stop the other actions."""
     while True:
         with _lock:
             action = _actions.pop() if _actions else None

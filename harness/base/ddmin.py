@@ -12,15 +12,16 @@ T = TypeVar("T")
 
 
 def ddmin(whole: Sequence[T], does: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
-    """Return a 1-minimal subset of ``whole``, in its order: no item of it can be removed.
+    """Return a 1-minimal subset of ``whole``, in order: no single item of it can be removed.
 
-    The result is as good as ``does``: where that depends on chance, an item may stay that is not
-    needed, and an item may go without which the property is rarer. The worst case takes
-    ``n² + 3n`` tests for n items; where a single item is enough, ``2 log₂ n``.
+    The result is only as reliable as ``does``. Where ``does`` depends on chance, an item may stay
+    that is not needed, or an item may be removed that made the property more frequent. The worst
+    case takes ``n² + 3n`` tests for n items; where a single item is enough, ``2 log₂ n``.
 
     Args:
-        whole: has the property; this is not tested again.
-        does: tests the property, on smaller and smaller subsets, also the empty one; each once.
+        whole: the items; they have the property, which is not tested again.
+        does: tests whether a subset has the property. It is called with smaller and smaller
+            subsets, also with the empty subset, and at most once for each subset.
     """
     answers: dict[tuple[int, ...], bool] = {}
 

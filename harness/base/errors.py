@@ -1,4 +1,4 @@
-"""The errors a person can meet. Each says what was wrong and what to do about it.
+"""The errors that a person can meet. Each error says what was wrong and what to do about it.
 
 The command line prints ``message`` and ``hint`` and exits with ``exit_code``; a traceback is a bug.
 """
@@ -7,7 +7,7 @@ from typing import ClassVar
 
 
 class HighwaterError(Exception):
-    """Something a person can act on.
+    """An error that a person can act on.
 
     Args:
         message: what was wrong, one sentence, with the offending value.
@@ -26,7 +26,7 @@ class HighwaterError(Exception):
 
 
 class Interruption(BaseException):
-    """Ctrl-C or SIGTERM. Not a KeyboardInterrupt, which typer would take for its own to report."""
+    """Ctrl-C or SIGTERM. Not a KeyboardInterrupt, because typer would report that error itself."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -44,17 +44,17 @@ class HarnessError(HighwaterError):
 
 
 class StoreError(HighwaterError):
-    """A run directory is missing, broken or of another schema version."""
+    """A run directory is missing, is broken or has another schema version."""
 
 
 class NotThereError(StoreError):
-    """A named thing is not there: wrong usage, unlike a thing that is there and broken."""
+    """A thing that the user named does not exist: wrong usage, unlike a thing that is broken."""
 
     exit_code: ClassVar[int] = 2
 
 
 class WaitTimeoutError(HarnessError):
-    """A condition did not come true within its limit; the message says which, and what was seen.
+    """A condition did not become true within its limit; the message names it and what was seen.
 
     Attributes:
         seen: the last observation.
@@ -64,4 +64,4 @@ class WaitTimeoutError(HarnessError):
 
 
 class RenamedWarning(FutureWarning):
-    """A word of a command or a test has a new name; the old one still works."""
+    """A name that a command or a test uses was changed; the old name still works."""

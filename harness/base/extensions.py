@@ -1,4 +1,4 @@
-"""Faults and checkers of other packages, which are found by their entry points."""
+"""Faults and checkers from other packages, found by the entry points of these packages."""
 
 import functools
 from importlib.metadata import EntryPoint, entry_points
@@ -8,17 +8,17 @@ from highwater.harness.base.errors import HarnessError
 
 FAULTS: Final = "highwater.faults"
 CHECKERS: Final = "highwater.checkers"
-"""Groups of entry points. Each names a function that the package decorates as one of these."""
+"""Groups of entry points. An entry point names a function decorated as a fault or a checker."""
 
 
 @functools.cache
 def load(group: str) -> tuple[tuple[str, object], ...]:
-    """Return what installed packages name in a group, by name, each with the words for its package.
+    """Return (words for the package, loaded object) of each entry point in a group, sorted by name.
 
-    Once in a process, because looking through all packages takes time.
+    The result is cached in this process, because a search of all packages takes time.
 
     Raises:
-        HarnessError: one of them cannot be imported; the message names its package.
+        HarnessError: an entry point cannot be imported; the message names its package.
     """
     loaded = []
     for entry in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):

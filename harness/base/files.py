@@ -1,4 +1,4 @@
-"""Opens regular files, and nothing else of that name."""
+"""Opens regular files and refuses everything else, such as a FIFO or a device."""
 
 import contextlib
 import errno
@@ -22,7 +22,7 @@ _SPECIAL: Final = (
 
 
 def is_file(path: Path) -> bool:
-    """Return whether there is a file; it is False where its folder may not be looked into."""
+    """Return whether the path is a file; False also if its folder may not be read."""
     try:
         return path.is_file()
     except OSError:
@@ -30,24 +30,24 @@ def is_file(path: Path) -> bool:
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
-    """Open a regular file for reading, and nothing else: a FIFO would be waited for.
+    """Open a regular file for reading; refuse anything else, since opening a FIFO would wait.
 
     Raises:
-        OSError: it cannot be opened, or is no regular file; ``strerror`` says why.
+        OSError: the file cannot be opened, or is not a regular file; ``strerror`` says why.
     """
     mode = Path(path).stat().st_mode
     if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, f"it is {_kind(mode)}, not a file", str(path))
-    # Should it have been replaced since, no open waits.
+    # O_NONBLOCK: if a FIFO has replaced the file since, the open does not wait.
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
 def require_writable(path: Path, option: str) -> None:
-    """Go on if a file can be written, which is asked before any work is done for it.
+    """Raise an error if a file cannot be written; called before any work is done for the file.
 
     Args:
-        path: the file; folders that it lacks are made.
-        option: by which it was named.
+        path: the file; its missing folders are made.
+        option: the option that named the file.
     """
     try:
         if path.exists() and not path.is_file():
@@ -66,7 +66,7 @@ def require_writable(path: Path, option: str) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all, also in the place of a folder that Spark wrote instead."""
+    """Write a file whole or not at all; replace a folder of this name that Spark wrote, if any."""
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,6 +85,6 @@ def _kind(mode: int) -> str:
 
 
 def read_regular(path: str | os.PathLike[str]) -> bytes:
-    """Return what a regular file holds; raise ``OSError`` if it is none, or cannot be read."""
+    """Return a file's content; raise ``OSError`` if it is no regular file or cannot be read."""
     with open_regular(path) as file:
         return file.read()

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while something must be undone: printed at once, delayed until it is done."""
+"""Ctrl-C and SIGTERM while something must be undone: announced at once, obeyed after the undo."""
 
 import contextlib
 import os
@@ -14,32 +14,32 @@ _undoing: list[Callable[[], str]] = []
 
 
 def announce(what: Callable[[], str]) -> None:
-    """Register what says what has to be undone before this process may end; "" for nothing."""
+    """Register a function that returns what must be undone before the process ends, or ""."""
     _undoing.append(what)
 
 
 def withdraw(what: Callable[[], str]) -> None:
-    """Remove what was registered. May be called twice."""
+    """Remove a registered function. A second call does nothing."""
     with contextlib.suppress(ValueError):
         _undoing.remove(what)
 
 
 def tell(number: int) -> None:
-    """Say on standard error what is undone before the process ends, if anything is."""
+    """Print on standard error what will be undone before the process ends, if there is anything."""
     sentences = "; ".join(filter(None, (what() for what in _undoing)))
     if sentences:
         line = f"highwater: {SIGNALS[number]}: before the end, {sentences}\n"
-        # Not by ``sys.stderr``: a signal may come while that is written to.
+        # Not by ``sys.stderr``: the signal may arrive while the process writes to it.
         with contextlib.suppress(OSError):
             os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, line.encode())
 
 
 @contextlib.contextmanager
 def hold_signals() -> Iterator[None]:
-    """Hold signals that come within the block until its end; print a line about each at once.
+    """Hold signals that arrive within the block until its end; print a line about each at once.
 
-    They have a handler meanwhile, since children inherit what is ignored, but no handler. Only the
-    main thread gets signals: in another one this does nothing.
+    Meanwhile the signals have a handler: child processes would inherit ignored signals, but they
+    do not inherit handlers. Only the main thread gets signals; in other threads this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

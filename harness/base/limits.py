@@ -1,4 +1,4 @@
-"""The least and the most of what can be asked for: what refuses it and what names it read these."""
+"""The least and the greatest allowed values of options, for checks and for help texts."""
 
 from typing import Final, NamedTuple
 
@@ -9,7 +9,7 @@ _UNITS_S: Final = ((_HOUR_S, "h"), (60, "m"), (1, "s"))
 
 
 class Limit(NamedTuple):
-    """The least and the most of a number."""
+    """The least and the greatest allowed value of a number."""
 
     least: int
     most: int
@@ -19,17 +19,17 @@ class Limit(NamedTuple):
 
     @property
     def says(self) -> str:
-        """The limit as a person types numbers: ``16 to 900000``."""
+        """The limit in words, with numbers as a person types them: ``16 to 900000``."""
         return f"{self.least} to {self.most}"
 
     @property
     def lasting(self) -> str:
-        """The limit of seconds as a person types durations: ``1s to 1h``."""
+        """A limit in seconds, with durations as a person types them: ``1s to 1h``."""
         return f"{_duration(self.least)} to {_duration(self.most)}"
 
 
 def out_of_range(value: float, least: float, most: float, what: str) -> UsageError:
-    """Return the refusal of a number: ``2,000,000,000 partitions: out of range``."""
+    """Return the error for a number out of range: ``2,000,000,000 partitions: out of range``."""
     return UsageError(
         f"{value:,.15g} {what}: out of range", hint=f"From {least:,.15g} to {most:,.15g}."
     )
@@ -57,7 +57,7 @@ FAULTS_S: Final = Limit(0, 7 * 24 * _HOUR_S)
 OVERLAP: Final = Limit(1, BROKERS.most)
 STEPS: Final = Limit(0, 100_000)
 TIMES: Final = Limit(0, 100_000)
-"""How often a budget may allow a fault."""
+"""The number of times that a budget may allow a fault."""
 
 WEIGHT: Final = Limit(1, 100)
-"""How often a random schedule draws a fault, beside the others."""
+"""How often a random schedule draws a fault, compared with the other faults."""

@@ -1,4 +1,4 @@
-"""Folders for files of this process, removed when it ends, or later if it was killed."""
+"""Folders for files of this process, removed when it ends, or by a later process if killed."""
 
 import contextlib
 import fcntl
@@ -20,7 +20,7 @@ _roots: list[Path] = []
 
 
 def scratch(name: str) -> Path:
-    """Make an empty folder. Its maker may remove it before the process ends."""
+    """Make an empty folder. The caller may remove the folder before the process ends."""
     with _lock:
         if not (_roots and _roots[-1].is_dir()):
             _clear_left()
@@ -30,7 +30,7 @@ def scratch(name: str) -> Path:
 
 @contextlib.contextmanager
 def temporary(name: str) -> Iterator[Path]:
-    """Make an empty folder for the time of a block."""
+    """Make an empty folder that is removed at the end of the block."""
     folder = scratch(name)
     try:
         yield folder
@@ -39,29 +39,29 @@ def temporary(name: str) -> Iterator[Path]:
 
 
 def _locked_folder() -> Path:
-    """Make a folder that is locked for as long as this process lives.
+    """Make a folder that stays locked until this process ends.
 
-    It is sure to go before it is there: an interruption may come between any two lines.
+    Its removal is registered before it is made: an interruption may come between any two lines.
     """
     while True:
         root = Path(tempfile.gettempdir(), f"{_FOLDER}{secrets.token_hex(8)}")
         at_end(partial(shutil.rmtree, root, ignore_errors=True))
         root.mkdir(mode=0o700)
-        with contextlib.suppress(FileNotFoundError):  # removed as left, before it was locked
+        with contextlib.suppress(FileNotFoundError):  # removed by another process
             fcntl.flock(os.open(root, os.O_RDONLY), fcntl.LOCK_EX)
             if root.is_dir():
                 return root
 
 
 def _clear_left() -> None:
-    """Remove the folders without a lock: those of processes that have ended.
+    """Remove the folders that have no lock: their processes have ended.
 
-    A process id would not tell: another container may share the folder, with ids of its own.
+    A process id would prove nothing: another container may share the folder and have the same ids.
     """
     for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
         if "-" in left.name.removeprefix(_FOLDER):
-            continue  # of a release that locked none
-        with contextlib.suppress(OSError):  # it goes now, is another user's, or is locked
+            continue  # made by an old release, which locked no folders
+        with contextlib.suppress(OSError):  # just removed, another user's, or locked
             descriptor = os.open(left, os.O_RDONLY)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The Spark that judges runs, as the command line, the API and tests name it."""
+"""Options for the Spark that judges runs, from the command line, the API and tests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
-    """The Spark that judges; without any option, one of this process's own.
+    """Options for the Spark that judges; without any, this process starts a Spark of its own.
 
     Attributes:
         master: a master's URL (``local[4]``, ``spark://HOST:PORT``, …); None is ``local[*]``.
         remote: a Spark Connect server's URL (``sc://HOST:PORT``), instead of a master.
-        session: a session of the caller's own, classic or Connect, instead of both. It is used as
-            it is, and never stopped.
-        driver_memory: heap of the JVM that this process starts; a server has its own.
-        conf: Spark's settings, those of this project among them; with ``remote`` only such as a
+        session: the caller's own session, classic or Connect, instead of ``master`` and
+            ``remote``. Its settings are not changed, and it is never stopped.
+        driver_memory: heap of the JVM that this process starts; it does not apply to a server.
+        conf: Spark's settings, and this project's own; with ``remote`` only settings that a
             session may change.
     """
 

@@ -1,4 +1,4 @@
-"""Hints for misspelt names, and for releases that are not there."""
+"""Hints for misspelt names, and for releases that are not in the catalogue."""
 
 import re
 from collections.abc import Iterable
@@ -9,16 +9,17 @@ _VERSION: Final = re.compile(r"\d+(\.\d+)+")
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
-    """One sentence that names what was probably meant, and everything there is."""
+    """Return a hint that names what the user probably meant, and lists all candidates."""
     names = list(candidates)
     longer = [candidate for candidate in names if name and candidate.startswith(name)]
     return _hint(longer[:3] or get_close_matches(name, names, n=3, cutoff=0.4), names)
 
 
 def nearest_release(name: str, candidates: Iterable[str]) -> str:
-    """Return the hint for a release: its neighbours by number, in its own line if there are any.
+    """Return the hint for a release: its neighbours by number, from its own line if there are any.
 
-    A line, such as 3.9, is near to its releases; a name that is no number is compared as text.
+    For a line, such as 3.9, the hint names the line's releases; a name that is no number is
+    compared as text.
     """
     names = list(candidates)
     number, numbers = _number(name), {candidate: _number(candidate) for candidate in names}
@@ -34,7 +35,7 @@ def nearest_release(name: str, candidates: Iterable[str]) -> str:
 
 
 def _number(name: str) -> tuple[int, ...]:
-    """Return the numbers of a release, without what a hyphen adds; empty if there are none."""
+    """Return a release's numbers, without the part after a hyphen; empty if it has no numbers."""
     version = name.partition("-")[0]
     return tuple(map(int, version.split("."))) if _VERSION.fullmatch(version) else ()
 

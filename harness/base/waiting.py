@@ -10,7 +10,7 @@ _T = TypeVar("_T")
 
 
 class NotYetError(Exception):
-    """Raised by a look, or an attempt, for which it is too early; its text is what was seen."""
+    """A look or an attempt came too early; the error's text is what was seen."""
 
 
 def await_condition(
@@ -22,18 +22,18 @@ def await_condition(
     every_s: float = 0.05,
     passing: tuple[type[Exception], ...] = (),
 ) -> _T:
-    """Look again and again until what is seen satisfies a condition, and return what was seen.
+    """Call ``look`` again and again until its result satisfies a condition; return that result.
 
     Args:
-        look: returns what is seen, and reads all of it anew. A bool is refused: after the limit
-            the cause could not be found.
-        until: the condition; without one, whatever a look returns will do.
+        look: returns what is seen, and reads everything anew. A bool is refused, because it could
+            not explain a timeout.
+        until: the condition; without it, any result of ``look`` is accepted.
         what: the condition in words, as in "waited 30 s for <what>".
-        passing: errors of a look that only mean "not yet", as ``NotYetError`` always does.
+        passing: errors of ``look`` that only mean "not yet", as ``NotYetError`` always does.
 
     Raises:
         WaitTimeoutError: the limit passed; the message says what was seen instead.
-        TypeError: the look returns a bool.
+        TypeError: ``look`` returned a bool.
     """
     early: tuple[type[Exception], ...] = (NotYetError, *passing)
     deadline = time.monotonic() + limit_s
@@ -59,7 +59,7 @@ def _words(seen: object) -> str:
 
 
 class SteadyCondition(Generic[_T]):
-    """An ``until`` that wants its condition to hold for some time, from look to look."""
+    """An ``until`` that is true once its condition has held in every look for some time."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class SteadyCondition(Generic[_T]):
         self._since: float | None = None
 
     def __call__(self, seen: _T) -> bool:
-        """Return whether it has held for long enough now."""
+        """Return whether the condition has now held for long enough."""
         if not self._until(seen):
             self._since = None
             return False

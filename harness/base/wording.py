@@ -1,4 +1,4 @@
-"""Numbers in sentences and in commands, written in one way."""
+"""Numbers in sentences and in commands, always written in the same way."""
 
 from decimal import Decimal
 
@@ -9,5 +9,5 @@ def count(number: int, singular: str, plural: str | None = None) -> str:
 
 
 def exact(number: float) -> str:
-    """Return the shortest decimal without an exponent that is read back as the same number."""
+    """Return the shortest decimal, without an exponent, from which the same number is read back."""
     return format(Decimal(repr(number)), "f").removesuffix(".0")

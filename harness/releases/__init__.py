@@ -1,1 +1,1 @@
-"""The Kafka releases that Highwater knows: a catalogue, and what each one does differently."""
+"""The Kafka releases that Highwater knows: a catalogue, and how each release differs."""

@@ -29,7 +29,7 @@ _LOG4J = ("org.slf4j:slf4j-log4j12:1.7.30!",)
 _RELOAD4J = ("org.slf4j:slf4j-reload4j:1.7.36!",)
 _LOG4J_2 = ("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4!",)
 
-# The client of ZooKeeper 3.4.13, which 2.0 and 2.1 ship, resolves no address on Java 17.
+# The ZooKeeper 3.4.13 client, which Kafka 2.0 and 2.1 ship, resolves no address on Java 17.
 _ZOOKEEPER_3_4_10 = ("org.apache.zookeeper:zookeeper:3.4.10!",)
 
 _UP_TO_0_9 = RequestVersions(fetch=1, fetch_as=-2, list_offsets=0, metadata=0, create_topics=None)
@@ -38,7 +38,7 @@ _UP_TO_0_10_0 = RequestVersions(
 )
 _UP_TO_2_3 = RequestVersions(fetch=2, fetch_as=-2, list_offsets=1, metadata=1, create_topics=1)
 
-# ApiVersions came with 0.10.0 (KIP-35); before, librdkafka needs the broker's version.
+# ApiVersions came with 0.10.0 (KIP-35); with older brokers, librdkafka must know the version.
 _BEFORE_API_VERSIONS = MappingProxyType(
     {"api.version.request": "false", "broker.version.fallback": "0.9.0"}
 )
@@ -55,7 +55,7 @@ _ENTRIES = (
         client=_BEFORE_API_VERSIONS,
         drivers=("local",),
         note=(
-            "Records have no timestamps. Neither ApiVersions nor CreateTopics is there, so the "
+            "Records have no timestamps. ApiVersions and CreateTopics do not exist, so the "
             "client is configured with the release, and topics are written in ZooKeeper."
         ),
     ),
@@ -69,7 +69,7 @@ _ENTRIES = (
         wire=_UP_TO_0_10_0,
         drivers=("local",),
         note=(
-            "The first record format with timestamps. CreateTopics is not there, so topics are "
+            "The first record format with timestamps. CreateTopics does not exist, so topics are "
             "written in ZooKeeper."
         ),
     ),
@@ -82,8 +82,8 @@ _ENTRIES = (
         magic=1,
         wire=_UP_TO_2_3,
         note=(
-            "The last line that cuts to the HW. While a deposed leader is paused, the new "
-            "leader can hang for many seconds as it shuts its fetcher down."
+            "The last line that truncates to the HW. While a deposed leader is paused, the new "
+            "leader can hang for many seconds while it shuts down its fetcher."
         ),
     ),
     Release(
@@ -114,7 +114,7 @@ _ENTRIES = (
         coordination="zookeeper",
         truncation=Truncation.LEADER_EPOCH,
         wire=_UP_TO_2_3,
-        note="As 0.11.0.3. 1.0.0, 1.0.1 and 1.1.0 have KAFKA-6857.",
+        note="Like 0.11.0.3. Releases 1.0.0, 1.0.1 and 1.1.0 have KAFKA-6857.",
     ),
     Release(
         name="1.1.1",
@@ -124,7 +124,7 @@ _ENTRIES = (
         truncation=Truncation.LEADER_EPOCH,
         wire=_UP_TO_2_3,
         note=(
-            "A follower that forked inside a batch gets UnexpectedAppendOffsetException, and "
+            "A follower that diverged inside a batch gets UnexpectedAppendOffsetException, and "
             "its fetcher stops for good."
         ),
     ),
@@ -136,8 +136,8 @@ _ENTRIES = (
         truncation=Truncation.LEADER_EPOCH_EXACT,
         wire=_UP_TO_2_3,
         note=(
-            "The first line with KIP-279. Has, as all before it, KAFKA-7128, KAFKA-7164 and "
-            "KAFKA-7415."
+            "The first line with KIP-279. Like all earlier lines, it has KAFKA-7128, KAFKA-7164 "
+            "and KAFKA-7415."
         ),
     ),
     Release(
@@ -148,7 +148,7 @@ _ENTRIES = (
         truncation=Truncation.LEADER_EPOCH_EXACT,
         wire=_UP_TO_2_3,
         note=(
-            "KAFKA-7128, KAFKA-7164 and KAFKA-7415 are fixed. A fetch out of range no longer ends "
+            "KAFKA-7128, KAFKA-7164 and KAFKA-7415 are fixed. A fetch out of range no longer stops "
             "a follower (KAFKA-7414)."
         ),
     ),
@@ -160,8 +160,8 @@ _ENTRIES = (
         truncation=Truncation.LEADER_EPOCH_EXACT,
         wire=_UP_TO_2_3,
         note=(
-            "The first line that fences fetches of another leader epoch (KIP-320), up to 2.4 only "
-            "the first of each fetch session (KAFKA-9338), and the first with zstd."
+            "The first line that fences fetches with another leader epoch (KIP-320), but up to 2.4 "
+            "only the first fetch of a fetch session (KAFKA-9338). The first line with zstd."
         ),
     ),
     Release(
@@ -172,20 +172,22 @@ _ENTRIES = (
         window_widens=False,
         note=(
             "Answers a follower that has an older HW at once (2.4.0 to 2.5.1 only), so "
-            "that the HW-lag window of an idle partition closes in milliseconds."
+            "the HW-lag window of an idle partition closes in milliseconds."
         ),
     ),
     Release(
         name="2.8.0",
         extra_jars=_LOG4J,
         coordination="zookeeper",
-        note="The first line that cuts on fetch. Has KAFKA-13141, KAFKA-13207 and KAFKA-18991.",
+        note=(
+            "The first line that truncates on fetch. Has KAFKA-13141, KAFKA-13207 and KAFKA-18991."
+        ),
     ),
     Release(
         name="2.8.2",
         extra_jars=_LOG4J,
         coordination="zookeeper",
-        note="KAFKA-13141 and KAFKA-13207 are fixed, since 2.8.1. Has KAFKA-18991.",
+        note="KAFKA-13141 and KAFKA-13207 are fixed since 2.8.1. Has KAFKA-18991.",
     ),
     Release(
         name="3.3.2",
@@ -200,24 +202,24 @@ _ENTRIES = (
         name="3.3.2-kraft",
         extra_jars=_RELOAD4J,
         note=(
-            "The same jars as 3.3.2, on KRaft: the first line of KRaft that is meant for use. Has"
-            " KAFKA-14139 and KAFKA-18991."
+            "The same jars as 3.3.2, on KRaft: the first line whose KRaft is ready for production."
+            " Has KAFKA-14139 and KAFKA-18991."
         ),
     ),
     Release(
         name="3.4.1",
         extra_jars=_RELOAD4J,
         note=(
-            "The last line on KRaft in which an ISR is enlarged without a look at broker epochs"
-            " (KIP-903): has KAFKA-14139, and KAFKA-18991."
+            "The last KRaft line in which the controller enlarges an ISR without checking broker"
+            " epochs (KIP-903). Has KAFKA-14139 and KAFKA-18991."
         ),
     ),
     Release(
         name="3.6.2",
         extra_jars=_RELOAD4J,
         note=(
-            "The first line of the catalogue with KIP-903, though a fetch from before a broker's"
-            " restart still counts (KAFKA-15221), and with KIP-890's first part. Has KAFKA-18991."
+            "The first line in the catalogue with KIP-890's first part and with KIP-903; but a"
+            " fetch from before a broker's restart still counts (KAFKA-15221). Has KAFKA-18991."
         ),
     ),
     Release(
@@ -231,14 +233,14 @@ _ENTRIES = (
     Release(
         name="3.9.0",
         extra_jars=_RELOAD4J,
-        note="Has KAFKA-18991, as all since 2.8.0 and, after it, 4.0.0 alone.",
+        note="Has KAFKA-18991, like all releases since 2.8.0; later, only 4.0.0 has it.",
     ),
     Release(
         name="3.9.2",
         extra_jars=_RELOAD4J,
         note=(
-            "The last line with both coordinations, here on KRaft. KAFKA-18991 is fixed, since "
-            "3.9.1."
+            "The last line that runs on ZooKeeper and on KRaft; here on KRaft. KAFKA-18991 is "
+            "fixed since 3.9.1."
         ),
     ),
     Release(
@@ -252,8 +254,8 @@ _ENTRIES = (
         extra_jars=_LOG4J_2,
         logging=2,
         note=(
-            "The first line without ZooKeeper. Has KAFKA-18991, as 3.9.0 before it; has KAFKA-19522"
-            " as 4.0.1."
+            "The first line without ZooKeeper. Has KAFKA-18991, like 3.9.0, and KAFKA-19522, like"
+            " 4.0.1."
         ),
     ),
     Release(
@@ -261,7 +263,7 @@ _ENTRIES = (
         extra_jars=_LOG4J_2,
         logging=2,
         note=(
-            "KRaft only. Eligible leader replicas (KIP-966) are there and off by default. Has "
+            "KRaft only. Eligible leader replicas (KIP-966) exist and are off by default. Has "
             "KAFKA-19522: where they are on, the last known leader is elected although it is "
             "fenced."
         ),
@@ -270,7 +272,7 @@ _ENTRIES = (
         name="4.0.2",
         extra_jars=_LOG4J_2,
         logging=2,
-        note="As 4.0.1: KAFKA-19522 is in all of this line.",
+        note="Like 4.0.1: all releases of this line have KAFKA-19522.",
     ),
     Release(
         name="4.1.2",
@@ -278,27 +280,27 @@ _ENTRIES = (
         logging=2,
         note=(
             "Eligible leader replicas (KIP-966) are on in new clusters: an ISR may become empty. "
-            "KAFKA-19522 is fixed, since 4.1.0."
+            "KAFKA-19522 is fixed since 4.1.0."
         ),
     ),
     Release(
         name="4.2.1",
         extra_jars=_LOG4J_2,
         logging=2,
-        note="As 4.1: leaders, followers and the controller decide by the same code.",
+        note="Like 4.1: leaders, followers and the controller decide by the same code.",
     ),
     Release(
         name="4.3.1",
         extra_jars=_LOG4J_2,
         logging=2,
-        note="As 4.1. An ISR that shrinks does not bump the leader epoch.",
+        note="Like 4.1. When an ISR shrinks, the leader epoch is not bumped.",
     ),
     Release(
         name="4.4.0",
         extra_jars=_LOG4J_2,
         logging=2,
         note=(
-            "As 4.3. Its StorageTool writes the features of a new cluster as the first snapshot of "
+            "Like 4.3. Its StorageTool writes a new cluster's features as the first snapshot of "
             "the metadata log, no longer as bootstrap.checkpoint (KAFKA-19648)."
         ),
     ),
@@ -307,15 +309,15 @@ _ENTRIES = (
 CATALOGUE: Mapping[str, Release] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
 
 MODERN: Final = "4.4.0"
-"""The release that stands for today's Kafka: in the demo, the sample, benchmarks and examples."""
+"""The release that represents today's Kafka in the demo, the sample, benchmarks and examples."""
 
 SAMPLE: Final = ("0.9.0.1", "0.10.2.2", "0.11.0.3", "2.1.1", "2.8.2", MODERN)
-"""One release for each combination of coordination, truncation rule and record format, for tests on
-real brokers that are too slow for all releases."""
+"""One release for each combination of coordination, truncation rule and record format. Tests on
+real brokers use these where all releases would take too long."""
 
 
 def metadata_release(version: str) -> Release:
-    """Return the newest release on KRaft with this metadata.version, such as ``3.9``."""
+    """Return the newest KRaft release that has this metadata.version, such as ``3.9``."""
     releases = {entry.protocol: entry for entry in _ENTRIES if entry.coordination == "kraft"}
     if version in releases:
         return releases[version]
@@ -326,7 +328,7 @@ def metadata_release(version: str) -> Release:
 
 
 def release(name: str) -> Release:
-    """Look up a release by its number; the error names the nearest and lists all."""
+    """Look up a release by its number; the error names the nearest release and lists all."""
     if name in CATALOGUE:
         return CATALOGUE[name]
     raise UsageError(

@@ -1,4 +1,4 @@
-"""The choice of a client: a library, or ``java:3.9.2`` for Java's of another release."""
+"""The choice of a client: a library, or ``java:3.9.2`` for Java's client of another release."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -22,34 +22,35 @@ AIOKAFKA: Final = "aiokafka"
 LIBRARIES: Final = (LIBRDKAFKA, JAVA, KAFKA_PYTHON, AIOKAFKA)
 
 _NEGOTIATES: Final = (0, 10, 2)
-"""Since then a Java client speaks to older brokers, from 0.10.0 on (KIP-97)."""
+"""Since this release, a Java client speaks to older brokers, from 0.10.0 on (KIP-97)."""
 
 _ASKED_FIRST: Final = (0, 10, 0)
 _KIP_896: Final = (4, 0)
 _LEAST: Final = (2, 1)
-"""Clients and brokers of 4.0 speak to nothing older than this (KIP-896)."""
+"""Clients and brokers of 4.0 do not speak to anything older than this release (KIP-896)."""
 
 _METADATA: Final = (2, 5)
 
 _OLDEST: Final = {
     KAFKA_PYTHON: (
         (0, 10, 0),
-        "it asks brokers which requests they know, which those before 0.10.0 do not answer",
+        "it asks brokers which requests they know, and brokers before 0.10.0 do not answer",
     ),
-    AIOKAFKA: ((0, 11), "it writes records of format 2 only, which came with 0.11.0"),
+    AIOKAFKA: ((0, 11), "it writes only records of format 2, which came with 0.11.0"),
 }
-"""The oldest brokers of a Python client; there is no newest (docs/clients.md)."""
+"""The oldest brokers that a Python client speaks to; no broker is too new (docs/clients.md)."""
 
 _CODECS: Final = {KAFKA_PYTHON: ("none", "gzip", "zstd")}
-"""Compressions of a library that lacks some: kafka-python wants a package for each other."""
+"""Compressions of a library that lacks some. For others, kafka-python needs more packages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientChoice:
-    """A library of clients.
+    """A library of clients, and the release of Java's clients.
 
     Attributes:
-        release: of Java's clients; None for the others, whose release is that of the package.
+        release: the release of Java's clients; None for other libraries, which have only the
+            release of the installed package.
     """
 
     library: str
@@ -62,23 +63,23 @@ class ClientChoice:
 
     @property
     def title(self) -> str:
-        """Its name in a sentence, in the plural."""
+        """The library's clients as words in a sentence, in the plural."""
         if self.release is None:
             return f"{self.library}'s clients"
         return f"Java's clients of {self.release.name}"
 
     @property
     def idempotence(self) -> bool:
-        """True if its producers can be idempotent, and have transactions."""
+        """True if the library's producers can be idempotent and use transactions."""
         return self.release is None or self.release.idempotence
 
     def compresses(self, codec: str) -> bool:
-        """Return whether it has a compression."""
+        """Return whether the library has a compression."""
         codecs = _CODECS.get(self.library, (codec,))
         return codec in (codecs if self.release is None else self.release.compressions)
 
     def why_no_member(self, protocol: GroupProtocol) -> str:
-        """Return why its consumers cannot be members of a group; empty where they can."""
+        """Return why the library's consumers cannot join a group; empty if they can."""
         newer = protocol == CONSUMER
         if self.release is None:
             python = self.library in {KAFKA_PYTHON, AIOKAFKA}
@@ -91,17 +92,17 @@ class ClientChoice:
         return ""
 
     def why_not_sharing(self, brokers: Release) -> str:
-        """Return why its consumers cannot be members of a share group; empty where they can."""
+        """Return why the library's consumers cannot join a share group; empty if they can."""
         if self.library in {KAFKA_PYTHON, AIOKAFKA}:
             return "they have no share consumers (KIP-932)"
         if self.library == LIBRDKAFKA and brokers.number < SHARE_BY_DEFAULT:
-            return f"brokers of {brokers.name} do not take their member ids, and give them nothing"
+            return f"brokers of {brokers.name} reject their member ids, and send them no records"
         if self.release is not None and self.release.number < SHARE_SINCE:
             return "their share consumers came with 4.1 (KIP-932)"
         return ""
 
     def why_not(self, brokers: Release) -> str:
-        """Return why it cannot speak to brokers of a release; empty where it can."""
+        """Return why the library cannot speak to brokers of a release; empty if it can."""
         if self.library in _OLDEST:
             oldest, why = _OLDEST[self.library]
             return why if brokers.number < oldest else ""
@@ -109,22 +110,23 @@ class ClientChoice:
             return ""
         clients, servers = self.release.number, brokers.number
         if clients >= _KIP_896 and servers < _LEAST:
-            return "since 4.0 they speak to brokers of 2.1 and later only (KIP-896)"
+            return "since 4.0 they speak only to brokers of 2.1 and later (KIP-896)"
         if servers >= _KIP_896 and clients < _LEAST:
-            return "brokers of 4.0 and later speak to clients of 2.1 and later only (KIP-896)"
+            return "brokers of 4.0 and later speak only to clients of 2.1 and later (KIP-896)"
         if clients > servers and (clients < _NEGOTIATES or servers < _ASKED_FIRST):
             return (
-                "clients before 0.10.2, and brokers before 0.10.0, need clients that are no newer"
+                "clients before 0.10.2 need brokers that are no older, and brokers before 0.10.0 "
+                "need clients that are no newer"
             )
         return ""
 
 
 def read_client(word: str, kafka: str) -> ClientChoice:
-    """Return the choice that a word stands for.
+    """Return the client that a word names.
 
     Args:
-        word: the library, and after a colon the release of Java's clients.
-        kafka: the release of the brokers, which is Java's own without another.
+        word: the library; for Java's clients, a colon and their release may follow.
+        kafka: the release of the brokers; Java's clients have it too, if ``word`` names none.
 
     Raises:
         UsageError: there is no such library or release.
@@ -136,7 +138,7 @@ def read_client(word: str, kafka: str) -> ClientChoice:
         return ClientChoice(library=JAVA, release=release(number if colon else kafka))
     if colon:
         raise UsageError(
-            f"{library} has one release here, and {number!r} cannot be chosen",
-            hint=f"Use --client {library}, or java:RELEASE for one of Kafka's own.",
+            f"{library} has one release here, so {number!r} cannot be chosen",
+            hint=f"Use --client {library}, or java:RELEASE for Kafka's own clients.",
         )
     return ClientChoice(library=library)

@@ -1,4 +1,4 @@
-"""Facts about a running cluster that any client with a right to describe it can learn."""
+"""Facts about a running cluster that any client can read if it may describe the cluster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ METADATA: Final[Mapping[int, Number]] = {
     7: (3, 3), 8: (3, 4), 11: (3, 5), 14: (3, 6), 19: (3, 7), 20: (3, 8), 21: (3, 9),
     25: (4, 0), 27: (4, 1), 29: (4, 2), 30: (4, 3), 33: (4, 4),
 }  # fmt: skip
-"""Newest metadata.version of a line's releases: ``MetadataVersion.LATEST_PRODUCTION`` of Kafka's
-source, and up to 3.6, which has no such name, the last constant there."""
+"""Newest metadata.version of each line's releases: ``MetadataVersion.LATEST_PRODUCTION`` in Kafka's
+source. Up to 3.6 that name does not exist; there it is the last constant."""
 
 BROKER_EPOCHS: Final = 10
-"""The metadata.version since which a follower's Fetch has its broker epoch: 3.5-IV1 (KIP-903,
+"""The metadata.version since which a follower sends its broker epoch in Fetch: 3.5-IV1 (KIP-903,
 ``MetadataVersion.fetchRequestVersion``)."""
 
 VERIFICATION: Final = "transaction.partition.verification.enable"
-"""A setting of brokers since 3.6, true by default (KIP-890)."""
+"""A broker setting since 3.6, true by default (KIP-890)."""
 
 
 POSITIONS: Final = "__consumer_offsets"
@@ -34,18 +34,19 @@ TRANSACTIONS: Final = "__transaction_state"
 SHARE_GROUPS: Final = "__share_group_state"
 REMOTE_TIER: Final = "__remote_log_metadata"
 OWN_TOPICS: Final = (POSITIONS, TRANSACTIONS, SHARE_GROUPS, REMOTE_TIER)
-"""Kafka's own topics; the first group, transactional client, share group (KIP-932) or tiered topic
-(KIP-405) brings each."""
+"""Kafka's own topics. Kafka creates each topic with the first group, transactional client, share
+group (KIP-932) or tiered topic (KIP-405)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRange:
-    """The releases that a broker may be of; no response of Kafka has its release.
+    """The releases that a broker may have; no response of Kafka contains the broker's release.
 
     Attributes:
-        first: the oldest that it may be, such as (4, 0).
-        below: the oldest above it that it cannot be; None if it is newer than the catalogue.
-        exact: whether a person named it: ``first`` is the release itself.
+        first: the oldest release that the broker may have, such as (4, 0).
+        below: the oldest later release that the broker cannot have; None if the broker is newer
+            than the catalogue.
+        exact: whether a person named the release: ``first`` is the release itself.
     """
 
     first: Number
@@ -65,10 +66,10 @@ class ReleaseRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFacts:
-    """One broker.
+    """Facts about one broker.
 
     Attributes:
-        release: None if its requests fit no release of the catalogue.
+        release: None if the requests that it supports match no release in the catalogue.
         settings: None if they could not be read.
     """
 
@@ -81,11 +82,11 @@ class BrokerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """One topic.
+    """Facts about one topic.
 
     Attributes:
-        replicas: of the partition that has the fewest.
-        settings: those in force, defaults included; None if they could not be read.
+        replicas: number of replicas of the partition that has the fewest.
+        settings: the settings in force, defaults included; None if they could not be read.
     """
 
     name: str
@@ -96,14 +97,14 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """One cluster.
+    """Facts about one cluster.
 
     Attributes:
-        controllers: voters of the KRaft quorum; None on ZooKeeper, and if they could not be read.
+        controllers: number of voters in the KRaft quorum; None on ZooKeeper, or if not readable.
         features: finalized levels; None where there are no features (before 2.7).
-        own_topics: those of ``OWN_TOPICS`` that the user sees.
-        unseen: what could not be read and why, a sentence each.
-        requests: APIs that were used, and how often.
+        own_topics: the topics of ``OWN_TOPICS`` that the user may see.
+        unseen: sentences, each about a thing that could not be read, and why.
+        requests: APIs that were called, and how often.
     """
 
     cluster_id: str
@@ -117,27 +118,27 @@ class ClusterFacts:
     requests: Mapping[str, int]
 
     def own_topic(self, name: str) -> TopicFacts | None:
-        """Return one of Kafka's own topics; None if the user does not see it."""
+        """Return one of Kafka's own topics; None if the user may not see it."""
         return next((topic for topic in self.own_topics if topic.name == name), None)
 
 
 def successor(line: Number) -> Number:
-    """Return the line after one: 4.1 after 4.0, 0.11.1 after 0.11.0."""
+    """Return the line after ``line``: 4.1 after 4.0, 0.11.1 after 0.11.0."""
     return (*line[:-1], line[-1] + 1)
 
 
 def metadata_of(protocol: str) -> dict[str, int]:
-    """Return the level of metadata.version of a line, such as 3.4; empty before KRaft."""
+    """Return the metadata.version level of a line, such as 3.4; empty before KRaft."""
     line = numbers(protocol)
     return {METADATA_FEATURE: level for level, of in METADATA.items() if of == line}  # noqa: B035 - one line, one level
 
 
 def dotted(number: Number) -> str:
-    """Return a version as people write it."""
+    """Return a version's numbers joined by dots, as people write versions."""
     return ".".join(map(str, number))
 
 
 def numbers(text: str) -> Number:
-    """Return the numbers at the start of a version: (0, 10, 2) of ``0.10.2-IV0``."""
+    """Return the numbers at the start of a version: (0, 10, 2) for ``0.10.2-IV0``."""
     parts = text.partition("-")[0].split(".")
     return tuple(int(part) for part in parts if part.isdecimal())

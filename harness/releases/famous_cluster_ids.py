@@ -1,8 +1,8 @@
-"""Cluster ids that stand in quickstarts and compose files: equal ones prove nothing.
+"""Cluster ids from quickstarts and compose files: two clusters with such an id may be different.
 
-A cluster's id is drawn by ``kafka-storage random-uuid``, or by the first broker in ZooKeeper
-(KIP-78), and would name it alone. A cluster that was formatted with the id of an example shares it
-with everybody who followed the same example.
+``kafka-storage random-uuid``, or the first broker on ZooKeeper (KIP-78), draws a cluster's id at
+random, so the id is normally unique. But a cluster that was formatted with the id of an example
+has the same id as all other clusters made from that example.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ FAMOUS_CLUSTER_IDS: Final = frozenset(
         "4L6g3nShT-eMCtK--X86sw",  # Kafka's own compose files
         "5L6g3nShT-eMCtK--X86sw",  # the default of the image apache/kafka
         "EP6hyiddQNW5FPrAvR9kWw",  # images that format with --ignore-formatted
-        "MkU3OEVBNTcwNTJENDM2Qg",  # the next one, spelt as base64 ends it
+        "MkU3OEVBNTcwNTJENDM2Qg",  # the next id with its last letter in canonical base64
         "MkU3OEVBNTcwNTJENDM2Qk",  # Confluent's compose files
         "abcdefghijklmnopqrstuv",  # Bitnami's pages
         "q1Sh-9_ISia_zwGINzRvyQ",  # Confluent's pages on KRaft, and Testcontainers' examples

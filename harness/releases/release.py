@@ -1,4 +1,4 @@
-"""One release of Kafka: everything in which it differs from the others, as data."""
+"""One release of Kafka: all its differences from other releases, as data."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -19,22 +19,22 @@ class Truncation(StrEnum):
 
     @property
     def explanation(self) -> str:
-        """One sentence for a person."""
+        """One sentence for a person that explains the rule."""
         return _EXPLANATIONS[self]
 
 
 _EXPLANATIONS = {
     Truncation.HIGH_WATERMARK: (
-        "A new follower cuts its log to its own high watermark at once, with no request, although "
-        "records above it may be committed (before KIP-101)."
+        "A new follower truncates its log to its own high watermark at once, with no request, "
+        "although records above it may be committed (before KIP-101)."
     ),
     Truncation.LEADER_EPOCH: (
-        "A new follower asks the leader where the follower's latest epoch ended and cuts there "
-        "(KIP-101)."
+        "A new follower asks the leader where the follower's latest epoch ended and truncates "
+        "there (KIP-101)."
     ),
     Truncation.LEADER_EPOCH_EXACT: (
-        "A new follower asks the leader for the largest epoch not above its own, and goes back "
-        "epoch by epoch until both agree (KIP-279)."
+        "A new follower asks the leader for the largest epoch not above its own, and goes back, "
+        "epoch by epoch, until both agree (KIP-279)."
     ),
     Truncation.ON_FETCH: (
         "A follower fetches with its last epoch, and the leader's response says where the logs "
@@ -44,7 +44,7 @@ _EXPLANATIONS = {
 
 
 def version_order(name: str) -> tuple[tuple[int, ...], bool, str]:
-    """Return a sort key of a release's name: its numbers; a candidate comes before the release."""
+    """Return a release's sort key: its numbers; a release candidate comes before the release."""
     version, _, suffix = name.partition("-")
     numbers = tuple(int(part) for part in version.split(".") if part.isdecimal())
     return numbers, not suffix.startswith("rc"), suffix
@@ -52,17 +52,17 @@ def version_order(name: str) -> tuple[tuple[int, ...], bool, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestVersions:
-    """Versions of the requests with which the probe asks this release; by default, since 2.4.
+    """Versions of the requests that the probe sends to a release; the defaults fit 2.4 and later.
 
     Attributes:
-        fetch: Fetch version whose answer has the asked replica's own high watermark.
+        fetch: Fetch version whose response has the high watermark of the replica that answers.
         fetch_as: the replica id to send: -2 is a debugging consumer, which any replica answered
             up to 2.3; from 2.4 any replica answers a plain consumer, -1 (KIP-392).
-        list_offsets: ListOffsets version that answers with a replica's LEO; 0 answers with a list
-            of offsets, 1 and later with one.
-        metadata: Metadata version; from 7 on it carries leader epochs.
+        list_offsets: ListOffsets version whose response has a replica's LEO; version 0 returns a
+            list of offsets, versions from 1 on return one offset.
+        metadata: Metadata version; from 7 on the response has leader epochs.
         create_topics: CreateTopics version; None where that request does not exist (up to 0.10.0),
-            and topics are created by writing to ZooKeeper.
+            and the harness creates topics in ZooKeeper.
     """
 
     fetch: int = 11
@@ -74,28 +74,28 @@ class RequestVersions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """One release of Kafka; what it leaves out is as in the newest line.
+    """One release of Kafka; an attribute that an entry leaves out is as in the newest line.
 
     Attributes:
-        name: Apache's number; with ``-zk`` if the catalogue has the same release on KRaft, too.
+        name: Apache's number; with ``-zk`` or ``-kraft`` if the catalogue has both.
         scala: version of Scala that the jars were built for.
-        extra_jars: Maven ``group:artifact:version`` in addition to the broker's own. They win over
-            the broker's dependencies; a trailing ``!`` takes a jar without applying its parent's
-            version choices to the other jars.
-        coordination: the keeper of the cluster's metadata.
+        extra_jars: Maven ``group:artifact:version`` of jars in addition to the broker's own. They
+            replace the broker's dependencies; with a trailing ``!``, the jar's parent does not
+            choose versions of other jars.
+        coordination: the system that keeps the cluster's metadata.
         truncation: the rule by which followers truncate their logs.
         magic: newest record format that the broker writes to disk (0, 1 or 2).
         wire: request versions for the probe.
         logging: major version of log4j in the jars, 1 or 2.
         config: broker settings that only this release's line needs or accepts.
-        client: librdkafka settings that clients need to talk to it.
+        client: librdkafka settings that clients need to talk to the release.
         heap_mb: heap that a broker of a test cluster needs.
-        drivers: cluster drivers that can run it. Containers need two listeners for each broker,
-            one inside and one outside, which came with ``inter.broker.listener.name`` in 0.10.2.
+        drivers: cluster drivers that can run the release. In containers each broker needs an
+            inside and an outside listener, so ``inter.broker.listener.name`` (since 0.10.2).
         window_widens: whether ``replica.fetch.wait.max.ms`` keeps the HW-lag window of an idle
-            partition open. 2.4.0 to 2.5.1 answer a follower with an older HW at once
+            partition open. Leaders of 2.4.0 to 2.5.1 answer a follower with an older HW at once
             (``ReplicaManager.fetchMessages``, ``followerNeedsHwUpdate``).
-        note: other facts about it, in a sentence or two.
+        note: other facts about the release, in one or two sentences.
     """
 
     name: str
@@ -125,7 +125,7 @@ class Release:
 
     @property
     def protocol(self) -> str:
-        """Its newest inter.broker.protocol.version: ``0.10.2``, ``2.8``."""
+        """The release's newest inter.broker.protocol.version: ``0.10.2``, ``2.8``."""
         return ".".join(self.version.split(".")[: 2 if self.number >= (1,) else 3])
 
     @property
@@ -145,17 +145,17 @@ class Release:
 
     @property
     def elects_unclean(self) -> bool:
-        """True if unclean.leader.election.enable works; on KRaft since 3.9 (KAFKA-12670)."""
+        """True if unclean.leader.election.enable takes effect; on KRaft since 3.9 (KAFKA-12670)."""
         return self.coordination == "zookeeper" or self.number >= (3, 9)
 
     @property
     def elects_by_hand(self) -> bool:
-        """True if an operator may ask for an unclean election, from 2.4 on (KIP-460)."""
+        """True if an operator may request an unclean election, from 2.4 on (KIP-460)."""
         return self.number >= (2, 4)
 
     @property
     def compressions(self) -> tuple[str, ...]:
-        """Codecs that producers may use; zstd came with 2.1 (KIP-110)."""
+        """Compressions that producers may use; zstd came with 2.1 (KIP-110)."""
         early = ("none", "gzip", "snappy", "lz4")
         return (*early, "zstd") if self.number >= (2, 1) else early
 

@@ -1,7 +1,7 @@
-"""A broker's log directories become one folder of evidence: ``replicas/<broker id>``.
+"""Merges a broker's log directories into one folder of evidence: ``replicas/<broker id>``.
 
-The first one is that folder. The others are beside ``replicas``, below ``MORE_LOG_DIRS``, as long
-as the run goes on, and stay there if it was killed.
+The first log directory is that folder. During the run the other directories are below
+``MORE_LOG_DIRS``, next to ``replicas``; if the run was killed, they stay there.
 """
 
 import os
@@ -16,7 +16,7 @@ _OFFSETS: Final = "-checkpoint"
 
 
 def log_dirs(replicas: Path) -> Iterator[tuple[str, Path]]:
-    """Yield each broker's id and each of its log directories, the first one first."""
+    """Yield pairs of broker id and log directory; a broker's first directory comes first."""
     for broker in sorted(replicas.iterdir()):
         yield broker.name, broker
         for folder in sorted((replicas.parent / MORE_LOG_DIRS / broker.name).glob("*/")):
@@ -24,10 +24,10 @@ def log_dirs(replicas: Path) -> Iterator[tuple[str, Path]]:
 
 
 def copy_broker_file(file: Path, copy: Path) -> None:
-    """Copy a broker-wide file, or add the lines of a checkpoint to those of another directory.
+    """Copy a broker-wide file; if a checkpoint is already there, add the lines of ``file`` to it.
 
     Kafka leaves some checkpoints empty until there is something to write; a fault may leave a part
-    of one, or any bytes.
+    of a checkpoint, or any other bytes.
     """
     if not copy.exists() or (file.name.endswith(_OFFSETS) and not copy.stat().st_size):
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -39,16 +39,16 @@ def copy_broker_file(file: Path, copy: Path) -> None:
 
 
 def merged_copy(replicas: Path, names: Iterable[str], target: Path) -> None:
-    """Copy some replicas of a run that was cut short, and the broker-wide files, to one place.
+    """Copy some replicas of an interrupted run, and the broker-wide files, to one folder.
 
-    The run is left as it is. Segments are linked where the file system can.
+    The run is not changed. Segments are hard-linked if the file system can do that.
 
     Args:
-        names: of the replicas' folders.
+        names: names of the replicas' folders.
         target: an empty or missing folder; it gets a folder for each broker id.
 
     Raises:
-        OSError: something cannot be read or copied.
+        OSError: a file cannot be read or copied.
     """
     folders = frozenset(names)
     for broker, folder in log_dirs(replicas):

@@ -1,17 +1,17 @@
-"""Protocols of groups, and the settings of brokers that make their timeouts short."""
+"""Protocols of groups, and the broker settings that shorten the groups' timeouts."""
 
 from typing import Final, Literal
 
 GroupProtocol = Literal["classic", "consumer"]
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
-"""Of a consumer group: the one that clients agree on, and the brokers' own (KIP-848)."""
+"""Consumer group protocols: the classic protocol of the clients, and the brokers' (KIP-848)."""
 
 CONSUMER_SINCE: Final = (4, 0)
-"""The first release in which a member of a group may ask for the brokers' own protocol."""
+"""The first release in which a group member may ask for the brokers' protocol (KIP-848)."""
 
 SESSION_S: Final = 2.0
-"""How long a member may be silent; 45 s by default."""
+"""Session timeout: seconds for which a member may be silent; Kafka's default is 45 s."""
 
 _SESSION_MS: Final = str(int(SESSION_S * 1000))
 _HEARTBEAT_MS: Final = "500"
@@ -22,22 +22,22 @@ CONSUMER_SETTINGS: Final = {
     "group.consumer.min.heartbeat.interval.ms": _HEARTBEAT_MS,
     "group.consumer.heartbeat.interval.ms": _HEARTBEAT_MS,
 }
-"""The same as clients ask for in the classic protocol: here brokers decide."""
+"""The timeouts that clients request in the classic protocol; in this protocol brokers set them."""
 
 SHARE_SINCE: Final = (4, 1)
-"""The first release with share groups (KIP-932): a preview, which a feature enables."""
+"""The first release with share groups (KIP-932), as a preview that a feature enables."""
 
 SHARE_BY_DEFAULT: Final = (4, 2)
-"""The first release that has them in every new cluster."""
+"""The first release that has share groups in every new cluster."""
 
 SHARE_FEATURES: Final = {"share.version": 1}
-"""The feature of brokers with share groups, and the level at which it has them."""
+"""The feature that enables share groups, and the level that enables them."""
 
 LOCK_S: Final = 5.0
-"""How long a member of a share group has for a record it was given; 30 s by default."""
+"""Seconds for which a share group member may keep a delivered record; Kafka's default is 30 s."""
 
 DELIVERIES_MOST: Final = 5
-"""How often a record is given out at most (``group.share.delivery.count.limit``, by default)."""
+"""Most deliveries of one record (the default of ``group.share.delivery.count.limit``)."""
 
 _LOCK_MS: Final = str(int(LOCK_S * 1000))
 
@@ -50,9 +50,9 @@ SHARE_SETTINGS: Final = {
     "group.share.record.lock.duration.ms": _LOCK_MS,
     "group.share.delivery.count.limit": str(DELIVERIES_MOST),
 }
-"""The same for share groups, and a shorter lock."""
+"""The same timeouts for share groups, and a shorter lock."""
 
 SHARE_STATE_REPLICAS: Final = "share.coordinator.state.topic.replication.factor"
 
 SHARE_GROUP: Final = {"share.auto.offset.reset": "earliest"}
-"""Settings of a share group: a new one begins where partitions begin, not where they end."""
+"""Settings of a share group: a new group reads partitions from their beginning, not their end."""

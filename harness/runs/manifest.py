@@ -1,10 +1,10 @@
-"""The files of a run as they were recorded, and which of them are no evidence any more.
+"""The files of a run as they were recorded, and the files that are no longer evidence.
 
 When a run has ended, ``manifest.json`` lists every file that a judge reads, with its size and
-SHA-256, and how many rows of each table were recorded; ``status.json`` names the digest of that
-list. A file that cannot be read, or is not what was recorded, is never evidence: the judge
-leaves it out and says so. Of a run that was cut short, or recorded before there were manifests,
-every file is read to its end and nothing more.
+SHA-256, and how many rows of each table were recorded; ``status.json`` has the digest of that
+list. A file that cannot be read, or that has changed since, is never evidence: the judge leaves
+it out and says so. An interrupted run, or a run from before manifests, has no manifest: its files
+are only read to their end.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _COORDINATION: Final = "coordination/"
 
 
 class RecordedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file as it was recorded: its size, and its SHA-256 in hexadecimal digits."""
+    """One file as it was recorded: its size, and its SHA-256 as hexadecimal digits."""
 
     bytes: int
     sha256: str
@@ -44,8 +44,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The files of one run that a judge reads.
 
     Attributes:
-        files: path from the run directory, in POSIX form, to what it was.
-        rows: table to how many of its rows were recorded.
+        files: path from the run directory, in POSIX form, to the recorded size and SHA-256.
+        rows: table to the number of rows that were recorded.
     """
 
     files: dict[str, RecordedFile]
@@ -54,14 +54,14 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _UnsoundError(Exception):
-    """Why a file cannot be read, the end of a sentence that begins with its path."""
+    """Why a file is no evidence: the end of a sentence that begins with the file's path."""
 
 
 def record(run: Run, rows: Mapping[str, int]) -> str:
     """Write the manifest of a run whose files are complete; return its SHA-256 for ``status.json``.
 
     Args:
-        rows: table to how many of its rows were recorded.
+        rows: table to the number of rows that were recorded.
     """
     files = {}
     for path in _judged(run):
@@ -76,9 +76,9 @@ def record(run: Run, rows: Mapping[str, int]) -> str:
 
 
 def verify(run: Run, digests: Mapping[str, RecordedFile] = {}) -> tuple[UnusedFile, ...]:
-    """Read every file that a judge reads to its end, and return those that are no evidence.
+    """Read every file that a judge uses to its end, and return the files that are no evidence.
 
-    Files in ``digests`` were read elsewhere, and are not read here.
+    Files in ``digests`` were already read by the caller, and are not read here.
     """
     status = run.status()
     if not status.manifest:
@@ -93,9 +93,9 @@ def verify(run: Run, digests: Mapping[str, RecordedFile] = {}) -> tuple[UnusedFi
 
 
 def metadata_logs(run: Run) -> dict[int, Path]:
-    """Return the folders of the controllers' metadata logs that are evidence, by node id.
+    """Return, by node id, the folders of the controllers' metadata logs that are evidence.
 
-    Runs that were recorded before controllers' logs were judged have them, but not in the manifest.
+    Older runs have these logs, but do not list them in the manifest: there they are no evidence.
     """
     with contextlib.suppress(_UnsoundError):
         if run.status().manifest and not _has_metadata(_manifest(run, run.status().manifest)):
@@ -104,7 +104,7 @@ def metadata_logs(run: Run) -> dict[int, Path]:
 
 
 def rows(run: Run) -> dict[str, int]:
-    """Table to how many of its rows were recorded; empty where no sound manifest says so."""
+    """Return table to number of recorded rows; empty if there is no readable manifest."""
     try:
         return _manifest(run, run.status().manifest).rows
     except _UnsoundError:
@@ -154,8 +154,8 @@ def _manifest(run: Run, digest: str) -> Manifest:
     except OSError as error:
         raise _UnsoundError(_reason(error)) from error
     except msgspec.MsgspecError as error:
-        raise _UnsoundError(f"is of another Highwater: {error}") from error
-    raise _UnsoundError("is not the one whose digest status.json has")
+        raise _UnsoundError(f"was written by another version of Highwater: {error}") from error
+    raise _UnsoundError("does not have the digest that status.json names")
 
 
 def _reason(error: OSError) -> str:

@@ -1,10 +1,10 @@
-"""A matrix as values: what is run against what, and what came of each cell.
+"""A matrix as values: its axes, its cells, and the result of each cell.
 
 <store>/<matrix>/
-  matrix.json                 axes, cells and what was skipped; written before anything runs
-  runs/                       a store with one run a cell, named after it
-  cells.json  cells.parquet   a row a cell, when all are judged
-  index.html                  the same for a person
+  matrix.json                 axes, cells, skipped combinations; written before the first run
+  runs/                       a store with one run for each cell, named after the cell
+  cells.json  cells.parquet   a row for each cell, when all cells are judged
+  index.html                  the rows as a page for a person
 """
 
 import contextlib
@@ -29,7 +29,7 @@ MATRIX: Final = "matrix.json"
 Delivery: TypeAlias = Literal["plain", "idempotent", "transactional"]
 PLAIN: Final = "plain"
 DELIVERIES: Final[tuple[Delivery, ...]] = get_args(Delivery)
-"""How producers deliver: with the promises of acks alone, idempotently, or in transactions."""
+"""How producers deliver: plainly (only acks), idempotently, or in transactions."""
 
 _T = TypeVar("_T")
 
@@ -45,15 +45,15 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
     """One value of every axis.
 
     Attributes:
-        story: name of a scripted schedule, or None.
-        nemesis: faults of a random schedule, separated by commas, or None with a story; empty when
-            nothing is to happen.
-        client: library of the producers, as a plan has it.
+        story: name of a story (scripted scenario), or None.
+        nemesis: faults of a random schedule, separated by commas; None with a story; empty for no
+            faults.
+        client: library of the producers, as in a plan.
         reader_client: library of the readers.
-        delivery: how they deliver.
-        group_protocol: of a group of readers beside them (``classic``, ``consumer``); empty where
-            there is none.
-        share: members of a share group (KIP-932) beside them.
+        delivery: how producers deliver.
+        group_protocol: protocol of an additional group of readers (``classic``, ``consumer``);
+            empty without such a group.
+        share: number of members of an additional share group (KIP-932).
     """
 
     kafka: str
@@ -72,7 +72,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def happened(self) -> str:
-        """The story, or the faults."""
+        """The story's name, or the faults."""
         return self.story or self.nemesis or "no faults"
 
     @property
@@ -82,7 +82,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """The delivery, readers and groups of its clients, in words, where they are not plain."""
+        """Words for the delivery, readers and groups that differ from the defaults."""
         delivery = () if self.delivery == PLAIN else (self.delivery,)
         return *delivery, *self._groups()
 
@@ -95,7 +95,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def line(self) -> tuple[str, Acks, int, bool, tuple[str, ...]]:
-        """All but release and seed: a row of the matrix page."""
+        """All values except release and seed: they name a row of the matrix page."""
         return self.happened, self.acks, self.min_isr, self.unclean, self.machinery
 
     @classmethod
@@ -119,7 +119,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SkippedCombination(MatrixSetting, frozen=True, kw_only=True):
-    """A combination that cannot be run, and why."""
+    """A combination that cannot be run, and the reason."""
 
     reason: str
 
@@ -131,22 +131,22 @@ class MatrixCell(MatrixSetting, frozen=True, kw_only=True):
 
 
 _COUNTED: Final = frozenset({"lost-write", "unseen", "divergence"})
-"""Kinds of anomalies that have a column of their own."""
+"""Kinds of anomalies that have their own column."""
 
 
 class MatrixRow(MatrixCell, frozen=True, kw_only=True):
     """The result of a cell.
 
     Attributes:
-        unseen: acknowledged records that no reader came far enough to look for.
+        unseen: acknowledged records whose offsets no reader reached.
         divergent: offsets at which replicas hold different records.
-        as_predicted: whether it ended as the release's rules say; None when they say nothing.
-        model: its word: ``as-predicted``, ``explained``, ``unexplained``, ``not-reproduced``
-            or ``unknown``; None when it was not asked.
-        report: path of its page, from the folder of the page that lists it.
-        problem: what the harness could not do, so that the run ended early; None when it did not.
-        counted: whether what was lost could be counted; where not, these numbers mean nothing.
-        others: how many anomalies there are of each other kind: ``2 duplicate, 1 G1a``.
+        as_predicted: whether the run ended as the release's rules say; None if they say nothing.
+        model: the model's answer: ``as-predicted``, ``explained``, ``unexplained``,
+            ``not-reproduced`` or ``unknown``; None if the model was not asked.
+        report: path of the run's page, relative to the folder of the page that lists it.
+        problem: why the harness ended the run early; None if the run was completed.
+        counted: whether losses could be counted; if not, the numbers of records mean nothing.
+        others: numbers of other anomalies, by kind: ``2 duplicate, 1 G1a``.
     """
 
     verdict: Literal["valid", "invalid", "unknown"]
@@ -165,12 +165,12 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
 
     @property
     def word(self) -> str:
-        """The verdict for a person, as a run's own page has it."""
+        """The verdict in words for a person, as on the run's own page."""
         return in_words(self.verdict, self.lost if self.counted else 0)
 
     @property
     def losses(self) -> str:
-        """``1 / 4``: records lost, of all acknowledged; a dash where they could not be counted."""
+        """``1 / 4``: lost records / acknowledged records; a dash if they could not be counted."""
         return f"{self.lost:,} / {self.acknowledged:,}" if self.counted else "-"
 
     @classmethod
@@ -183,7 +183,7 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
         home: Path,
         model: str | None = None,
     ) -> Self:
-        """Return the row of a judged run; ``home`` is the folder of the page that lists it."""
+        """Return the row of a judged run; ``home`` is the folder of the page that lists the run."""
         status, ledger = run.status(), verdict.ledger
         early = None if status.phase == "frozen" else f"harness failed while {status.phase}"
         return cls(
@@ -210,13 +210,13 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
 
 
 class Axes(msgspec.Struct, frozen=True, kw_only=True):
-    """The axes of a matrix: every combination that can be run is a cell.
+    """The axes of a matrix; every combination of values that can be run is a cell.
 
     Attributes:
-        nemeses: mixes of faults, each a cell of its own beside the stories.
-        deliveries: how producers deliver; none: as the story has it, or plainly.
-        group_protocols: of a group of readers, which a story does not have.
-        shares: members of a share group, which a story does not have.
+        nemeses: mixes of faults; like a story, a mix has its own cells.
+        deliveries: how producers deliver; empty: as the story defines it, or plainly.
+        group_protocols: protocols of a group of readers, which stories do not have.
+        shares: numbers of members of a share group, which stories do not have.
     """
 
     kafkas: tuple[str, ...]
@@ -236,10 +236,10 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
-    """A matrix that is to be run, or was, as ``matrix.json`` holds it.
+    """A matrix that is to be run or was run, as in ``matrix.json``.
 
     Attributes:
-        seconds: wall time of all sittings so far in which cells were run.
+        seconds: wall time of all sessions so far in which cells were run.
     """
 
     axes: Axes
@@ -257,19 +257,19 @@ class MatrixFolder:
 
     @classmethod
     def open(cls, name: str | Path, root: Path) -> Self:
-        """Return the matrix at a path, or of that name below ``root``."""
+        """Return the matrix at this path, or with this name below ``root``."""
         if folder := cls._at(name, root):
             return folder
         raise NotThereError(
-            f"{name} is not the directory of a matrix", hint="It is one that holds matrix.json."
+            f"{name} is not the directory of a matrix", hint="Name a directory with a matrix.json."
         )
 
     @classmethod
     def named(cls, names: Sequence[str], store: Path) -> Self | None:
-        """Return the matrix that is named, if it is one; else the names are of runs."""
+        """Return the matrix that ``names`` consists of; None if the names are names of runs."""
         folder = cls._at(names[0], store)
         if folder and len(names) > 1:
-            raise UsageError(f"{names[0]} is a matrix", hint="Name it alone, or runs alone.")
+            raise UsageError(f"{names[0]} is a matrix", hint="Name only this matrix, or only runs.")
         return folder
 
     @classmethod
@@ -278,33 +278,33 @@ class MatrixFolder:
         return next((folder for folder in folders if folder.exists()), None)
 
     def exists(self) -> bool:
-        """Return whether it is the directory of a matrix."""
+        """Return whether this is the directory of a matrix."""
         return is_file(self.path / MATRIX)
 
     @property
     def store(self) -> Store:
-        """Its runs."""
+        """The store with the matrix's runs."""
         return Store(self.path / "runs")
 
     @property
     def page(self) -> Path:
-        """The page that shows them all."""
+        """The page that shows all cells."""
         return self.path / "index.html"
 
     def earlier(self) -> Iterator[tuple[str, list[MatrixRow]]]:
-        """Yield the names and rows of the judged matrices beside it, the last one before it first.
+        """Yield names and rows of the earlier judged matrices in the same folder, latest first.
 
-        Without a name, a matrix bears the time at which it was begun as its name.
+        A matrix that the user does not name has the time of its beginning as its name.
         """
         here = self.path.resolve()
         beside = [path.parent for path in here.parent.glob("*/cells.json")]
         before = [folder for folder in beside if _place(folder) < _place(here)]
         for path in sorted(before, key=_place, reverse=True):
-            with contextlib.suppress(StoreError):  # a folder of a later schema, or cut short
+            with contextlib.suppress(StoreError):  # a later schema, or a truncated file
                 yield path.name, MatrixFolder(path).rows()
 
     def matrix(self) -> Matrix:
-        """Return what was to be run."""
+        """Return the matrix from ``matrix.json``."""
         matrix = _decode(self.path / MATRIX, Matrix)
         if matrix.schema != SCHEMA_VERSION:
             raise StoreError(
@@ -314,16 +314,16 @@ class MatrixFolder:
         return matrix
 
     def rows(self) -> list[MatrixRow]:
-        """Return what came of the cells."""
+        """Return the results of the cells."""
         return _decode(self.path / "cells.json", list[MatrixRow])
 
     def run_of(self, cell: MatrixCell) -> Run | None:
-        """Return the run of a cell, whole or not, if there is one."""
+        """Return a cell's run, complete or not; None if the cell has no run yet."""
         run = Run(self.store.root / cell.run)
         return run if is_file(run.path / "plan.json") else None
 
     def runs(self) -> list[Run]:
-        """Every run that there is, in the order of the cells."""
+        """Return all existing runs, in the order of the cells."""
         return [run for cell in self.matrix().cells if (run := self.run_of(cell))]
 
     def write(self, matrix: Matrix) -> None:
@@ -376,11 +376,11 @@ SCHEMA: Final = pa.schema(
         pa.field("others", pa.string()),
     ]
 )
-"""Columns of ``cells.parquet``; the fields of ``MatrixRow`` in their order."""
+"""Columns of ``cells.parquet``: the fields of ``MatrixRow`` in their order."""
 
 
 def _place(folder: Path) -> list[str | int]:
-    """Return a sort key of a folder's name in which piece 2 of a night comes before piece 10."""
+    """Return a folder's sort key, by which piece 2 of a night comes before piece 10."""
     parts = re.split(r"(\d+)", folder.name)
     return [int(part) if part.isdecimal() else part for part in parts]
 
@@ -389,7 +389,7 @@ def _decode(path: Path, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError as error:
-        hint = "Go on with it: highwater matrix --resume MATRIX"
+        hint = "Continue the matrix: highwater matrix --resume MATRIX"
         raise StoreError(f"there is no {path}", hint=hint) from error
     except (OSError, msgspec.MsgspecError) as error:
         raise StoreError(f"{path} cannot be read: {error}") from error

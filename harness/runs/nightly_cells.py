@@ -1,7 +1,7 @@
 """The values of a night: cells, the planned night, and the result of each cell.
 
-A *cell* is one run. Its *key* is everything but the seed, and comes back night after night; the
-seed is another each night. A *mark* is a cell's line in ``trend.jsonl``.
+A *cell* is one run. Its *key* is everything except the seed, and is the same night after night; the
+seed changes every night. A *mark* is a cell's line in ``trend.jsonl``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,14 +14,14 @@ from highwater.harness.runs.matrix_cells import Delivery, MatrixSetting
 from highwater.harness.runs.plan import Acks
 
 SCHEMA: Final = 1
-"""Of ``night.json`` and of the lines of ``trend.jsonl``."""
+"""Schema version of ``night.json`` and of the lines of ``trend.jsonl``."""
 
 NEMESIS_S: Final = 30
-"""Seconds for which a random schedule of the nightly goes on."""
+"""Duration in seconds of a random schedule in the nightly runs."""
 
 State = Literal["good", "unknown", "missing", "bad"]
 STATES: Final[tuple[State, ...]] = ("good", "unknown", "missing", "bad")
-"""From best to worst. ``missing`` was planned and left no result."""
+"""From best to worst. A ``missing`` cell was planned and left no result."""
 
 Why = Literal["failed", "canary", "baseline", "drawn"]
 
@@ -34,7 +34,7 @@ _DELIVERY_OPTIONS: Final[Mapping[Delivery, list[str]]] = {
 
 
 class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
-    """A value of every axis, at its default where none is named."""
+    """A cell with a value for every axis; an axis that is not named has its default."""
 
     driver: str = "local"
     story: str | None = None
@@ -46,7 +46,7 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
 
     @property
     def under(self) -> str:
-        """Under which promise, for a person."""
+        """The settings that decide the promise, in words for a person."""
         unclean = ", unclean elections" if self.unclean else ""
         client = "" if self.client == LIBRDKAFKA else f", client {self.client}"
         others = "".join(f", {words}" for words in self.clients)
@@ -54,7 +54,7 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """Everything but the seed, as one line."""
+        """Everything except the seed, as one line."""
         return f"{self.kafka} {self.driver}: {self.happened}, {self.under}"
 
     @property
@@ -63,7 +63,7 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
         return self.key, self.seed
 
     def command(self) -> str:
-        """Return the command that runs it by itself."""
+        """Return the command that runs this cell alone."""
         words = ["highwater run", f"--kafka {self.kafka}"]
         if self.driver != "local":
             words.append(f"--cluster {self.driver}")
@@ -81,16 +81,17 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
 
 
 def fields(cell: MatrixSetting) -> dict[str, Any]:
-    """Return the value on every axis, of whatever it is a part."""
+    """Return a cell's value on every axis, for any type of cell."""
     return {name: getattr(cell, name) for name in MatrixSetting.__struct_fields__}
 
 
 class PlannedCell(NightlyCell, frozen=True, kw_only=True):
-    """A cell of a night to come.
+    """A cell planned for a night.
 
     Attributes:
-        why: it failed when it last ran; it must lose; each release has it; or it was drawn.
-        seconds: how long it may take.
+        why: ``failed`` when it last ran; a ``canary`` that must lose records; in the ``baseline``
+            of every release; or ``drawn`` at random.
+        seconds: how long the cell may take.
     """
 
     why: Why
@@ -98,7 +99,7 @@ class PlannedCell(NightlyCell, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """The work of one machine in a night: pieces in order, each a matrix of its own."""
+    """The work of one machine in a night: ordered pieces, which are separate matrices."""
 
     name: str
     seconds: float
@@ -111,7 +112,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Night(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole night's plan, saved as ``night.json``. ``night`` is its date, as 2026-11-21."""
+    """A whole night's plan, saved as ``night.json``. ``night`` is its date, such as 2026-11-21."""
 
     night: str
     jobs: tuple[Job, ...]
@@ -127,9 +128,9 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
     """The result of a cell in a night.
 
     Attributes:
-        state: ``good`` is as the model predicts, be that a loss.
-        lost, acknowledged, divergent: counts of records; 0 where nothing was judged.
-        counted: whether what was lost could be counted; where not, the counts mean nothing.
+        state: ``good`` means as the model predicts, even if that is a loss.
+        lost, acknowledged, divergent: numbers of records; 0 if nothing was judged.
+        counted: whether losses could be counted; if not, the numbers mean nothing.
     """
 
     night: str
@@ -146,17 +147,17 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
 
     @property
     def losses(self) -> str:
-        """``1 / 4``: records lost, of all acknowledged; a dash where they could not be counted."""
+        """``1 / 4``: lost records / acknowledged records; a dash if they could not be counted."""
         return f"{self.lost:,} / {self.acknowledged:,}" if self.counted else "-"
 
     @property
     def troubled(self) -> bool:
-        """True if a person should look."""
+        """True if a person should look at this cell."""
         return self.state != "good"
 
 
 class Canary(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting under which records must be lost, or the harness sees nothing."""
+    """A setting under which records must be lost; if none is lost, the harness itself is broken."""
 
     name: str
     kafka: str
@@ -165,13 +166,13 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
     unclean: bool = False
 
     def claims(self, cell: NightlyCell) -> bool:
-        """Return whether a cell is one of this canary's, on any driver."""
+        """Return whether a cell belongs to this canary, on any driver."""
         setting = (self.kafka, self.story, self.acks, self.unclean)
         return setting == (cell.kafka, cell.story, cell.acks, cell.unclean)
 
 
 def canaries(newest: str) -> tuple[Canary, ...]:
-    """Return every night's canaries: losses of old Kafka, and losses that any Kafka is allowed."""
+    """Return every night's canaries: losses by old Kafka, and losses that any Kafka may have."""
     return (
         Canary(name="old-kafka", kafka="0.10.2.2", story="loss", acks="all"),
         Canary(name="leader-kill", kafka=newest, story="leader-kill", acks="1"),
@@ -180,5 +181,5 @@ def canaries(newest: str) -> tuple[Canary, ...]:
 
 
 def worst(marks: Iterable[CellResult]) -> CellResult:
-    """Return the mark in the worst state; the first of several. There must be one."""
+    """Return the mark in the worst state; the first if several. ``marks`` must not be empty."""
     return max(marks, key=lambda mark: STATES.index(mark.state))

@@ -1,4 +1,4 @@
-"""The outcome of a night: its colour and why, and changes against the nights before."""
+"""The outcome of a night: its colour, the reasons, and the changes since earlier nights."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,13 +16,13 @@ EXIT_CODES: Final[dict[Colour, int]] = {"green": 0, "yellow": 3, "red": 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightChanges:
-    """A night against the last night in which each setting ran; a mark a setting, its worst.
+    """Changes since the last night in which each setting ran, by the worst mark of each setting.
 
     Attributes:
-        new: troubled, and was not so before.
-        ongoing: troubled now as before.
-        resolved: was troubled and is no more.
-        waiting: was troubled and did not run.
+        new: settings that are troubled now and were not before.
+        ongoing: settings that are troubled now and were before.
+        resolved: settings that were troubled and are not any more.
+        waiting: settings that were troubled and did not run this night.
     """
 
     new: list[CellResult]
@@ -34,7 +34,7 @@ class NightChanges:
 def compare(
     history: Iterable[CellResult], tonight: Sequence[CellResult], night: str
 ) -> NightChanges:
-    """Return what changed from the nights before ``night`` to it."""
+    """Return what changed from the earlier nights to ``night``."""
     before = latest(mark for mark in history if mark.night < night)
     now = latest(tonight)
     troubled = sorted((mark for mark in now.values() if mark.troubled), key=_gravity)
@@ -61,13 +61,13 @@ def latest(marks: Iterable[CellResult]) -> dict[str, CellResult]:
 
 
 def silent(marks: Iterable[CellResult], names: Iterable[str]) -> list[str]:
-    """Return the canaries without a loss in any cell."""
+    """Return the canaries that had no loss in any cell."""
     canaries = {mark.canary for mark in marks if mark.lost and mark.verdict != "unknown"}
     return [name for name in names if name not in canaries]
 
 
 def colour(marks: Sequence[CellResult], canaries: Iterable[str]) -> Colour:
-    """Red for anything broken, missing or silent and for nothing at all, yellow for unknown."""
+    """Return red: no cells, a bad or missing cell, a silent canary; yellow: an unknown cell."""
     states = {mark.state for mark in marks}
     if not marks or states & {"bad", "missing"} or silent(marks, canaries):
         return "red"
@@ -76,13 +76,13 @@ def colour(marks: Sequence[CellResult], canaries: Iterable[str]) -> Colour:
 
 @dataclass(frozen=True, kw_only=True)
 class NightOutcome:
-    """A night, judged.
+    """A judged night.
 
     Attributes:
-        history: the nights before and tonight, oldest first.
-        canaries: names of those that must have lost records.
-        problems: results that could not be read, a sentence each; any makes the night red.
-        notes: what else is to be known, a sentence each.
+        history: marks of earlier nights and of this night, oldest first.
+        canaries: names of the canaries that must have lost records.
+        problems: sentences about results that could not be read; any problem makes the night red.
+        notes: sentences about other facts.
     """
 
     night: str
@@ -99,17 +99,17 @@ class NightOutcome:
 
     @cached_property
     def changes(self) -> NightChanges:
-        """The changes: new, ongoing, resolved."""
+        """The changes since the nights before: new, ongoing, resolved, waiting."""
         return compare(self.history, self.marks, self.night)
 
     @property
     def states(self) -> Counter[str]:
-        """Cells by state."""
+        """Number of cells by state."""
         return Counter(mark.state for mark in self.marks)
 
     @property
     def headline(self) -> str:
-        """The night in one sentence with denominators."""
+        """The night in one sentence, with the total numbers of cells and releases."""
         good, everything = self.states["good"], len(self.marks)
         kafkas = len({mark.kafka for mark in self.marks})
         where = f"{count(everything, 'cell')} on {count(kafkas, 'release')}"
@@ -125,7 +125,7 @@ class NightOutcome:
         return ", ".join(f"{self.states[state]:,} {state}" for state in STATES)
 
     def reasons(self) -> list[str]:
-        """Return why the night is not green, a sentence each, worst first."""
+        """Return sentences that say why the night is not green, worst first."""
         problems = [
             f"No cell of the canary {canary} lost a record."
             for canary in silent(self.marks, self.canaries)
@@ -139,7 +139,7 @@ class NightOutcome:
         return [*problems, *self.problems]
 
     def nights(self) -> list[tuple[str, Colour, Counter[str]]]:
-        """Every night of the history: its date, its colour, its cells by state; oldest first."""
+        """Return each night's date, colour and number of cells by state, oldest first."""
         groups: dict[str, list[CellResult]] = {}
         for mark in self.history:
             groups.setdefault(mark.night, []).append(mark)

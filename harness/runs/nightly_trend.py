@@ -1,4 +1,4 @@
-"""``trend.jsonl``: a line a cell a night; broken lines are skipped, old nights dropped."""
+"""``trend.jsonl``: a line for each cell and night. Broken lines are skipped, old nights removed."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from highwater.harness.base.files import write_whole
 from highwater.harness.runs.nightly_cells import SCHEMA, CellResult
 
 NIGHTS: Final = 90
-"""Nights that the history keeps."""
+"""Number of nights that the history keeps."""
 
 
 class _SchemaOnly(msgspec.Struct):
@@ -20,10 +20,10 @@ class _SchemaOnly(msgspec.Struct):
 
 
 def read(path: Path) -> tuple[list[CellResult], list[str]]:
-    """Return the marks of a history, oldest first, and notes on lines that were left out.
+    """Return the marks of a history, oldest first, and notes about lines that were left out.
 
-    A torn last line, lines of another schema and a file that is not there are no errors: the
-    history is a help and decides nothing alone.
+    A torn last line, lines with another schema and a missing file are no errors: the history only
+    helps, and decides nothing alone.
     """
     try:
         lines = path.read_bytes().splitlines()
@@ -59,7 +59,7 @@ def read(path: Path) -> tuple[list[CellResult], list[str]]:
 def extend(
     history: Iterable[CellResult], tonight: Sequence[CellResult], night: str
 ) -> list[CellResult]:
-    """Return the history with a night put in place of its old rows; the last ``NIGHTS`` only."""
+    """Return the history with ``tonight`` as the night's marks; keep the last ``NIGHTS`` nights."""
     others = [mark for mark in history if mark.night != night]
     nights = set(sorted({mark.night for mark in others} | {night})[-NIGHTS:])
     everything = sorted([*others, *tonight], key=lambda mark: mark.night)

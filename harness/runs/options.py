@@ -1,4 +1,4 @@
-"""Options, declared at the fields of structs: what is typed, its limits and its help.
+"""Options, declared at the fields of structs: what a person types, the limits and the help.
 
 ``keys: Annotated[int, Option("Keys of records, {}.", limits.KEYS)] = 0`` is a field of a plan, the
 option ``--keys`` of commands, and the argument ``keys`` of ``kafka_run``.
@@ -24,16 +24,16 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 _KINDS: Final[Mapping[object, Any]] = {
     bool: bool, int: int, float: float, tuple[str, ...]: list[str]
 }  # fmt: skip
-"""Type of a field, to type of what is typed; all others are words."""
+"""Type of a field to the type that the command line reads; all other fields are words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notation:
-    """A notation of values that are neither numbers nor switches nor plain words.
+    """A notation for values that are not numbers, switches or plain words.
 
     Attributes:
-        read: the value of what was typed; raises ``UsageError``.
-        write: what to type for a value.
+        read: returns the value of the typed text; raises ``UsageError``.
+        write: returns the text to type for a value.
     """
 
     read: Callable[[str], Any]
@@ -42,18 +42,18 @@ class Notation:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option of commands, and what it sets.
+    """An option of commands, and the field that it sets.
 
     Attributes:
-        help: its line in ``--help``; ``{}`` is the limit, ``{.lasting}`` one of durations.
-        limit: the least and the most that any run may have.
-        unit: what is counted, after a number that is refused; empty: the help's first words.
-        name: of its argument; empty: the field's.
-        typed: what is typed; empty: the name with hyphens.
-        notation: of its values.
-        default: in ``--help``; None: that of the field. Empty: none is shown.
-        path: fields that lead to its value; the last one declares it.
-        kind: type of what is typed.
+        help: the line in ``--help``; ``{}`` is the limit, ``{.lasting}`` a limit of durations.
+        limit: the least and the greatest value that any run may have.
+        unit: words after a number in the error about its range; empty: the help's first words.
+        name: the argument's name; empty: the field's name.
+        typed: what a person types; empty: the name with hyphens.
+        notation: the notation of the values.
+        default: the default in ``--help``; None: the field's default. Empty: none is shown.
+        path: fields that lead to the value; the last field declares the option.
+        kind: type that the command line reads.
     """
 
     help: str
@@ -68,18 +68,18 @@ class Option:
     kind: type = str
 
     def names(self, name: str) -> tuple[str, ...]:
-        """Return what can be typed for it, under a name."""
+        """Return the words that a person may type for this option, given its name."""
         return tuple(self.typed.split()) or (f"--{name.replace('_', '-')}",)
 
     def of(self, whole: msgspec.Struct) -> Any:  # noqa: ANN401 - of any type
-        """Return its value."""
+        """Return the option's value in a struct."""
         return reduce(getattr, self.path, whole)
 
     def value(self, given: Any) -> Any:  # noqa: ANN401 - of any type
-        """Return the value of what was typed, or of what a program gives.
+        """Return the option's value for a typed text, or for a value that a program passes.
 
         Raises:
-            UsageError: that is no value of this option.
+            UsageError: the text is no value of this option.
         """
         if self.notation is None:
             return tuple(given) if isinstance(given, list) else given
@@ -89,7 +89,7 @@ class Option:
         return self.notation.read(",".join(map(str, given)) if many else str(given))
 
     def word(self, value: Any) -> str:  # noqa: ANN401 - of any type
-        """Return what to type for a value."""
+        """Return the text that a person would type for a value."""
         if self.notation is not None:
             return self.notation.write(value)
         return exact(value) if isinstance(value, int | float) else str(value)
@@ -97,7 +97,7 @@ class Option:
 
 @cache
 def options_of(owner: type[msgspec.Struct]) -> Mapping[str, Option]:
-    """Return the options that a struct and the structs in it declare, by their names."""
+    """Return, by name, the options that a struct and the structs in it declare."""
     options: dict[str, Option] = {}
     hints = get_type_hints(owner, include_extras=True)
     for field in msgspec.structs.fields(owner):
@@ -127,7 +127,7 @@ def _complete(declared: Option, field: msgspec.structs.FieldInfo, hint: object) 
 
 
 def several(option: Option) -> Option:
-    """Return an option with values of this one, separated by commas."""
+    """Return an option that takes several values of this option, separated by commas."""
 
     def read(text: str) -> tuple[Any, ...]:
         if option.kind is bool:
@@ -141,10 +141,10 @@ def several(option: Option) -> Option:
 
 
 def with_options(whole: _S, given: Mapping[str, object]) -> _S:
-    """Return a struct with the values that are given, by the names of its options.
+    """Return a copy of a struct with the given values; ``given`` maps option names to values.
 
     Raises:
-        UsageError: one is no value of its option.
+        UsageError: a value is not valid for its option.
     """
     parts: dict[str, dict[str, object]] = defaultdict(dict)
     for name, value in given.items():
@@ -158,7 +158,7 @@ def with_options(whole: _S, given: Mapping[str, object]) -> _S:
 
 
 def as_typed(whole: msgspec.Struct, *names: str) -> list[str]:
-    """Return options with their values, ``--rate max``; of switches those that are on."""
+    """Return options as typed, such as ``--rate max``; a switch only if it is on."""
     words = []
     for name in names:
         option = options_of(type(whole))[name]

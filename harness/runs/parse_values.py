@@ -1,4 +1,4 @@
-"""Parsers of command-line words: durations, rates, lists. A ``UsageError`` says what is valid."""
+"""Parsers for command-line words: durations, rates, lists. A ``UsageError`` says what is valid."""
 
 import re
 import warnings
@@ -26,7 +26,7 @@ _MEMBERS: Final = 3
 
 
 def duration(text: str) -> float:
-    """Seconds from ``60s``, ``500ms``, ``2m``, ``1h`` or a plain number of seconds."""
+    """Return the seconds of ``60s``, ``500ms``, ``2m``, ``1h`` or a plain number of seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|)", text.strip())
     if match is None:
         raise UsageError(f"{text!r} is not a duration", hint="Write 60s, 500ms, 2m or 1h.")
@@ -34,14 +34,14 @@ def duration(text: str) -> float:
 
 
 def lasting(text: str) -> float:
-    """Return a duration that is not zero."""
+    """Return the seconds of a duration that must not be zero."""
     if not (seconds := duration(text)):
         raise UsageError(f"{text!r} is no time at all", hint="Write 60s, 500ms, 2m or 1h.")
     return seconds
 
 
 def rate(text: str) -> float:
-    """Return records per second; ``max`` (flat out) is 0."""
+    """Return records per second; 0 for ``max`` (no limit)."""
     if text == "max":
         return 0.0
     try:
@@ -56,13 +56,13 @@ def rate(text: str) -> float:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names from a comma-separated list; ``none`` and nothing are the empty one."""
+    """Return the names in a comma-separated list; ``none`` and an empty text are the empty list."""
     parts = tuple(part.strip() for part in text.split(",") if part.strip())
     return () if parts == ("none",) else parts
 
 
 def nemesis(text: str) -> tuple[str, ...]:
-    """Faults from a comma-separated list; ``none`` is a calm run."""
+    """Return the faults in a comma-separated list; ``none`` is a calm run."""
     faults = names(text)
     if not faults and text.strip() != "none":
         raise UsageError(f"{text!r} names no fault", hint="Write kill,pause, or none: a calm run.")
@@ -70,7 +70,7 @@ def nemesis(text: str) -> tuple[str, ...]:
 
 
 def budget(text: str) -> dict[str, int]:
-    """Names and numbers: ``kill=5,brokers=1``; ``none`` and nothing are no budget."""
+    """Return names and numbers from ``kill=5,brokers=1``; empty for ``none`` and an empty text."""
     limits = {}
     for part in names(text):
         name, _, most = part.partition("=")
@@ -81,32 +81,32 @@ def budget(text: str) -> dict[str, int]:
 
 
 def _renamed(word: str) -> str:
-    """Return a fault's word with the name that the fault has now; warn if that is another."""
+    """Return a fault's word with the fault's current name; warn if the name has changed."""
     if (current := current_fault(word)) != word:
         warnings.warn(f"{word} is called {current} now", RenamedWarning, stacklevel=3)
     return current
 
 
 def acks(text: str) -> Acks:
-    """Return what producers wait for: 0, 1 or all (-1 is all)."""
+    """Return the acks that producers wait for: 0, 1 or all (-1 is all)."""
     if text not in _ACKS:
-        raise UsageError(f"acks cannot be {text!r}", hint="It is 0, 1 or all.")
+        raise UsageError(f"acks cannot be {text!r}", hint="Write 0, 1 or all.")
     return _ACKS[text]
 
 
 def isolation(text: str) -> tuple[Isolation, ...]:
-    """Return what readers are to see of transactions; with a comma, one after the other in turn."""
+    """Return the readers' isolation levels; with a comma several, which readers take in turn."""
     words = names(text)
     if not words or not {*words} <= {*_ISOLATION}:
         raise UsageError(
             f"isolation cannot be {text!r}",
-            hint="It is read_committed, read_uncommitted, or both with a comma.",
+            hint="Write read_committed, read_uncommitted, or both with a comma.",
         )
     return tuple(_ISOLATION[word] for word in words)
 
 
 def group(members: int, protocol: str | None) -> dict[str, object]:
-    """Return the members of a group and their protocol; three where only a protocol is named."""
+    """Return a group's members and protocol; three members if only a protocol is named."""
     if protocol is None:
         return {"subscribe": members, "group_protocol": CLASSIC}
     return {"subscribe": members or _MEMBERS, "group_protocol": group_protocol(protocol)}
@@ -117,13 +117,13 @@ def group_protocol(text: str) -> GroupProtocol:
     if text not in _PROTOCOLS:
         raise UsageError(
             f"a group's protocol cannot be {text!r}",
-            hint="It is classic, or consumer (KIP-848).",
+            hint="Write classic, or consumer (KIP-848).",
         )
     return _PROTOCOLS[text]
 
 
 def guarantee(text: str) -> Guarantee:
-    """Return how often a program promises to process each input."""
+    """Return the guarantee: how often a program promises to process each input."""
     if text not in _GUARANTEES:
         raise UsageError(
             f"no guarantee is called {text!r}", hint=f"There are {', '.join(_GUARANTEES)}."
@@ -132,23 +132,25 @@ def guarantee(text: str) -> Guarantee:
 
 
 def churn(text: str) -> float:
-    """Seconds that a client lives on average; ``none`` (as long as the run) is 0."""
+    """Return a client's average life in seconds; 0 for ``none`` (as long as the run)."""
     return 0.0 if text == "none" else duration(text)
 
 
 def numbers(text: str, what: str) -> tuple[int, ...]:
-    """Whole numbers from a comma-separated list."""
+    """Return the whole numbers in a comma-separated list."""
     try:
         brokers = tuple(int(name) for name in names(text))
     except ValueError:
         brokers = ()
     if not brokers:
-        raise UsageError(f"{text!r} are no {what}", hint="Write whole numbers, such as 1,2.")
+        raise UsageError(
+            f"{text!r} is not a list of {what}", hint="Write whole numbers, such as 1,2."
+        )
     return brokers
 
 
 def switches(text: str) -> tuple[bool, ...]:
-    """Return ``true``, ``false``, or both with a comma between them."""
+    """Return the values of ``true``, ``false``, or both with a comma between them."""
     words = names(text)
     if not words or not {*words} <= {"false", "true"}:
         raise UsageError(f"{text!r} is not on or off", hint="Write false, true or false,true.")
@@ -156,7 +158,7 @@ def switches(text: str) -> tuple[bool, ...]:
 
 
 def size(text: str) -> int:
-    """Bytes from ``8G``, ``512M`` or ``1.5G``, of 1024 each."""
+    """Return the bytes of ``8G``, ``512M`` or ``1.5G``; the units are powers of 1024."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])B?", text.strip(), re.IGNORECASE)
     if match is None:
         raise UsageError(f"{text!r} is no size", hint="Write 512M or 8G.")
@@ -164,7 +166,7 @@ def size(text: str) -> int:
 
 
 def master(text: str | None) -> str | None:
-    """Return a Spark master's URL; None is this machine."""
+    """Return a Spark master's URL; None means this machine."""
     if text is None or re.fullmatch(r"local(\[[\d*,]+\])?|yarn|(spark|k8s)://[^\s/]+.*", text):
         return text
     raise UsageError(
@@ -174,14 +176,14 @@ def master(text: str | None) -> str | None:
 
 
 def remote(text: str | None) -> str | None:
-    """Return a Spark Connect server's URL; None is none."""
+    """Return a Spark Connect server's URL; None means no server."""
     if text is None or re.fullmatch(r"sc://[^\s/:;]+(:\d+)?(/|/;[^\s]*)?", text):
         return text
     raise UsageError(f"{text!r} is not a Spark Connect server", hint="Write sc://HOST:PORT.")
 
 
 def conf(texts: Iterable[str]) -> dict[str, str]:
-    """Spark's settings from ``KEY=VALUE``; of one key the last."""
+    """Return Spark's settings from ``KEY=VALUE`` texts; the last value of a repeated key counts."""
     settings = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -192,7 +194,7 @@ def conf(texts: Iterable[str]) -> dict[str, str]:
 
 
 def memory(text: str) -> str:
-    """Return a size of memory as the JVM reads it."""
+    """Return a size of memory that the JVM can read, unchanged."""
     if re.fullmatch(r"[1-9]\d*[kmgt]b?", text.lower()):
         return text
     raise UsageError(f"{text!r} is not a size of memory", hint="Write 512m, 2g or 16g.")

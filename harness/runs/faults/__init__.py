@@ -1,1 +1,1 @@
-"""Faults in the record of a run: steps, effects, times, counts, and steps that were missed."""
+"""Faults in the record of a run: steps, effects, times, counts, and missed steps."""

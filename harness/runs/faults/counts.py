@@ -1,6 +1,6 @@
-"""Counts of the faults in a run's cluster, from the record and not from the plan.
+"""Counts of the faults that a run injected, from the run's record and not from its plan.
 
-A schedule may inject fewer faults than were drawn, end early, or inject none at all.
+A schedule may inject fewer faults than it drew, end early, or inject no fault at all.
 """
 
 from collections import Counter
@@ -26,11 +26,11 @@ class FaultCounts:
     """The number of injections of each fault in one run.
 
     Attributes:
-        faults: fault to how often it was injected, in the order of their first times.
-        steps: how many steps of the model's schedule were taken, a planned move among them.
-        seconds: from the first fault to the end of the last.
-        restarted: how many brokers a rolling restart has restarted.
-        rolled_s: when it began and ended; None without one.
+        faults: fault name to number of injections, in the order of the first injections.
+        steps: number of steps taken from the model's schedule, including a planned move.
+        seconds: time from the first fault to the end of the last fault.
+        restarted: number of brokers that a rolling restart restarted.
+        rolled_s: when the rolling restart began and ended; None if there was none.
     """
 
     faults: Mapping[str, int]
@@ -41,7 +41,7 @@ class FaultCounts:
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]]) -> Self:
-        """Count the rows of ``events/faults``, in order of time."""
+        """Count the faults in rows of ``events/faults``; the rows are in order of time."""
         notes = [row for row in rows if (row["fault"], row["phase"]) == _STEP]
         injected = [row["fault"] for row in rows if row["phase"] == "inject"]
         rolled = [row for row in rows if row["fault"] == ROLLING and row["phase"] != "heal"]
@@ -60,7 +60,7 @@ class FaultCounts:
 
     @property
     def nothing(self) -> bool:
-        """True if nothing at all was done."""
+        """True if no fault was injected, no step taken and no broker restarted."""
         return not (self.faults or self.steps or self.restarted)
 
     @property
@@ -98,19 +98,19 @@ class FaultCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """The events of a run's cluster in few words, and what that means."""
+    """What happened to a run's cluster, in a few words, and what these words mean."""
 
     value: str
     means: str
 
     @property
     def says(self) -> str:
-        """Return both as a line of text."""
+        """The value and its meaning as one line of text."""
         return f"{self.value} ({self.means})"
 
     @classmethod
     def of(cls, plan: Plan, fault_counts: FaultCounts | None) -> Self:
-        """Put it into words; ``fault_counts`` is None where the table cannot be read."""
+        """Describe what happened; ``fault_counts`` is None if ``events/faults`` cannot be read."""
         if plan.calm and (fault_counts is None or fault_counts.nothing):
             return cls(value="nothing", means="a calm run")
         if fault_counts is not None and fault_counts.nothing:
@@ -128,7 +128,7 @@ class Happening:
 
 
 def title(plan: Plan, fault_counts: FaultCounts | None) -> str:
-    """Return what happened, as a title has room for it: ``kill 3 times``, ``loss``, ``calm``."""
+    """Return what happened, short enough for a title: ``kill 3 times``, ``loss``, ``calm``."""
     scripted = plan.story or plan.schedule is not None
     if fault_counts is not None and fault_counts.nothing and not plan.calm:
         return "no fault was injected"

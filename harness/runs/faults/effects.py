@@ -1,7 +1,7 @@
-"""The effect of a fault: a sentence for people, and the offsets that it removed from logs.
+"""The effect of a fault: a sentence for people, and the offsets that the fault removed from logs.
 
-The explanation of a loss needs these offsets: no rule of Kafka's truncates such records, and no
-line of a broker's log mentions it.
+The explanation of a loss needs these offsets: no rule of Kafka truncates such records, and no line
+of a broker's log mentions them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from highwater.harness.runs.faults import legacy_sentences
 
 @dataclass(frozen=True, slots=True)
 class RemovedOffsets:
-    """Offsets of one replica that are gone: from ``first`` up to but not including ``end``."""
+    """Offsets removed from one replica: from ``first`` up to but not including ``end``."""
 
     topic: str
     partition: int
@@ -26,7 +26,7 @@ class RemovedOffsets:
 
 @dataclass(frozen=True, slots=True)
 class FaultEffect:
-    """The effect of a fault, with the offsets that it removed."""
+    """The effect of a fault in words, and the offsets that the fault removed."""
 
     says: str
     removed: Sequence[RemovedOffsets] = ()
@@ -48,6 +48,6 @@ def removed_offsets(row: Mapping[str, Any], topic: str, partition: int) -> Itera
 
 
 def step_of(row: Mapping[str, Any]) -> int | None:
-    """Return the number of the schedule's step that a row of ``events/faults`` notes, if any."""
+    """Return the number of the schedule's step in a row of ``events/faults``, if there is any."""
     step = row.get("step")
     return legacy_sentences.step(row["says"]) if step is None else int(step)

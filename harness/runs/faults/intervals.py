@@ -9,7 +9,7 @@ from highwater.harness.runs.faults.effects import removed_offsets, step_of
 from highwater.harness.runs.faults.times import Strike, Strikes, strike_of
 
 NEVER: Final = (1 << 63) - 1
-"""Nanoseconds: a time that does not come."""
+"""In nanoseconds, a time that is never reached."""
 
 PAST: Final = {
     "kill": "killed",
@@ -19,29 +19,30 @@ PAST: Final = {
     "partition": "cut off",
     "power-failure": "without power",
 }
-"""The state of a broker under a fault, in a word."""
+"""Fault to a word for the state of a broker under this fault."""
 
 MESSAGE_FAULTS: Final = frozenset(
     ("hold-message", "drop-message", "repeat-message", "delay-message")
 )
-"""Faults of single messages, which are drawn as these, for as long as the wire had each in hand."""
+"""Faults on single messages, drawn as messages for as long as the wire kept each message."""
 
 _MESSAGE: Final = re.compile(r"to be \w+: (.+)|the message (.+) is (?:healed|mended)")
-"""How rows say which message a fault is about: where it is injected, and where it is healed."""
+"""Matches the message in a row about a message fault: in its injection or in its healing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultInterval:
-    """One fault from inject to heal, or a note.
+    """One fault from injection to healing, or a note.
 
     Attributes:
-        broker: None for a fault without one.
-        start_ns: when the schedule began to inject it, if known; else when it had taken effect.
-        end_ns: when it was healed; None if never.
-        healing_ns: when its healing began, which may take long; None if that is not known.
-        says: its effect in a sentence.
-        healed: the sentence about its healing.
-        row: of ``events/faults``, with what it did to disks.
+        broker: None for a fault without a broker.
+        start_ns: when the schedule began to inject the fault; if not known, when the fault had
+            taken effect.
+        end_ns: when the fault was healed; None if never.
+        healing_ns: when the healing began, which may take long; None if not known.
+        says: the fault's effect in a sentence.
+        healed: the sentence about the healing.
+        row: the row of ``events/faults``, with the offsets that the fault removed from disks.
     """
 
     name: str
@@ -55,40 +56,40 @@ class FaultInterval:
 
     @property
     def past(self) -> str:
-        """The word for the state it puts a broker in."""
+        """The word for the state of a broker under this fault."""
         return PAST.get(self.name, self.name)
 
     @property
     def until_ns(self) -> int:
-        """When it was healed; ``NEVER`` if it was not."""
+        """When the fault was healed; ``NEVER`` if it was not healed."""
         return NEVER if self.end_ns is None else self.end_ns
 
     @property
     def sure_until_ns(self) -> int:
-        """Until when it was surely in effect: its healing had not begun."""
+        """The time until which the fault was surely in effect: its healing had not begun."""
         return min(self.until_ns, self.healing_ns or NEVER)
 
     @property
     def effect_ns(self) -> int:
-        """When it had taken effect; what was sent since ``start_ns`` may still be affected."""
+        """When the fault had taken effect; messages since ``start_ns`` may already be affected."""
         return int(self.row.get("time_ns", self.start_ns))
 
     @property
     def step(self) -> int | None:
-        """The step of a model's schedule that a note is about, if any."""
+        """The number of the model schedule's step that a note is about, if any."""
         return step_of(self.row)
 
     def removed_from(self, topic: str, partition: int) -> Iterator[range]:
-        """Yield the offsets of a partition that it removed from its broker's log."""
+        """Yield the offsets of a partition that the fault removed from its broker's log."""
         return removed_offsets(self.row, topic, partition)
 
 
 def fault_intervals(
     rows: Iterable[Mapping[str, Any]], strikes: Strikes
 ) -> tuple[list[FaultInterval], list[FaultInterval]]:
-    """Pair each injection with the healing after it, in order of injections; and return the notes.
+    """Pair each injection with the next healing; return the faults by injection, and the notes.
 
-    A fault that kills a paused broker ends the pause. ``rows`` are of ``events/faults``.
+    A fault that kills a paused broker ends the pause. ``rows`` come from ``events/faults``.
     """
     faults: list[FaultInterval] = []
     notes: list[FaultInterval] = []
@@ -120,7 +121,7 @@ def fault_intervals(
 
 
 def _target(row: Mapping[str, Any]) -> object:
-    """Return what the injection and the healing of one fault have in common."""
+    """Return a key that the injection and the healing of one fault have in common."""
     if row["broker"] is not None:
         return row["broker"]
     message = _MESSAGE.fullmatch(row["says"]) if row["fault"] in MESSAGE_FAULTS else None

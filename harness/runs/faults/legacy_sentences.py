@@ -1,4 +1,4 @@
-"""Reads from sentences what runs up to 0.2 recorded only in words; newer runs have fields."""
+"""Reads facts from sentences of runs up to 0.2, which had no fields for these facts."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ _BROKER: Final = re.compile(r"\bbroker (\d+)", re.IGNORECASE)
 
 
 def removed(says: str) -> list[dict[str, Any]]:
-    """Return the offsets that a fault's sentence says are gone, as ``history.REMOVED``."""
+    """Return the offsets that a fault removed, read from its sentence, as ``history.REMOVED``."""
     return [
         {
             "topic": match["topic"],
@@ -29,18 +29,18 @@ def removed(says: str) -> list[dict[str, Any]]:
 
 
 def step(says: str) -> int | None:
-    """Return the number of the schedule's step that a note or a problem is about."""
+    """Return the number of the schedule's step that a note or a problem names; None if none."""
     match = _STEP.match(says)
     return int(match[1]) if match else None
 
 
 def without_step(says: str) -> str:
-    """Return a problem without the number of its step."""
+    """Return a problem's sentence without the number of its step."""
     return _STEP.sub("", says)
 
 
 def differences(problem: str) -> list[tuple[str, int | None, _Value, _Value]]:
-    """Return the differences that a missed step last saw: of what, whose, seen, expected."""
+    """Return the last differences of a missed step: (state, replica or None, seen, expected)."""
     match = _SEEN.search(problem)
     try:
         seen = ast.literal_eval(match[1]) if match else None
@@ -58,7 +58,7 @@ def _difference(what: str, text: str) -> tuple[str, int | None, _Value, _Value]:
 
 
 def _value(text: str) -> _Value:
-    """Return a number, or a tuple of what a list holds."""
+    """Return a number, or a tuple of a list's items."""
     value = ast.literal_eval(text)
     return tuple(value) if isinstance(value, list) else value
 

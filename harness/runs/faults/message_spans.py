@@ -1,4 +1,4 @@
-"""Single messages over time: how long the wire had each in hand, read from ``events/messages``."""
+"""Single messages over time: how long the wire kept each message, from ``events/messages``."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ class MessageSpan:
     """One message that the wire held, dropped, repeated or delayed.
 
     Attributes:
-        name: of the message: ``EndTxn client:producer-0>broker-1``.
-        verb: what was done to it: held, dropped, repeated or delayed.
-        start_ns: when it came to the wire.
-        end_ns: when it went on, or was lost; None if neither was recorded.
-        says: what became of it, in a sentence.
-        overtaken: how many messages passed between its ends meanwhile.
+        name: the message's name: ``EndTxn client:producer-0>broker-1``.
+        verb: what the wire did to the message: held, dropped, repeated or delayed.
+        start_ns: when the message reached the wire.
+        end_ns: when the wire sent, dropped or lost the message; None if that was not recorded.
+        says: what happened to the message, in a sentence.
+        overtaken: number of messages that passed between the same two ends meanwhile.
     """
 
     name: str
@@ -35,7 +35,7 @@ class MessageSpan:
 
 
 def message_spans(rows: Iterable[Mapping[str, Any]]) -> tuple[MessageSpan, ...]:
-    """Return the messages in hand of ``events/messages``, in the order in which they came."""
+    """Return the messages that rules acted on, from ``events/messages``, in order of arrival."""
     ordered = sorted(rows, key=lambda row: row["time_ns"])
     events: dict[int, list[Mapping[str, Any]]] = {}
     for row in ordered:

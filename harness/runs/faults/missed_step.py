@@ -13,8 +13,8 @@ class StateDifference(msgspec.Struct, frozen=True):
 
     Attributes:
         what: leader, ISR, alive, acknowledged, refused, LEO, HW, HW on disk.
-        replica: whose LEO or HW, by the model's number; None for the others.
-        seen: an offset, replicas or records, as is ``expected``.
+        replica: the model's number of the replica, for a LEO or HW; None for other states.
+        seen: an offset, replicas or records; ``expected`` has the same kind of value.
     """
 
     what: str
@@ -28,7 +28,7 @@ class StateDifference(msgspec.Struct, frozen=True):
 
 
 class StateDifferences(tuple[StateDifference, ...]):
-    """All differences of one observation; empty if it is the expected one."""
+    """All differences in one observation; empty if the observation is as expected."""
 
     __slots__ = ()
 
@@ -37,11 +37,11 @@ class StateDifferences(tuple[StateDifference, ...]):
 
 
 class MissedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that could not be taken, or had another effect.
+    """A step that could not be taken, or that did not have the expected effect.
 
     Attributes:
-        number: of the step, from 1 on.
-        differences: of the last observation; empty if there was none.
+        number: the step's number, from 1 on.
+        differences: differences in the last observation; empty if there was no observation.
     """
 
     number: int

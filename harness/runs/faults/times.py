@@ -1,4 +1,4 @@
-"""When faults began, and their healing: each is recorded once it has taken effect."""
+"""When faults and healings began; ``events/faults`` only says when they had taken effect."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,29 +11,29 @@ from highwater.harness.runs.store import Run, is_table_among
 
 
 class Strike(NamedTuple):
-    """When a schedule's step began to inject a fault, and to heal it (None: never, or unknown)."""
+    """When a step began to inject a fault, and when to heal the fault (None: never or unknown)."""
 
     begun_ns: int
     healing_ns: int | None = None
 
 
 Strikes: TypeAlias = Mapping[tuple[str, int | None], Sequence[Strike]]
-"""Fault and broker (None for a fault without one) to the steps of a schedule that injected it."""
+"""(Fault, broker) to the times of the steps that injected it; None: a fault without broker."""
 
 
 def strikes(run: Run, *, without: Iterable[str] = ()) -> Strikes:
-    """Return the fault events of a run's schedule; none for a story or without the table.
+    """Return when a run's schedule injected and healed faults; empty for a story or without table.
 
     Args:
         run: the run.
-        without: paths of its files that are no evidence; a table among them counts as missing.
+        without: paths of the run's files that are no evidence; such a table counts as missing.
     """
     steps: dict[tuple[str, int | None], list[Strike]] = defaultdict(list)
     if is_table_among(STEPS_TABLE, without):
         return steps
     try:
         rows = run.table(STEPS_TABLE).to_pylist()
-    except StoreError:  # a run of before there was this table
+    except StoreError:  # an older run, recorded without this table
         return steps
     healing = {row["step"]: row["time_ns"] for row in rows if row["event"] == "heal"}
     for row in rows:
@@ -44,6 +44,6 @@ def strikes(run: Run, *, without: Iterable[str] = ()) -> Strikes:
 
 
 def strike_of(strikes: Strikes, fault: str, broker: int | None, time_ns: int) -> Strike:
-    """Return the times of a fault that had taken effect by a time; else that time is its begin."""
+    """Return when a fault in effect at ``time_ns`` began; ``time_ns`` itself if no step says so."""
     before = [strike for strike in strikes.get((fault, broker), ()) if strike.begun_ns <= time_ns]
     return max(before, key=itemgetter(0), default=Strike(time_ns))

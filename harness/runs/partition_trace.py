@@ -1,7 +1,7 @@
-"""Partitions over time: who led them, and each replica's LEO and HW, as they were observed.
+"""Partitions over time: the observed leaders, and the observed LEO and HW of each replica.
 
 Lineage, the model's explanation and the reports read ``events/partitions`` and ``events/replicas``
-through this module alone.
+only through this module.
 """
 
 from bisect import bisect_right
@@ -21,15 +21,15 @@ Partition: TypeAlias = tuple[str, int]
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 UNKNOWN: Final = -1
-"""Stands for a LEO, a HW or an epoch that is not known."""
+"""The value of a LEO, a HW or an epoch that is not known."""
 
 SILENT_NS: Final = 2_000_000_000
-"""So soon after its last answer a broker that fell silent is seen to be."""
+"""Within this time after a broker's last answer, its silence is observed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leadership:
-    """Leader (-1: none), leader epoch and ISR by the controller's metadata from ``time_ns`` on."""
+    """Leader (-1: none), leader epoch and ISR from ``time_ns`` on, by the controller's metadata."""
 
     time_ns: int
     leader: int
@@ -38,12 +38,12 @@ class Leadership:
 
     @property
     def event(self) -> str:
-        """The row in words."""
+        """The leadership in words."""
         return f"leader {self.leader}, leader epoch {self.epoch}, ISR {list(self.isr)}"
 
 
 class ReplicaSample(NamedTuple):
-    """An observation of a replica: its LEO and HW."""
+    """A replica's LEO and HW, observed at one time."""
 
     time_ns: int
     leo: int
@@ -52,10 +52,10 @@ class ReplicaSample(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndOffsetDrop:
-    """A LEO that went down from one answer, at ``since_ns``, to the next, at ``time_ns``.
+    """A drop of a replica's LEO between two successive answers, at ``since_ns`` and ``time_ns``.
 
     Attributes:
-        hw: before.
+        hw: the replica's HW in the answer before the drop.
     """
 
     broker: int
@@ -68,7 +68,7 @@ class EndOffsetDrop:
 
 @dataclass(frozen=True, kw_only=True)
 class Track:
-    """LEO and HW of one replica over time, a row a change (``UNKNOWN``: it did not answer)."""
+    """One replica's LEO and HW over time, a row for each change (``UNKNOWN``: no answer)."""
 
     broker: int
     time_ns: Ints
@@ -77,13 +77,13 @@ class Track:
 
     @classmethod
     def of(cls, broker: int, samples: Iterable[tuple[int, int, int]]) -> Self:
-        """Return the track with these times, LEOs and HWs."""
+        """Return the track of a broker with these (time, LEO, HW) samples."""
         rows = np.array(list(samples), dtype=np.int64).reshape(-1, 3)
         return cls(broker=broker, time_ns=rows[:, 0], leo=rows[:, 1], hw=rows[:, 2])
 
     @cached_property
     def samples(self) -> list[ReplicaSample]:
-        """The responses that had both LEO and HW."""
+        """The answers that had both the LEO and the HW."""
         complete = (self.leo != UNKNOWN) & (self.hw != UNKNOWN)
         columns = (column[complete].tolist() for column in (self.time_ns, self.leo, self.hw))
         return [ReplicaSample(*row) for row in zip(*columns, strict=True)]
@@ -97,14 +97,15 @@ class Track:
         return int(self.leo[last]), int(self.hw[last]), last == end - 1
 
     def observed_at(self, time_ns: int) -> int:
-        """Return the time of the last answer up to ``time_ns``; -1: there was none."""
+        """Return the time of the last answer up to ``time_ns``; -1 if there was no answer."""
         last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
         return int(self.time_ns[last]) if last >= 0 else -1
 
     def with_leo(self, leo: int, time_ns: int) -> Self:
-        """Raise the last LEO before a silence to ``leo``, which it had reached by ``time_ns``.
+        """Return the track with its last LEO before a silence raised to ``leo``.
 
-        It stays as it is if ``leo`` was observed, or if no silence begins within ``SILENT_NS``.
+        The replica had reached ``leo`` by ``time_ns``. The track does not change if ``leo`` was
+        observed, or if no silence begins within ``SILENT_NS``.
         """
         last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
         after = slice(last + 1, last + 2)
@@ -116,7 +117,7 @@ class Track:
         return replace(self, leo=raised)
 
     def answered(self, until_ns: int) -> list[tuple[int, int]]:
-        """Return the intervals in which the replica answered, in ns."""
+        """Return the intervals, in ns, in which the replica answered."""
         times = np.append(self.time_ns, until_ns)
         return [(int(times[a]), int(times[b])) for a, b in known_ranges(self.leo)]
 
@@ -125,14 +126,14 @@ class Track:
         return self._rows(self.time_ns >= time_ns)
 
     def holding(self, offset: int, until_ns: int) -> Self:
-        """Return its answers while it first held an offset, up to a time; none if it never did."""
+        """Return the answers while the replica first held an offset, up to a time; may be empty."""
         above = (self.leo > offset) & (self.time_ns <= until_ns)
         after = np.flatnonzero((self.leo != UNKNOWN) & ~above & np.logical_or.accumulate(above))
         until = after[0] if len(after) else len(above)
         return self._rows(above & (np.arange(len(above)) < until))
 
     def drops(self) -> Iterator[EndOffsetDrop]:
-        """Yield every fall of the LEO from one answer to the next, across silences too."""
+        """Yield every drop of the LEO from one answer to the next, also across silences."""
         answers = self._rows(self.leo != UNKNOWN)
         times, leo, hw = answers.time_ns, answers.leo, answers.hw
         for i in np.flatnonzero(leo[1:] < leo[:-1]) + 1:
@@ -150,7 +151,7 @@ class Track:
         return replace(self, **columns)
 
     def _last(self, end: int) -> int:
-        """Return the last row before index ``end`` with an answer; -1: there is none."""
+        """Return the last row before index ``end`` that has an answer; -1 if no row has one."""
         answers = np.flatnonzero(self.leo[:end] != UNKNOWN)
         return int(answers[-1]) if len(answers) else -1
 
@@ -168,7 +169,7 @@ class PartitionTrace:
     tracks: Mapping[int, Track] = field(default_factory=dict)
 
     def leadership(self, time_ns: int | None) -> Leadership | None:
-        """Return the leadership that the controller had reported by a time."""
+        """Return the last leadership that the controller had reported by a time."""
         if time_ns is None:
             return None
         index = bisect_right(self.leaderships, time_ns, key=lambda row: row.time_ns)
@@ -177,11 +178,11 @@ class PartitionTrace:
     def answering(
         self, sent_ns: int, answered_ns: int | None, others: Collection[int]
     ) -> Leadership | None:
-        """Return the leadership under which a send was answered; None if it may have been several.
+        """Return the leadership under which a send was answered; None if several are possible.
 
         Args:
-            others: leader epochs in which another record was written at its offset. A broker that
-                was deposed, and does not know it yet, still answers.
+            others: leader epochs in which a different record was written at the send's offset. A
+                deposed leader that does not know of its deposition yet still answers.
         """
         if answered_ns is None:
             return None
@@ -192,12 +193,12 @@ class PartitionTrace:
         return left[-1] if len({row.leader for row in left}) == 1 else None
 
     def samples(self, broker: int) -> Sequence[ReplicaSample]:
-        """Return a replica's answers; none for a broker that was never asked."""
+        """Return a replica's answers; empty for a broker that was never asked."""
         track = self.tracks.get(broker)
         return () if track is None else track.samples
 
     def sample(self, broker: int, time_ns: int) -> ReplicaSample | None:
-        """Return a replica's last answer up to a time."""
+        """Return a replica's last answer up to a time; None if there was no answer."""
         samples = self.samples(broker)
         index = bisect_right(samples, time_ns, key=lambda sample: sample.time_ns)
         return samples[index - 1] if index else None
@@ -213,7 +214,7 @@ def partition_traces(partitions: pa.Table, replicas: pa.Table) -> dict[Partition
 
 
 def ints(column: pa.ChunkedArray) -> Ints:
-    """Return a column of integers, ``UNKNOWN`` where there is none."""
+    """Return a column of integers, with ``UNKNOWN`` for null."""
     filled = pc.fill_null(column, UNKNOWN).cast(pa.int64())
     return np.asarray(filled.to_numpy(), dtype=np.int64)
 

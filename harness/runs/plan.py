@@ -1,4 +1,4 @@
-"""The plan of a run: a frozen value, saved as ``plan.json``, which can be repeated."""
+"""The plan of a run: a frozen value, saved as ``plan.json``, from which the run is repeated."""
 
 import shlex
 from typing import Annotated, Any, Final, Self
@@ -41,19 +41,19 @@ _BUDGET: Final = Notation(
 )
 
 RECORD_NAME: Final = r"(?<![\w-])p\d+-\d+(?![\w-])"
-"""Regular expression of the names that records of the workload's producers have."""
+"""Regular expression that matches the names of records from the workload's producers."""
 
 WHOLE_RECORD: Final = r"(?s).+"
-"""Regular expression of a whole record: by default the name of one of the user's own."""
+"""Regular expression that matches a whole record: the default name of a user's own record."""
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The topic under test and the topic-level settings that decide what is promised about it.
+    """The topic under test, and its settings that decide what is promised.
 
     Attributes:
-        partitions: number at the end.
-        added: number of those that a story adds; the topic is created without them.
-        like: the topic after which it is made, on an external cluster.
+        partitions: number of partitions at the run's end.
+        added: number of partitions that a story adds; the topic is created without them.
+        like: the existing topic whose settings this topic copies, on an external cluster.
     """
 
     name: str = "events"
@@ -78,8 +78,8 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def settings(self) -> dict[str, str]:
         """Return the topic's configuration as Kafka spells it.
 
-        Nothing may go from it by itself, whatever its brokers' defaults are: what expires or is
-        compacted would look lost. A workload with keys has a compacted topic by its ``config``.
+        Records must not disappear by themselves, whatever the brokers' defaults are: expired or
+        compacted records would look lost. A workload with keys compacts its topic by ``config``.
         """
         return {
             "cleanup.policy": "delete",
@@ -92,15 +92,15 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The clients: producers and consumers while faults happen.
+    """The clients of a run: producers and consumers while faults happen.
 
     Attributes:
-        producers: each a process of its own in the history; 0 when a story sends every record
-            itself.
-        idempotence: 0.11 and later, acks=all; transactions, too.
-        rate: over all producers; 0 is flat out.
-        isolation: of readers and group members, dealt out in turn.
-        churn_s: on average; half of the clients crash at their end. 0: none is replaced.
+        producers: number of producers, which are separate processes in the history; 0 if a story
+            sends every record itself.
+        idempotence: needs 0.11 or later and acks=all; transactions need the same.
+        rate: records per second of all producers together; 0 is without a limit.
+        isolation: levels that readers and group members get in turn.
+        churn_s: average life of a client; half of the clients end by a crash. 0: none is replaced.
     """
 
     producers: Annotated[int, Option("Producers, {}.", limits.CLIENTS)] = 3
@@ -129,11 +129,11 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         float,
         Option("Share of transactions to abort, {}.", limits.ABORTS, "of all transactions aborted"),
     ] = 0.2
-    transform: Annotated[bool, Option("Transactions also read, and commit their offsets.")] = False
+    transform: Annotated[bool, Option("Transactions also read, and commit the offsets.")] = False
     isolation: Annotated[
         tuple[Isolation, ...],
         Option(
-            "Of readers: read_committed, read_uncommitted, or both.",
+            "For readers: read_committed, read_uncommitted, or both.",
             notation=Notation(parse_values.isolation, ",".join),
         ),
     ] = ("read_committed",)
@@ -168,7 +168,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def members(self) -> int:
-        """The members of groups."""
+        """The number of group members, share groups included."""
         return self.subscribe + self.share
 
 
@@ -176,11 +176,11 @@ class External(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """An external cluster on which a run takes place.
 
     Attributes:
-        inventory: path of the file that says how to reach and how to break it.
-        cluster_id: of the cluster that was confirmed to be the one.
-        code: that confirmed it; empty in plans that were confirmed by the id alone.
-        brokers: ids of those that may be hurt.
-        commands: that the inventory has, such as ``pause``.
+        inventory: path of the file that says how to reach the cluster and how to inject faults.
+        cluster_id: id of the cluster that the user confirmed.
+        code: the code that confirmed the cluster; empty in plans confirmed only by the id.
+        brokers: ids of the brokers in which faults may be injected.
+        commands: names of the inventory's commands, such as ``pause``.
     """
 
     inventory: str
@@ -191,24 +191,24 @@ class External(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def words(self) -> str:
-        """Return the options of a command that mean this cluster."""
+        """The command-line options that select this cluster."""
         path = shlex.quote(self.inventory)
         return f"--inventory {path} --confirm {self.code or self.cluster_id}"
 
 
 class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A program under test: it reads the topic under test, and writes to another.
+    """A program under test: it reads the topic under test, and writes to another topic.
 
     Attributes:
         command: the program and its arguments, with the placeholders of
-            ``highwater.runtime.programs.instances``; so have the values of ``env``.
-        out: name of the topic that it writes to; it has as many partitions. Empty: its output is
-            elsewhere, and it prints what it has done, as one without input prints what it has
-            written; see ``highwater.runtime.programs.printed_lines``.
+            ``highwater.runtime.programs.instances``; ``env`` values may have placeholders, too.
+        out: name of the topic that the program writes to, with as many partitions. Empty: the
+            output is elsewhere, and the program prints what it has done. A program without input
+            prints what it has written; see ``highwater.runtime.programs.printed_lines``.
         match: see ``harness.runs.programs.expressions``; with ``feed``, it names inputs, too.
-        outputs: fewer are half of them.
-        when: an expression, too; empty: every input needs its outputs.
-        feed: path of a file, see ``harness.runs.programs.feed``; empty: inputs are made.
+        outputs: outputs that an input must have; with fewer, the input is half processed.
+        when: an expression for the inputs that need outputs; empty: every input needs them.
+        feed: path of a file, see ``harness.runs.programs.feed``; empty: the harness makes inputs.
     """
 
     command: tuple[str, ...]
@@ -224,35 +224,35 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     match: Annotated[
         str,
         Option(
-            "How an output names its input: key, header:NAME, $.json.path, module:function, or a"
+            "How an output names its input: key, header:NAME, $.json.path, module:function or a"
             " regular expression.",
             default="",
         ),
     ] = RECORD_NAME
     env: Annotated[
         tuple[str, ...],
-        Option("Variable of the program, NAME={{bootstrap}}; may be repeated.", default=""),
+        Option("Variable for the program, NAME={{bootstrap}}; may be repeated.", default=""),
     ] = ()
-    outputs: Annotated[int, Option("Outputs of each input, {}.", limits.OUTPUTS, "outputs")] = 1
+    outputs: Annotated[int, Option("Outputs for each input, {}.", limits.OUTPUTS, "outputs")] = 1
     when: Annotated[
-        str, Option("Inputs that need an output: those in which this, as of --match, finds any.")
+        str, Option("Inputs that need an output: this expression, as in --match, finds something.")
     ] = ""
     ordered: Annotated[
-        bool, Option("First outputs are in the order of the inputs of their partition.")
+        bool, Option("First outputs are in the order of their partition's inputs.")
     ] = False
     feed: Annotated[
-        str, Option("File of your own inputs, a JSON object a line, or a run that was fed them.")
+        str, Option("File of your own inputs, one JSON object per line, or an earlier run's folder.")
     ] = ""
 
     def __post_init__(self) -> None:
-        """Let a record of the user's be named by all of it, where nothing else is said."""
+        """Without ``match``, name a user's own record by the whole record."""
         if self.feed and self.match == RECORD_NAME:
             force_setattr(self, "match", WHOLE_RECORD)
 
     def outlets(self, partitions: int) -> int:
-        """Return in how many places its output is: partitions, or what each instance prints.
+        """Return the number of places with output: partitions, or instances that print.
 
-        A fault may start one instance more.
+        A fault may start one more instance.
         """
         return partitions if self.out else self.instances + 1
 
@@ -264,24 +264,24 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 PROGRAM_WORKLOAD: Final = Workload(producers=1, consumers=0, idempotence=True, rate=100.0)
-"""The clients of a run with a program under test: they only feed it."""
+"""The clients of a run with a program under test: they only send inputs to the program."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that decides a run, and nothing that is found out while it runs.
+    """Everything that decides a run, and nothing that becomes known only during the run.
 
     Attributes:
         schema: version of the run directory's layout (``SCHEMA_VERSION``).
-        steps: what is to happen instead of a story or a nemesis, step by step; see
+        steps: faults to inject step by step, instead of a story or a nemesis; see
             ``harness.runs.faults.steps``.
-        schedule: what to replay, as plain JSON (see ``checkers.model.schedules.schedule``), or
-            None.
-        duration_s: how long a random schedule goes on; with steps, the least.
-        broker_config: broker settings beside the driver's own, as Kafka spells them.
-        wire: even where no fault or story needs it.
-        to: one after the other; under a nemesis that upgrades as far as it comes.
-        protocol: as the release that has it; empty: the brokers' own. So is ``format``.
-        external: the cluster, where the driver is ``external``.
+        schedule: the model's schedule to replay, as plain JSON (see
+            ``checkers.model.schedules.schedule``), or None.
+        duration_s: how long a random schedule goes on; with steps, the least duration.
+        broker_config: broker settings in addition to the driver's own, as Kafka spells them.
+        wire: put the wire between brokers even if no fault or story needs it.
+        to: releases, in the order of the upgrades; a nemesis may not reach all of them.
+        protocol: the release that has this protocol; empty: the brokers' own. So for ``format``.
+        external: the cluster, if the driver is ``external``.
         program: the program under test, or None.
     """
 
@@ -311,8 +311,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     budget: Annotated[
         dict[str, int],
         Option(
-            "At most so many of a fault, and brokers with a fault at a time: kill=5,brokers=1; of a"
-            f" fault {limits.TIMES.says}, of brokers 1 to --brokers.",
+            "Most injections of a fault, and most brokers with a fault at a time: kill=5,brokers=1;"
+            f" faults {limits.TIMES.says}, brokers 1 to --brokers.",
             notation=_BUDGET,
         ),
     ] = {}
@@ -352,36 +352,37 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = False
     log_dirs: Annotated[int, Option("Log directories of each broker, {}.", limits.LOG_DIRS)] = 1
     racks: Annotated[
-        int, Option("Racks of brokers and readers, who fetch from a follower in theirs; 0: none.")
+        int,
+        Option("Racks of brokers and readers, which fetch from followers in their rack; 0: none."),
     ] = 0
     tiered: Annotated[bool, Option("Brokers have a remote tier (KIP-405), since 3.6.")] = False
     client: Annotated[
         str,
         Option(
-            "Library of the producers: librdkafka, java, Java's of a release (java:3.9.2),"
+            "Library of the producers: librdkafka, java, java with a release (java:3.9.2),"
             " kafka-python or aiokafka."
         ),
     ] = LIBRDKAFKA
     reader_client: Annotated[
-        str, Option("Library of the readers, and of the members of a group, named as of --client.")
+        str, Option("Library of the readers, and of the members of a group, named as in --client.")
     ] = LIBRDKAFKA
     external: External | None = None
     program: ProgramPlan | None = None
 
     def __post_init__(self) -> None:
-        """Give faults the names that they have now."""
+        """Replace former names of faults with their current names."""
         budget = {current_fault(name): most for name, most in self.budget.items()}
         force_setattr(self, "nemesis", tuple(map(current_fault, self.nemesis)))
         force_setattr(self, "budget", budget)
 
     @property
     def played_on(self) -> str:
-        """The release that faces the faults, or that faces them first."""
+        """The release that runs when the first fault is injected."""
         return self.to[-1] if self.to and self.story else self.kafka
 
     @property
     def software(self) -> str:
-        """The software of its brokers, in words: ``0.11.0.3 with protocol 0.10.2``."""
+        """The brokers' software, in words: ``0.11.0.3 with protocol 0.10.2``."""
         runs = self.played_on if self.story else " to ".join((self.kafka, *self.to[-1:]))
         limited = {"protocol": self.protocol, "format": self.format}
         caps = " and ".join(f"{what} {most}" for what, most in limited.items() if most)
@@ -389,30 +390,30 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
-        """The ids of brokers that a fault can hit."""
+        """The ids of the brokers in which faults can be injected."""
         if self.external is not None:
             return self.external.brokers
         return tuple(range(1, self.brokers + 1))
 
     @property
     def group(self) -> str:
-        """The group of the workload's members, or of the program under test."""
+        """The name of the group that the workload's members, or the program under test, join."""
         return group_of(self.topic.name)
 
     @property
     def without_input(self) -> bool:
-        """True if there is a program under test that only writes: nothing is fed to it."""
+        """True if there is a program under test that only writes: it gets no inputs."""
         return self.program is not None and not self.workload.producers
 
     @property
     def named_by_keys(self) -> bool:
-        """True if the key of a record is its name: of the user's own records."""
+        """True if a record's key is its name, as with the user's own records."""
         return self.program is not None and bool(self.program.feed)
 
     def broker_settings(self) -> dict[str, str]:
-        """Return broker settings: with coordinators in use, their topics on every broker.
+        """Return broker settings; if coordinators are used, put their topics on every broker.
 
-        A coordinator's topic that one broker alone holds is gone as long as that broker is.
+        A coordinator's topic with a single replica is unavailable whenever that broker is.
         """
         workload = self.workload
         if not (workload.transactions or workload.members or self.program):
@@ -426,12 +427,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return settings | self.broker_config
 
     def to_json(self) -> bytes:
-        """Return the plan as ``plan.json`` holds it."""
+        """Return the plan in the form of ``plan.json``."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """Read a plan back; raise ``StoreError`` if it is none, or of another schema version."""
+        """Read a plan; raise ``StoreError`` if it is no plan, or has another schema version."""
         try:
             schema = msgspec.json.decode(text, type=_SchemaOnly).schema
         except msgspec.MsgspecError as error:
@@ -448,17 +449,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def rolls(self) -> bool:
-        """True if it is one of ``highwater rolling``."""
+        """True if this is a plan of ``highwater rolling``."""
         return self.external is not None and [step.fault for step in self.steps] == [ROLLING]
 
     @property
     def calm(self) -> bool:
-        """True if it asks for nothing to happen."""
+        """True if the plan has no faults: no story, nemesis, steps or schedule."""
         return not (self.story or self.nemesis or self.steps) and self.schedule is None
 
     @property
     def happens(self) -> str:
-        """The schedule in a word or two."""
+        """The schedule in one or two words."""
         if self.schedule is not None:
             return str(self.schedule.get("name", "replay"))
         return (
@@ -470,10 +471,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def has_options(self) -> bool:
-        """True if options of the command line say all of it.
+        """True if command-line options can express the whole plan.
 
-        Not those that a program gave settings of its own, and not steps. The settings of topic and
-        brokers of a story are taken for the story's own.
+        They cannot express steps, or settings that a program gave. Topic and broker settings in a
+        plan with a story count as the story's own.
         """
         if self.steps and not self.rolls:
             return False
@@ -496,8 +497,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def command(self) -> str:
         """Return the command that repeats this run with every setting.
 
-        Where no options say all of it, of a replay, and of a topic made like another, it is for
-        the run's directory.
+        If options cannot express the whole plan, for a replay, and for a topic made like an
+        existing one, the command has to be run in the run's directory.
         """
         if not self.has_options:
             return "highwater replay plan.json"
@@ -523,12 +524,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def group_of(topic: str) -> str:
-    """Return the group of those that read a run's topic as members."""
+    """Return the name of the group whose members read a run's topic."""
     return f"{topic}-group"
 
 
 def rack_of(number: int, racks: int) -> str:
-    """Return the rack of a broker or a reader, both counted from 1."""
+    """Return the rack of a broker or a reader, numbered from 1."""
     return f"rack-{(number - 1) % racks + 1}"
 
 
@@ -544,11 +545,11 @@ _NEXT: Final = (
     *("partitions", "brokers", "delivery_timeout", "aborts", "isolation", "subscribe", "share"),
     *("group_protocol", "churn", "keys", "tombstones"),
 )
-"""The order of options in commands; others come after these, in the order of a plan's fields."""
+"""The order of options in commands; other options follow in the order of a plan's fields."""
 
 
 def _of_options(plan: Plan) -> Plan:
-    """Return the plan that the options of ``highwater app`` make of one with a program."""
+    """Return the plan that ``highwater app`` would make from the options for this plan."""
     topic, fed = plan.topic, plan.workload
     replicas = topic.replication_factor if plan.external else plan.brokers
     return Plan(
@@ -576,7 +577,7 @@ def _program_command(plan: Plan, program: ProgramPlan) -> str:
     read = "" if plan.without_input else plan.topic.name
     named = {word: name for word, name in (("--in", read), ("--out", program.out)) if name}
     if plan.external is not None and len(named) > 1:
-        named = {}  # their names are the run's
+        named = {}  # the run names the topics
     topics = " ".join(f"{word} {shlex.quote(name)}" for word, name in named.items())
     cluster = ["cluster"] if plan.driver != "local" else []
     cluster += ["brokers"] if plan.brokers != Topic().replication_factor else []
@@ -599,7 +600,7 @@ def _program_command(plan: Plan, program: ProgramPlan) -> str:
 
 
 def _changed(plan: Plan) -> list[str]:
-    """Return the names of settings that are not at the defaults of ``highwater run``."""
+    """Return the names of settings that differ from the defaults of ``highwater run``."""
     ours = plan.workload
     usual = Workload(idempotence=ours.transactions and ours.idempotence)
     if plan.story:

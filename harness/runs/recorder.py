@@ -1,10 +1,10 @@
-"""Writes what happens into the run while it happens, at little cost to the caller.
+"""Writes events into the run's tables while they happen, at little cost to the caller.
 
-Single rows are gathered and appended by one background thread; tapes append thousands of operations
-at a time themselves. Nothing is kept, so memory does not grow with a run.
+One background thread gathers single rows and appends them; tapes append thousands of operations at
+a time themselves. No row stays in memory, so memory does not grow with a run.
 
-When the disk is full the run must end at once, in order: ``failed`` is set, ``check`` and every
-later report raise, and what was written before stays readable.
+When the disk is full, the run must end at once, properly: ``failed`` is set, ``check`` and every
+later call raise an error, and everything written before stays readable.
 """
 
 import threading
@@ -39,15 +39,15 @@ FLUSH_S: Final = 0.2
 _OF_WIRE: Final = {WIRE_TABLE: history.WIRE, MESSAGES_TABLE: history.MESSAGES}
 
 Columns = dict[str, Any]
-"""Column name to one value for all rows, or a sequence of one a row; a missing column is null."""
+"""Column name to one value for all rows, or to a value per row; a missing column is null."""
 
 
 class Clock:
-    """Nanoseconds since the run's start, monotonic.
+    """A monotonic clock: nanoseconds since the run's start.
 
     Attributes:
         started_at_ns: the wall clock at 0, nanoseconds since the epoch, for ``environment.json``.
-        zero_ns: the machine's monotonic clock at 0, which all its processes share.
+        zero_ns: the machine's monotonic clock at 0; all processes on the machine share that clock.
     """
 
     __slots__ = ("started_at_ns", "zero_ns")
@@ -57,22 +57,22 @@ class Clock:
         self.zero_ns = time.monotonic_ns()
 
     def __call__(self) -> int:
-        """Return the time now."""
+        """Return the nanoseconds from the run's start until now."""
         return time.monotonic_ns() - self.zero_ns
 
 
 class Recorder:
-    """Owns the streams of one run. Safe to share between threads, unlike the tapes it gives out.
+    """Owns the streams of one run. Safe to share between threads, unlike tapes.
 
     Args:
         clock: nanoseconds since the run's start.
-        wired: whether there is a wire that reports what passes.
-        racked: whether readers are in racks, and report from where they fetch.
-        grouped: whether members of groups report what they are given.
+        wired: whether there is a wire that reports messages.
+        racked: whether readers are in racks, and report the brokers from which they fetch.
+        grouped: whether group members report what they receive.
         program: whether there is a program under test.
 
     Attributes:
-        failed: set when nothing can be recorded any more; waits should watch it too.
+        failed: set when nothing can be recorded any more; code that waits should check it, too.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class Recorder:
         tables |= {FETCHES_TABLE: history.FETCHES} if racked else {}
         tables |= {GROUPS_TABLE: history.GROUPS} if grouped or program else {}
         tables |= history.OF_PROGRAM if program else {}
-        # Without a lock: a callback of a client that has failed for good would never give it back.
+        # Without a lock: the callback of a client after a fatal error would never release it.
         self._rows: dict[str, deque[dict[str, object]]] = {table: deque() for table in tables}
         self._operations_lock = threading.Lock()
         self._closing = threading.Event()
-        pa.array([0])  # imports pandas, a second's work, before anything waits
+        pa.array([0])  # imports pandas now, which takes a second, before anything waits
         self._where = run.path
         try:
             self._streams = {
@@ -113,9 +113,9 @@ class Recorder:
         self._thread.start()
 
     def operation(self, **row: object) -> None:
-        """Record one operation, a column of ``OPERATIONS`` each; on disk within ``FLUSH_S``.
+        """Record one operation, with columns of ``OPERATIONS``; on disk within ``FLUSH_S``.
 
-        For operations that are few; thousands a second belong on a tape.
+        Meant for few operations; thousands per second belong on a tape.
         """
         self._add(OPERATIONS_TABLE, row)
 
@@ -131,11 +131,11 @@ class Recorder:
         self._append_now(STEPS_TABLE, {"event": event, **row})
 
     def partition(self, **row: object) -> None:
-        """Record a row of ``PARTITIONS``; the time is now unless it is given."""
+        """Record a row of ``PARTITIONS``; the default of ``time_ns`` is now."""
         self._add("events/partitions", {"time_ns": self.clock(), **row})
 
     def replica(self, **row: object) -> None:
-        """Record a row of ``REPLICAS``; the time is now unless it is given."""
+        """Record a row of ``REPLICAS``; the default of ``time_ns`` is now."""
         self._add("events/replicas", {"time_ns": self.clock(), **row})
 
     def decision(self, evidence: str, kind: str, subject: str, **row: object) -> None:
@@ -153,7 +153,7 @@ class Recorder:
         self._add(FETCHES_TABLE, {"time_ns": self.clock(), **row})
 
     def group(self, row: dict[str, object]) -> None:
-        """Record a row of ``GROUPS``, whose times are given."""
+        """Record a row of ``GROUPS`` that has its times."""
         self._add(GROUPS_TABLE, row)
 
     def output(self, row: dict[str, object]) -> None:
@@ -165,15 +165,15 @@ class Recorder:
         self._append_now(INSTANCES_TABLE, {"event": event, **row})
 
     def request(self, row: dict[str, object]) -> None:
-        """Record a row of ``REQUESTS``, whose times are given."""
+        """Record a row of ``REQUESTS`` that has its times."""
         self._add(REQUESTS_TABLE, row)
 
     def wire(self, row: dict[str, object]) -> None:
-        """Record a row of ``WIRE``, whose time is given."""
+        """Record a row of ``WIRE`` that has its time."""
         self._add(WIRE_TABLE, row)
 
     def message(self, row: dict[str, object]) -> None:
-        """Record a row of ``MESSAGES``, whose time is given."""
+        """Record a row of ``MESSAGES`` that has its time."""
         self._add(MESSAGES_TABLE, row)
 
     def log_lines(self, rows: Sequence[dict[str, object]]) -> None:
@@ -182,15 +182,15 @@ class Recorder:
             self._add("events/log_lines", row)
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """Operations written so far by (kind, outcome); up to ``FLUSH_S`` behind."""
+        """Return how many operations were written, by (kind, outcome); up to ``FLUSH_S`` late."""
         return dict(self._counts.copy())
 
     def rows(self) -> dict[str, int]:
-        """Return how many rows of each table were written so far."""
+        """Return the number of rows written so far, by table."""
         return {table: stream.rows for table, stream in self._streams.items()}
 
     def _append_now(self, table: str, row: Mapping[str, object]) -> None:
-        """Append a row past all that waits, with the time of this moment."""
+        """Append a row with the current time, before all waiting rows."""
         stamped = {"time_ns": self.clock(), **row}
         self.check()
         try:
@@ -200,14 +200,15 @@ class Recorder:
         self.check()
 
     def check(self) -> None:
-        """Go on if everything could be written so far; else raise what says which file and why."""
+        """Raise an error that names the run and the reason if something could not be written."""
         if self._error is not None:
             raise self._error
 
     def operations(self, columns: Columns) -> None:
-        """Record thousands of operations at once, on the caller's own thread; on disk on return.
+        """Record thousands of operations at once, on the caller's thread; on disk on return.
 
-        A background thread would fight the caller for Python's one lock, which costs both more.
+        A background thread would compete with the caller for Python's global lock, which would
+        cost both threads more.
         """
         self.check()
         try:
@@ -217,10 +218,10 @@ class Recorder:
         self.check()
 
     def close(self) -> None:
-        """Write everything that was handed over and end the streams. May be called twice.
+        """Write all waiting rows and end the streams. May be called twice.
 
         Raises:
-            HarnessError: something could not be written, now or before.
+            HarnessError: a row could not be written, now or before.
         """
         self._closing.set()
         self._thread.join()
@@ -232,7 +233,7 @@ class Recorder:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is None:
             self.close()
-        else:  # the error under way matters more than a second one about the same disk
+        else:  # the current error matters more than a second error about the same disk
             self._closing.set()
             self._thread.join()
 
@@ -277,7 +278,7 @@ class Recorder:
                 self._counts.update(zip(columns["kind"], columns["outcome"], strict=True))
 
     def _array(self, field: pa.Field, column: Any, size: int) -> pa.Array:  # noqa: ANN401 - Arrow's
-        """Return a column as Arrow wants it. Dictionaries only grow, so that deltas suffice."""
+        """Return a column as an Arrow array. Dictionaries only grow, so deltas are enough."""
         if column is None:
             return pa.nulls(size, field.type)
         if not pa.types.is_dictionary(field.type):

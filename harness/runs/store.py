@@ -1,11 +1,11 @@
-"""The store: a folder of runs, each a directory from which everything can be judged again.
+"""The store: a folder of runs. A run is a directory from which it can be judged again.
 
 store/<run>/
-  plan.json  environment.json  status.json     what was asked; on what; how far it came
+  plan.json  environment.json  status.json     what was asked; where it ran; its progress
   history/   ops.arrows while running -> ops.parquet
-  events/    partitions, replicas, faults, steps, log_lines, decisions, quorum (in the same form)
-  steps.json                                   the steps of its schedule, to be taken again
-  manifest.json                                every file that is judged, and the tables' rows
+  events/    partitions, replicas, faults, steps, log_lines, decisions, quorum (in the same way)
+  steps.json                                   the steps of its schedule, to repeat them
+  manifest.json                                every judged file, and the tables' numbers of rows
   replicas/<broker>/<topic>-<partition>/…      frozen log directories, with the checkpoint files
   kafka-tiered-storage/<topic>-<partition>-<id>/…  the remote tier, if there is one
   coordination/controller*/__cluster_metadata-0/…  each KRaft controller's metadata log
@@ -41,33 +41,33 @@ METADATA_LOG: Final = "__cluster_metadata-0"
 """The folder of the metadata log in a KRaft node's log directory."""
 
 LONE_CONTROLLER: Final = 100
-"""The node id of a KRaft controller that has no colleagues."""
+"""The node id of a KRaft controller that is the only controller."""
 
 COORDINATOR_TOPICS: Final = ("__transaction_state", "__consumer_offsets")
-"""Topics of which the coordinators of transactions and groups lead a partition."""
+"""Topics whose partition leaders are the coordinators of transactions and of groups."""
 
 MORE_LOG_DIRS: Final = "log-dirs"
-"""The folder of a cluster with the further log directories of brokers: ``<broker id>/<number>``."""
+"""A cluster's folder with brokers' additional log directories: ``<broker id>/<number>``."""
 
 REMOTE_TIER: Final = "kafka-tiered-storage"
-"""The folder of a run with its remote tier, as LocalTieredStorage calls it."""
+"""The run's folder with the remote tier, named as by LocalTieredStorage."""
 
 COORDINATORS_FOLDER: Final = "coordinator-topics"
-"""The folder of a run that has their replicas."""
+"""The run's folder with the replicas of ``COORDINATOR_TOPICS``."""
 
 _CONTROLLER: Final = re.compile(r"controller(-(?P<id>\d+))?")
 _T = TypeVar("_T", bound=msgspec.Struct)
 _WHAT_MOST: Final = 60
-"""Letters of a run's name that say what happened in it: file systems allow 255 in all."""
+"""Most letters in a run's name for the faults: file systems allow 255 letters in a name."""
 
 
 class StandingEnd(msgspec.Struct, frozen=True, kw_only=True):
     """A partition in which the final read ended at the last stable offset, before the fence.
 
     Attributes:
-        lso: the last stable offset, as its leader has it; read_committed readers stop before it.
+        lso: the last stable offset by the partition's leader; read_committed readers stop before.
         fence: offset of the fence, which every in-sync replica has.
-        seconds: for how long the reader had stood there.
+        seconds: how long the reader had waited at the last stable offset.
     """
 
     partition: int
@@ -80,14 +80,14 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of a run; rewritten at every phase.
 
     Attributes:
-        phase: the last phase that was begun; only ``frozen`` is a whole run.
-        quiesced: every replica was back in the ISR before the final read.
-        problems: what the harness could not do, a sentence each.
-        seconds: from the run's creation to its last phase.
+        phase: the last phase that was begun; only a ``frozen`` run is complete.
+        quiesced: whether every replica was back in the ISR before the final read.
+        problems: sentences, each about a thing that the harness could not do.
+        seconds: time from the run's creation to its last phase.
         manifest: SHA-256 of ``manifest.json`` (``harness.runs.manifest``); empty during the run,
-            and in runs of before there was one.
+            and in old runs without a manifest.
         missed: the step of a model's schedule that brokers did not follow.
-        standing: partitions in which a transaction that stayed open ended the final read.
+        standing: partitions in which an open transaction ended the final read.
     """
 
     phase: Phase
@@ -100,14 +100,14 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """On what a run ran.
+    """The software, machine and addresses that a run used.
 
     Attributes:
         started_at_ns: wall clock at time 0 of the history, nanoseconds since the epoch.
         addresses: broker id to ``host:port``.
-        coordination: who keeps the cluster's metadata: zookeeper or kraft.
-        truncation: how a new follower cuts its log on this release, a sentence.
-        levels: broker id to what it ran at the start: jars, protocol and message format.
+        coordination: the system that keeps the cluster's metadata: zookeeper or kraft.
+        truncation: a sentence: how a new follower truncates its log on this release.
+        levels: broker id to the broker's jars, protocol and message format at the start.
         digests: jar name to sha256.
     """
 
@@ -126,14 +126,14 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_table_among(name: str, paths: Iterable[str]) -> bool:
-    """Return whether a table is among files of a run, as a stream or as Parquet."""
+    """Return whether a table, as a stream or as Parquet, is among a run's files."""
     return any(path.rpartition(".")[0] == name for path in paths)
 
 
 class Run:
-    """One run directory: where its files are, and its small JSON files as values.
+    """One run directory: the paths of its files, and its small JSON files as values.
 
-    Reading one that is missing, broken or of another schema raises ``StoreError``.
+    Reading a file that is missing, is broken or has another schema raises ``StoreError``.
     """
 
     def __init__(self, path: Path) -> None:
@@ -141,17 +141,17 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The directory's name, which is the run's."""
+        """The run's name, which is the name of its directory."""
         return self.path.name
 
     @property
     def replicas(self) -> Path:
-        """Frozen log directories, one folder a broker id."""
+        """Frozen log directories, one folder for each broker id."""
         return self.path / "replicas"
 
     @property
     def coordinators(self) -> Path:
-        """The same of the coordinators' topics, if several brokers had replicas of them."""
+        """Frozen replicas of the coordinators' topics, if several brokers had such replicas."""
         return self.path / COORDINATORS_FOLDER
 
     @property
@@ -161,14 +161,14 @@ class Run:
 
     @property
     def disks_here(self) -> bool:
-        """True if what the replicas hold can be read there; only of a remote run it may not."""
+        """True if the replicas' files can be read at ``replicas``; False only for a remote run."""
         return True
 
     @property
     def metadata_logs(self) -> dict[int, Path]:
-        """The folder of each KRaft controller's metadata log, by node id, where it is there.
+        """Node id to the folder of the KRaft controller's metadata log, if the folder exists.
 
-        A controller alone has no id in its folder's name.
+        A single controller has no id in its folder's name.
         """
         folders = sorted((self.path / "coordination").glob(f"controller*/{METADATA_LOG}/"))
         names = ((_CONTROLLER.fullmatch(folder.parent.name), folder) for folder in folders)
@@ -181,12 +181,12 @@ class Run:
 
     @property
     def analysis(self) -> Path:
-        """The folder of what the judge writes."""
+        """The folder into which the judge writes."""
         return self.path / "analysis"
 
     @property
     def anomalies(self) -> Path:
-        """Every anomaly, in the columns of ``checkers.core.anomaly.SCHEMA``."""
+        """The file of all anomalies, with the columns of ``checkers.core.anomaly.SCHEMA``."""
         return self.analysis / "anomalies.parquet"
 
     @property
@@ -195,19 +195,19 @@ class Run:
         return self.path / "report.html"
 
     def stream(self, table: str) -> Path:
-        """Return where a table of ``TABLES`` is appended while the run goes on."""
+        """Return the path to which a table of ``TABLES`` is appended while the run goes on."""
         return self.path / f"{table}.arrows"
 
     def parquet(self, table: str) -> Path:
-        """Return where a table of ``TABLES`` lies once the run has ended."""
+        """Return the path of a table of ``TABLES`` once the run has ended."""
         return self.path / f"{table}.parquet"
 
     def unsealed(self, table: str) -> bool:
-        """Return whether a table is still a stream, as while a run goes on."""
+        """Return whether a table is still a stream, as it is while a run goes on."""
         return os.path.lexists(self.stream(table)) and not os.path.lexists(self.parquet(table))
 
     def table(self, name: str) -> pa.Table:
-        """Return a table of ``TABLES``, from Parquet or from what its stream has so far."""
+        """Return a table of ``TABLES``, from Parquet or from its stream so far."""
         try:
             if self.parquet(name).exists():
                 open_regular(self.parquet(name)).close()  # PyArrow would wait for a pipe
@@ -219,17 +219,18 @@ class Run:
             raise StoreError(f"{self.path} has no readable {name}: {error}") from error
 
     def judged_bytes(self) -> int:
-        """Return how much its history and its replicas' files are, as far as they can be listed."""
+        """Return the bytes of the run's history and replica files, as far as they can be listed."""
         places = (self.replicas, self.remote_tier, self.parquet("history/ops").parent)
         walks = (walk for place in places for walk in os.walk(place))
         files = (Path(home, name) for home, _, names in walks for name in names)
         return sum(file.stat().st_size for file in files if is_file(file))
 
     def seal(self) -> None:
-        """Turn every stream into Parquet; a stream too short to have a schema is left alone.
+        """Turn every stream into Parquet.
 
         Raises:
-            StoreError: the disk takes or gives no more; the stream stays.
+            StoreError: the disk cannot be read or written; the stream stays.
+            pa.ArrowInvalid: a stream is too short to have a schema.
         """
         for table in (*TABLES, *OPTIONAL):
             try:
@@ -250,33 +251,33 @@ class Run:
             raise
 
     def environment(self) -> Environment:
-        """Return on what the run ran."""
+        """Return the run's environment: software, machine and addresses."""
         return _decode(self._read("environment.json"), Environment, "environment.json")
 
     def status(self) -> RunStatus:
-        """Return how far the run came."""
+        """Return the run's progress."""
         return _decode(self._read("status.json"), RunStatus, "status.json")
 
     def verdict(self) -> Verdict:
-        """Return what the judge said, if it was of this schema of verdicts."""
+        """Return the judge's verdict; raise ``StoreError`` for another schema of verdicts."""
         if not self.judged:
             self._refuse_unended()
         return Verdict.from_json(self._read("analysis/verdict.json"))
 
     @property
     def judged(self) -> bool:
-        """True if there is a verdict, whatever it is worth."""
+        """True if there is a verdict file, even if it is broken."""
         return is_file(self.analysis / "verdict.json")
 
     def _refuse_unended(self) -> None:
-        """Say of a run without a verdict that it is not whole, where that is so."""
+        """Raise an error if a run without a verdict is not complete."""
         if not is_file(self.path / "status.json"):
             return
         phase = self.status().phase
         if phase != "frozen":
             raise StoreError(
                 f"{self.name} was not judged: it is {phase}, or was cut short while it was",
-                hint="Wait until it has ended, or judge what there is of it: highwater check RUN",
+                hint="Wait until it has ended, or judge its incomplete files: highwater check RUN",
             )
 
     def write(self, name: str, text: bytes) -> Path:
@@ -311,8 +312,8 @@ class Store:
     def create(self, plan: Plan, *, now: datetime, name: str | None = None) -> Run:
         """Make a new run directory with its plan in it, and point ``latest`` there.
 
-        It appears whole: a reader, or a command after a ``kill -9``, never meets half of one. Its
-        name is made from the plan and the time if none is given.
+        The directory appears complete: a reader, or a command after a ``kill -9``, never sees half
+        of it. Without ``name``, its name is made from the plan and the time.
 
         Raises:
             UsageError: the path has a comma.
@@ -347,7 +348,7 @@ class Store:
         return Run(self.root / name)
 
     def open(self, name: str | Path) -> Run:
-        """Return the run at a path, or of that name in this store; raise if there is none."""
+        """Return the run at a path or with that name in this store; raise if there is none."""
         for path in (Path(name), self.root / name):
             if _may_be_run(path):
                 return Run(path.resolve())

@@ -1,4 +1,4 @@
-"""The verdict: anomalies with their witnesses, a ledger, and one of three words."""
+"""The verdict: anomalies with their witnesses, a ledger, and valid, invalid or unknown."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, Self
@@ -12,12 +12,12 @@ VALID: Literal["valid"] = "valid"
 INVALID: Literal["invalid"] = "invalid"
 UNKNOWN: Literal["unknown"] = "unknown"
 LOSSY: Final = "valid, with losses"
-"""The word for a valid run that lost records: nothing promised to keep them."""
+"""The word for a valid run that lost records which no setting promised to keep."""
 
 
 Account = Literal["whole", "begun", "none"]
-"""How far a run's records can be accounted for: to the final read; as far as they were sent when
-the run was cut short; or not at all, because its history cannot be read."""
+"""How far a run's records can be accounted for. ``whole``: up to the final read. ``begun``: only
+what was sent before the run was interrupted. ``none``: nothing, as the history cannot be read."""
 
 
 def in_words(verdict: str, lost: int) -> str:
@@ -26,7 +26,7 @@ def in_words(verdict: str, lost: int) -> str:
 
 
 class UnusedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file or folder of a run that is no evidence: it was left out of everything that is judged.
+    """A file or folder of a run that is no evidence: the judge did not use it.
 
     ``why`` is the end of a sentence that begins with the path.
     """
@@ -41,16 +41,16 @@ class UnusedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Witness(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece of evidence. An anomaly's witnesses, in order of time, are its story.
+    """One piece of evidence. An anomaly's witnesses, in order of time, tell how it came about.
 
     Attributes:
-        time_ns: nanoseconds since the run's start; None for evidence of the disks at the end.
+        time_ns: nanoseconds since the run's start; None for evidence from the disks at the end.
         who: ``producer-0``, ``broker 2``, ``reader``, ``nemesis``, ``controller``.
         what: acknowledged, appended, held, killed, elected, truncated, replaced, read, disk …
-        leader_epoch: the epoch in which it happened, where one is known.
-        broker: the broker that acted or was acted upon, if there is one.
+        leader_epoch: the leader epoch in which it happened, if known.
+        broker: the broker that did something or to which something was done, if any.
         says: the evidence as one sentence.
-        source: the file inside the run that shows it, such as ``events/replicas``.
+        source: the file inside the run that has the evidence, such as ``events/replicas``.
     """
 
     who: str
@@ -63,15 +63,15 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
-    """One record about which something is wrong.
+    """One finding about a record, or about a partition or a topic.
 
     Attributes:
-        kind: lost-write, divergence, poll-skip …; docs/checkers.md has them all.
-        partition: -1 where it is of none, as a decision about a topic.
-        offset: where it was acknowledged or stands; None when no client received it.
-        value: the record's id; None when it cannot be read.
+        kind: lost-write, divergence, poll-skip …; docs/checkers.md lists all kinds.
+        partition: -1 if the finding is about no partition, such as a decision about a topic.
+        offset: the record's acknowledged or actual offset; None if no client received an offset.
+        value: the record's id; None if the id cannot be read.
         sentence: the finding, for a person.
-        breaks: whether the policy says that this breaks a promise.
+        breaks: whether the anomaly breaks a promise, by the policy.
     """
 
     kind: str
@@ -85,15 +85,15 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ACKNOWLEDGED: Final[Mapping[str, str]] = {"0": "left the client"}
-"""The word for a successful send, by ``acks``: with 0 no broker acknowledges."""
+"""Words for a successful send, by ``acks``: with acks=0 no broker acknowledges."""
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
-    """The ledger: every record, by what became of it.
+    """The ledger: the number of records with each outcome.
 
     sent = acknowledged + failed + unknown; acknowledged = read + lost + unseen + replaced. ``read``
-    counts acknowledged records that the final read returned, and ``replaced`` those that compaction
-    may have removed from a compacted topic; all are counts of records.
+    counts acknowledged records that the final read returned, and ``replaced`` counts acknowledged
+    records that compaction may have removed. All numbers count records.
     """
 
     sent: int
@@ -106,7 +106,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     replaced: int = 0
 
     def errors(self) -> list[str]:
-        """Return what does not add up; empty when the books balance."""
+        """Return the sums that are wrong, in words; empty if all sums are right."""
         wrong = []
         if self.sent != self.acknowledged + self.failed + self.unknown:
             wrong.append(
@@ -125,21 +125,22 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The judge's whole answer about one run, saved as ``analysis/verdict.json``.
 
     Attributes:
-        verdict: valid, invalid, or unknown (it could not be judged; never a pass).
-        reasons: why, a sentence each; for ``unknown`` what was missing.
-        promise: what the run's settings promised, a sentence.
-        headline: the finding in one sentence with denominators.
-        happened: what was done to the cluster, as recorded; empty where that is not known.
-        counts: anomalies by kind, exact, whatever was cut from ``anomalies``.
-        following: those that only follow from another one, by kind; they are not in ``counts``,
-            and only ``anomalies.parquet`` has them, with their ``cause``.
-        anomalies: the first of each kind, breaking ones first; all are in ``anomalies.parquet``.
-        checkers: checker name to ``held``, ``found N``, ``crashed: …``, ``not judged`` where
-            nothing was found in a run of which something is missing, or ``not judged: …`` where
-            the run has nothing for it to judge, and why.
-        cut: the phase in which the run was cut short; empty when it ended.
-        unread: files that are no evidence, so that nothing was concluded from them.
-        account: how far the ledger's numbers mean anything.
+        verdict: valid, invalid, or unknown (the run could not be judged; never a pass).
+        reasons: sentences that say why; for ``unknown`` they say what was missing.
+        promise: what the run's settings promised, as a sentence.
+        headline: the finding in one sentence with total numbers.
+        happened: the recorded faults in the cluster; empty if they are not known.
+        counts: exact numbers of anomalies by kind, even if ``anomalies`` does not have all.
+        following: numbers, by kind, of anomalies that only follow from another anomaly. They are
+            not in ``counts``; only ``anomalies.parquet`` has them, with their ``cause``.
+        anomalies: the first anomalies of each kind, those that break a promise first;
+            ``anomalies.parquet`` has all.
+        checkers: checker name to its result. ``held``; ``found N``; ``crashed: …``;
+            ``not judged``: nothing found, but parts of the run are missing; ``not judged: …``:
+            the run has nothing for the checker to judge, and why.
+        cut: the phase in which the run was interrupted; empty if the run ended.
+        unread: files that are no evidence, so no conclusion uses them.
+        account: how far the ledger's numbers can be used.
     """
 
     schema: int = SCHEMA_VERSION
@@ -162,17 +163,17 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def complete(self) -> bool:
-        """True if the run ended and all of its files are as they were recorded."""
+        """True if the run ended and all its files are unchanged since they were recorded."""
         return not self.cut and not self.unread
 
     @property
     def word(self) -> str:
-        """The verdict for a person: a valid run that lost records differs from one that did not."""
+        """The verdict's word for a person; a valid run that lost records has its own word."""
         return in_words(self.verdict, self.ledger.lost)
 
     @property
     def sums(self) -> str:
-        """The ledger as a sentence, as far as it is known; empty when nothing is."""
+        """The known part of the ledger as a sentence; empty if nothing is known."""
         if self.account == "none":
             return ""
         book, acknowledged = self.ledger, ACKNOWLEDGED.get(self.acks, "acknowledged")
@@ -187,12 +188,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return f"{sent}; {acknowledged} = read {book.read:,} + {lost}"
 
     def to_json(self) -> bytes:
-        """Return the verdict as ``verdict.json`` holds it."""
+        """Return the verdict in the form of ``verdict.json``."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """Read a verdict back."""
+        """Read a verdict from ``verdict.json``; raise ``StoreError`` if that is not possible."""
         try:
             schema = msgspec.json.decode(text, type=_SchemaOnly).schema
             if schema == SCHEMA_VERSION:
@@ -207,7 +208,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def summary(self, report: str | None) -> dict[str, object]:
-        """Return the one object that ``run --json`` and ``check --json`` print.
+        """Return the object that ``run --json`` and ``check --json`` print.
 
         A number that could not be counted is null.
         """
@@ -238,6 +239,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _SchemaOnly(msgspec.Struct):
-    """Asked first: of another schema the rest may mean something else."""
+    """Decoded first: with another schema, the other fields may mean something else."""
 
     schema: int = SCHEMA_VERSION

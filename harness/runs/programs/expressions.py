@@ -1,8 +1,8 @@
-"""Expressions that find names in a record, of inputs and outputs alike.
+"""Expressions that find names in a record, both in inputs and in outputs.
 
-``key`` is the record's key, ``header:NAME`` a header, ``$.order_id`` a JSONPath (RFC 9535) of a
-value that is JSON, and ``module:function`` a Python function. All others are regular expressions of
-the value's text, of whose several groups the first counts.
+``key`` is the record's key, ``header:NAME`` a header, ``$.order_id`` a JSONPath (RFC 9535) in a
+JSON value, and ``module:function`` a Python function. Any other text is a regular expression for
+the value's text; if it has groups, the first group is the name.
 """
 
 import importlib
@@ -20,13 +20,13 @@ from highwater.harness.base.errors import UsageError
 _FUNCTION: Final = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 _HEADER: Final = "header:"
 _HINT: Final = (
-    "It is key, header:NAME, a JSONPath such as $.order_id, a Python function module:function, or"
+    "Write key, header:NAME, a JSONPath such as $.order_id, a Python function module:function, or"
     " a regular expression such as 'id=(p[0-9]+-[0-9]+)'."
 )
 
 
 class ProgramRecord(NamedTuple):
-    """An input or an output, as a function of the user's is given it."""
+    """An input or an output, in the form that a user's function gets."""
 
     value: bytes | None
     key: bytes | None = None
@@ -34,14 +34,15 @@ class ProgramRecord(NamedTuple):
 
 
 Expression = Callable[[ProgramRecord], tuple[str, ...]]
-"""Returns the names that it finds in a record, each once; empty where there is none."""
+"""A function that returns the distinct names in a record; empty if the record has none."""
 
 
 def expression(text: str) -> Expression:
-    """Return the expression that a user has written.
+    """Return the expression for the text that a user has written.
 
     Raises:
-        UsageError: it is none; or, from the expression itself, the user's function has failed.
+        UsageError: the text is no expression. The returned expression raises it, too, if the
+            user's function fails.
     """
     if text == "key":
         return lambda record: _names([record.key])
@@ -95,15 +96,15 @@ def _of_function(text: str, module: str, name: str) -> Expression:
         except Exception as error:
             raise UsageError(
                 f"{text} failed at {_text(record.value)[:80]!r}: {error!r}",
-                hint="It takes a record (value, key, headers), and returns a name, a list of names"
-                " or None.",
+                hint="The function takes a record (value, key, headers), and returns a name, a list"
+                " of names or None.",
             ) from error
 
     return find
 
 
 def _names(values: Iterable[Any]) -> tuple[str, ...]:
-    """Return values as names, each once: null, false and nothing name nothing."""
+    """Return the distinct values as names; null, false and empty values are left out."""
     texts = (_text(value) for value in values if value is not None and value is not False)
     return tuple(dict.fromkeys(text for text in texts if text))
 

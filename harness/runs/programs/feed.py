@@ -1,7 +1,7 @@
-"""The user's own records as the inputs of a program: a file of JSON objects, one a line.
+"""The user's own records as the inputs of a program: a file with one JSON object per line.
 
-A record is a whole line, and its key is its name: what the expression of ``--match`` finds in it.
-The names are those of the history, so each is there once.
+A record is a whole line. Its key is its name, which the expression of ``--match`` finds in the
+record. The history uses these names, so every name must be unique.
 """
 
 from pathlib import Path
@@ -15,20 +15,20 @@ from highwater.harness.base.wording import count
 from highwater.harness.runs.programs.expressions import Expression, ProgramRecord
 
 _FILE_BYTES_MOST: Final = 256 << 20
-"""The file is held in memory while the program is fed."""
+"""Limit of the file, which stays in memory while the program gets its inputs."""
 
 _LETTERS_MOST: Final = 60
-_HINT: Final = "Write one JSON object a line (docs/apps.md)."
+_HINT: Final = "Write one JSON object per line (docs/apps.md)."
 
 
 def read_feed(path: str, names: Expression) -> dict[str, bytes]:
-    """Return the records of a file by their names, in its order; empty lines are left out.
+    """Return a file's records by name, in the order of the file; empty lines are left out.
 
     Args:
         names: the expression that finds an input's name; the record's key is the whole line here.
 
     Raises:
-        UsageError: the file cannot be fed, and why, with the number of the line.
+        UsageError: the file cannot be used; the message says why, with the number of the line.
     """
     records: dict[str, bytes] = {}
     lines: dict[str, int] = {}
@@ -40,7 +40,7 @@ def read_feed(path: str, names: Expression) -> dict[str, bytes]:
             raise UsageError(
                 f"lines {lines[name]} and {number} of {path} have the same name:"
                 f" {name[:_LETTERS_MOST]!r}",
-                hint="--match is to find a name that no other line has; without it, a record's"
+                hint="--match must find a name that no other line has; without --match, a record's"
                 " name is the whole line.",
             )
         records[name], lines[name] = value, number
@@ -54,7 +54,7 @@ def _text(path: str) -> bytes:
         file = Path(path)
         if file.is_file() and (size := file.stat().st_size) > _FILE_BYTES_MOST:
             raise UsageError(
-                f"{path} has {size:,} bytes, and {_FILE_BYTES_MOST:,} at most are fed",
+                f"{path} has {size:,} bytes; the limit is {_FILE_BYTES_MOST:,} bytes",
                 hint=f"Take its first lines: head -n 100000 {path}.",
             )
         return file.read_bytes().removeprefix(b"\xef\xbb\xbf")
@@ -66,7 +66,7 @@ def _name(where: str, value: bytes, names: Expression) -> str:
     """Return the name of a record.
 
     Raises:
-        UsageError: it is no JSON object, too long, or has no name or several.
+        UsageError: the record is no JSON object, is too long, or has no name or several names.
     """
     try:
         text = value.decode()
@@ -79,8 +79,8 @@ def _name(where: str, value: bytes, names: Expression) -> str:
         has = f"{count(len(named), 'name')}, not one" if named else "no name"
         raise UsageError(
             f"{where} has {has}: {text[:_LETTERS_MOST]}",
-            hint="--match says what names an input and its outputs; without it, a record's name is"
-            " the whole line.",
+            hint="--match must find one name in an input and its outputs; without --match, a"
+            " record's name is the whole line.",
         )
     if (size := len(value) + len(named[0].encode())) > limits.RECORD_BYTES.most:
         raise limits.out_of_range(size, *limits.RECORD_BYTES, f"bytes of key and value, {where}")

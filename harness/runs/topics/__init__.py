@@ -1,1 +1,1 @@
-"""Topics of other kinds: compacted ones, whose records have keys, and tiered ones."""
+"""Topics of other kinds: compacted topics, whose records have keys, and tiered topics."""

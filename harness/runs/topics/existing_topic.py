@@ -1,4 +1,4 @@
-"""Make a run's topic like one that exists: its settings, its partitions and their placement."""
+"""Make a run's topic like an existing topic: its settings, its partitions and their placement."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from highwater.harness.runs.topics.likeness import Likeness
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"
 ALWAYS: Final = frozenset(Topic().settings())
-"""Settings that a run's topic has in any case: whatever they are there, they must be known."""
+"""Settings that every run's topic has; their values in the existing topic must be known."""
 
 _OPTIONS: Final = {
     MIN_ISR: "--min-isr",
@@ -23,7 +23,7 @@ _OPTIONS: Final = {
 }
 _DAY_MS: Final = 86_400_000
 _RECORD_OVERHEAD: Final = 200
-"""Bytes that a batch of one record may have beside its value, by far."""
+"""A generous limit of the bytes that a batch of one record has besides the value."""
 
 _REMOTE: Final = "records of a remote tier are in no copy of a broker's disk"
 _THROTTLE: Final = "a throttle is for that topic's own traffic"
@@ -35,9 +35,9 @@ _NEVER: Final[Mapping[str, str]] = {
     "local.retention.bytes": _REMOTE,
     "leader.replication.throttled.replicas": _THROTTLE,
     "follower.replication.throttled.replicas": _THROTTLE,
-    "message.format.version": "the format is known of brokers alone",
+    "message.format.version": "formats are known only for brokers",
 }
-"""Settings that are never taken, and why."""
+"""Settings that are never copied from the existing topic, and the reasons."""
 
 _ANY_AGE: Final = str((1 << 63) - 1)
 _FIT_FOR_KEYS: Final[Mapping[str, str]] = {
@@ -45,7 +45,7 @@ _FIT_FOR_KEYS: Final[Mapping[str, str]] = {
     "message.timestamp.difference.max.ms": _ANY_AGE,
     "message.timestamp.before.max.ms": _ANY_AGE,
 }
-"""Kafka's defaults, with which a broker keeps the timestamps of 2004."""
+"""Kafka's defaults, with which a broker accepts and keeps timestamps of 2004."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +54,9 @@ class ExistingTopic:
 
     Attributes:
         replicas: brokers of each partition, the preferred leader first.
-        settings: its own, those that its brokers give it, and those of ``ALWAYS``.
-        overrides: the names of its own.
-        not_taken: what an earlier plan did not take.
+        settings: the topic's own settings, the settings from its brokers' defaults, and ``ALWAYS``.
+        overrides: the names of the topic's own settings.
+        not_taken: settings that an earlier plan did not copy, and the reasons.
     """
 
     name: str
@@ -67,13 +67,13 @@ class ExistingTopic:
 
 
 def of_plan(path: Path) -> ExistingTopic:
-    """Return the topic after which that of a plan in a file was made, as it was then."""
+    """Return the existing topic that a saved plan's topic was made like, as it was then."""
     try:
         topic = Plan.from_json(path.read_bytes()).topic
     except OSError as error:
         raise UsageError(
             f"the plan {path} cannot be read: {error.strerror}",
-            hint="A run's folder has its plan.json; a topic's name has no slash.",
+            hint="Name the plan.json in a run's folder, or a topic, whose name has no slash.",
         ) from error
     except StoreError as error:
         raise UsageError(f"{path} holds no plan: {error.message}") from error
@@ -89,11 +89,11 @@ def of_plan(path: Path) -> ExistingTopic:
 
 
 def likened(plan: Plan, existing: ExistingTopic, given: Mapping[str, str]) -> Plan:
-    """Return a plan for an external cluster whose topic is made like an existing one.
+    """Return a plan for an external cluster whose topic is made like an existing topic.
 
     Args:
         plan: has the topic's name and the workload.
-        given: settings of the command line, and its ``partitions``, which win.
+        given: settings and ``partitions`` from the command line, which win over the topic's.
 
     Raises:
         UsageError: a run cannot have such a topic.
@@ -153,18 +153,19 @@ def _check_placement(plan: Plan, existing: ExistingTopic) -> None:
         raise UsageError(
             f"topic {existing.name} has replicas on broker {foreign[0]}, which the inventory does"
             " not name",
-            hint=f"Add [brokers.{foreign[0]}], so that its disk is copied, or take another topic.",
+            hint=f"Add [brokers.{foreign[0]}], so that its disk is copied, or name another topic.",
         )
     sizes = sorted({len(on) for on in existing.replicas})
     if len(sizes) > 1:
         raise UsageError(
             f"the partitions of topic {existing.name} have {sizes[0]} to {sizes[-1]} replicas",
-            hint="Take a topic whose partitions have the same number, or wait for a reassignment.",
+            hint="Name a topic whose partitions have the same number of replicas, or wait for a"
+            " reassignment.",
         )
 
 
 def _why_not(plan: Plan, name: str, value: str) -> str:
-    """Return why a setting is not taken; empty if it is."""
+    """Return why a setting is not copied; empty if it is copied."""
     if name in _NEVER:
         return _NEVER[name]
     if name == "retention.ms" and value != "-1":
@@ -180,17 +181,17 @@ def _why_not(plan: Plan, name: str, value: str) -> str:
 
 
 def _check_records(plan: Plan, name: str, settings: Mapping[str, str]) -> None:
-    """Refuse a topic that takes no record of the workload."""
+    """Raise an error if the topic would reject the workload's records."""
     compacted = "compact" in settings.get("cleanup.policy", "")
     if compacted and not plan.workload.keys:
         raise UsageError(
             f"topic {name} is compacted, and takes no record without a key",
-            hint="Add --keys 100, say.",
+            hint="Add --keys, such as --keys 100.",
         )
     most = settings.get("max.message.bytes")
     if most is not None and plan.workload.record_bytes + _RECORD_OVERHEAD > int(most):
         raise UsageError(
             f"topic {name} takes no records of {plan.workload.record_bytes} bytes:"
             f" its max.message.bytes is {most}",
-            hint="Give less as --record-bytes.",
+            hint="Choose a smaller --record-bytes.",
         )

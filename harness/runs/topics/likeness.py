@@ -1,21 +1,21 @@
-"""The likeness of a run's topic to one that existed: what was taken of it, and what was not."""
+"""The likeness of a run's topic to an existing topic: the copied settings and the others."""
 
 from collections.abc import Mapping
 
 import msgspec
 
 SHOWN_MAX = 6
-"""Placements that are listed one by one."""
+"""The most placements that are listed one by one."""
 
 
 class Likeness(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The existing topic after which a run's topic was made.
+    """The existing topic that a run's topic was made like.
 
     Attributes:
-        topic: its name.
+        topic: the existing topic's name.
         replicas: brokers of each partition of the run's topic, the preferred leader first.
-        overrides: settings that were taken and are the topic's own; the others are its brokers'.
-        not_taken: what the run's topic has otherwise: the value there, and why it was not taken.
+        overrides: names of copied settings that are the topic's own, not its brokers' defaults.
+        not_taken: settings that differ in the run's topic: the existing value, and the reason.
     """
 
     topic: str
@@ -24,7 +24,7 @@ class Likeness(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     not_taken: dict[str, str] = {}
 
     def says(self, settings: Mapping[str, str]) -> list[str]:
-        """Return where each of a topic's settings is from, a line for each source."""
+        """Return the sources of a topic's settings, one line for each source."""
         here = {name: value for name, value in settings.items() if name not in self.not_taken}
         overrides = {name: value for name, value in here.items() if name in self.overrides}
         brokers = {name: value for name, value in here.items() if name not in self.overrides}

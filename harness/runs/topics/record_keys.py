@@ -1,9 +1,9 @@
 """Keys of a workload on a compacted topic: the names of its records, and the topic's settings.
 
-A record's name has its key: ``k5=p0-17`` gives the key ``k5`` a value, and ``k5~p0-17`` deletes it.
-A tombstone has no value to hold its name. Its timestamp does, which compaction keeps: producer and
-sequence number, added to a moment of 2004 that no clock shows any more. The brokers' retention of
-tombstones does not ask for timestamps (LogCleaner).
+A record's name contains its key: ``k5=p0-17`` gives the key ``k5`` a value, and ``k5~p0-17``
+deletes the key. A tombstone has no value that could hold its name. Its timestamp, which compaction
+keeps, encodes the name: producer and sequence number, added to a time in 2004, which no clock shows
+now. The brokers' retention of tombstones does not depend on timestamps (LogCleaner).
 """
 
 import hashlib
@@ -19,7 +19,7 @@ PRODUCERS: Final = 64
 """A tombstone's timestamp is ``FIRST_MS + sequence * PRODUCERS + producer``."""
 
 LAST_MS: Final = FIRST_MS + (1 << 37)
-"""Timestamps of workloads end before it, in 2009: a later one is of another's tombstone."""
+"""The end, in 2009, of a workload's timestamps; a later timestamp is from another client."""
 
 TIMESTAMPS: Final = (0, 10)
 """The first release whose records have timestamps (KIP-32)."""
@@ -37,12 +37,12 @@ class KeyedName(NamedTuple):
 
     @property
     def timestamp_ms(self) -> int:
-        """The timestamp of a tombstone of this name."""
+        """The timestamp of a tombstone with this name."""
         return FIRST_MS + self.sequence * PRODUCERS + self.producer
 
 
 def keyed_name(plan: Plan, producer: int, sequence: int) -> str:
-    """Return the name of a producer's record, with its key, both drawn from the seed."""
+    """Return the name of a producer's record; its key and operation are drawn from the seed."""
     name = f"p{producer}-{sequence}"
     digest = hashlib.blake2b(f"{plan.seed}/{name}".encode(), digest_size=8).digest()
     key, chance = int.from_bytes(digest[:4], "big"), int.from_bytes(digest[4:], "big") / (1 << 32)
@@ -51,7 +51,7 @@ def keyed_name(plan: Plan, producer: int, sequence: int) -> str:
 
 
 def parts(name: str) -> KeyedName | None:
-    """Return the parts of a record's name; None if it has no key."""
+    """Return the parts of a record's name; None if the name has no key."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -59,7 +59,7 @@ def parts(name: str) -> KeyedName | None:
 
 
 def tombstone_name(key: bytes, timestamp_ms: int) -> str:
-    """Return the name of a tombstone that was read; one that is not of a workload has none."""
+    """Return the name of a tombstone that was read; empty if no workload wrote the tombstone."""
     sequence, producer = divmod(timestamp_ms - FIRST_MS, PRODUCERS)
     if not FIRST_MS <= timestamp_ms < LAST_MS:
         return ""

@@ -1,4 +1,4 @@
-"""Settings of topic and brokers that a workload with keys or a remote tier needs."""
+"""Adds the topic and broker settings that a workload with keys or a remote tier needs."""
 
 from msgspec.structs import replace
 

@@ -1,1 +1,1 @@
-"""The lowest layer: runs, the clients that record them, and what every package needs."""
+"""The lowest layer: runs, the clients that record runs, and code that all packages use."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
-    """Options for the Spark that judges; without any, this process starts a Spark of its own.
+    """The Spark that judges runs; without any option, this process starts its own Spark.
 
     Attributes:
         master: a master's URL (``local[4]``, ``spark://HOST:PORT``, …); None is ``local[*]``.

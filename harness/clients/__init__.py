@@ -1,1 +1,1 @@
-"""The clients of a run: how they are set, what they send and read, what an answer means."""
+"""The clients of a run: their settings, what they send and read, and what answers mean."""

@@ -1,6 +1,6 @@
 """Consumers: readers of every partition, and members of a group.
 
-Both go on through every fault: an error is logged, never fatal.
+Both kinds go on through every fault: an error is logged, and is never fatal.
 """
 
 import json
@@ -29,18 +29,18 @@ _STATISTICS_MS: Final = 200
 class ConsumerLoop:
     """One consumer of the run, life after life. Runs in its own thread.
 
-    By itself it is assigned every partition, from the beginning, and its successor goes
-    on where it was. As a member of a group it is given partitions, and commits what it has read; it
+    Without a group, it reads every partition from the beginning, and its successor goes on where
+    it ended. As a group member, it gets partitions from the group and commits what it has read; it
     stays away for a while between two lives.
 
     Args:
-        common: settings of a client of that name.
-        name: its process in the history, which ends in a number; that decides its rack.
-        joins: the group that it is a member of; None for none.
-        library: that its consumers are of.
+        common: returns the settings of a client with the given name.
+        name: its process in the history; the name ends in a number, which decides the rack.
+        joins: the group that it joins; None for no group.
+        library: the library of its consumers.
 
     Attributes:
-        started: partition to the offset at which it fetches next; of a member with ``refresh_s``.
+        started: partition to the next offset to fetch; only for a member with ``refresh_s``.
     """
 
     def __init__(
@@ -69,24 +69,23 @@ class ConsumerLoop:
 
     @property
     def assigned(self) -> frozenset[int]:
-        """The partitions that it reads now."""
+        """The partitions that the consumer reads now."""
         return frozenset() if self._reader is None else self._reader.assigned
 
     @property
     def reading(self) -> frozenset[int]:
-        """Those of them in which its client fetches, and so knows where to begin."""
+        """The assigned partitions from which its client already fetches."""
         return self.assigned & frozenset(self.started)
 
     @property
     def given(self) -> dict[int, int]:
-        """Partition to the offset after the last record that it, or its group, was given."""
+        """Partition to the offset after the last record that the consumer, or its group, got."""
         return {} if self._reader is None else self._reader.positions()
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
-        """Read until ``stop`` is set; then leave, if answers are waited for at all.
+        """Read until ``stop`` is set; then leave the group if ``answer_limit_s`` allows any time.
 
-        A member leaves its group by asking the coordinator, and librdkafka waits for that answer
-        for as long as it takes.
+        To leave, a member asks the coordinator, and librdkafka waits for the answer without limit.
         """
         mean_s = self._plan.workload.churn_s
         for life in lives(stop, self._random, mean_s):
@@ -132,7 +131,7 @@ class ConsumerLoop:
                 reader.drop()
 
     def _journal(self, process: str) -> GroupJournal | None:
-        """Return the journal of a member, in a run whose workload has members."""
+        """Return a group member's journal; None for other readers and in runs without members."""
         if self._joins is None or not self._plan.workload.members:
             return None
         return GroupJournal(self._recorder, process=process, group=self._joins.group)
@@ -159,7 +158,7 @@ class ConsumerLoop:
         return settings
 
     def _look(self, statistics: str) -> None:
-        """Note where the client fetches; librdkafka calls this within a poll."""
+        """Note the next offsets to fetch; librdkafka calls this within a poll."""
         topic = json.loads(statistics)["topics"].get(self._plan.topic.name, {"partitions": {}})
         for partition in topic["partitions"].values():
             if partition["fetch_state"] == "active" and partition["next_offset"] >= 0:

@@ -1,7 +1,7 @@
 """The brokers from which a reader fetches: the leader, or a follower in its own rack (KIP-392).
 
-A record does not say which broker sent it. librdkafka's statistics say of each partition from
-which broker it fetches now, which broker leads, and how many records it has got so far.
+A record does not say which broker sent it. For each partition, librdkafka's statistics contain the
+broker from which the client fetches now, the leader, and the number of records received so far.
 """
 
 import json
@@ -13,7 +13,7 @@ STATISTICS_MS: Final = 500
 
 
 class FetchSources:
-    """Records the fetches of one reader: a row whenever records came, or the broker changed."""
+    """Records one reader's fetches: a row whenever records arrived or the broker changed."""
 
     def __init__(self, recorder: Recorder, *, process: str, topic: str) -> None:
         self._recorder = recorder
@@ -22,7 +22,7 @@ class FetchSources:
         self._before: dict[int, tuple[int, int, int]] = {}
 
     def settings(self, rack: str) -> dict[str, Any]:
-        """Return the settings of a client in a rack whose statistics come here."""
+        """Return settings for a client in a rack; its statistics are reported to this object."""
         return {
             "client.rack": rack,
             "statistics.interval.ms": STATISTICS_MS,
@@ -30,7 +30,7 @@ class FetchSources:
         }
 
     def note(self, statistics: str) -> None:
-        """Record what the statistics of librdkafka say; it calls this within a poll."""
+        """Record librdkafka's statistics; librdkafka calls this within a poll."""
         topic = json.loads(statistics)["topics"].get(self._topic, {"partitions": {}})
         for partition in topic["partitions"].values():
             number, broker = partition["partition"], partition["broker"]

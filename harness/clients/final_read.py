@@ -1,10 +1,10 @@
-"""The final read: fence every partition, then read each from its beginning to the fence.
+"""The final read: fence every partition, then read every partition from beginning to fence.
 
-A reader that has read the fence has passed every earlier offset, so that a record it did not return
-is not there, or is of a transaction that was not committed: the reader is read_committed, and comes
-no further than the last stable offset, where the first transaction that is still open begins. Where
-that stands, although no transaction should be open any more, the read of the partition ends there.
-Records are recorded and forgotten: a log of any length is read in the same memory.
+A reader that has read the fence has passed every earlier offset. So a record that it did not return
+is not in the log, or belongs to a transaction that was not committed. The reader is read_committed,
+so it stops at the last stable offset, where the first open transaction begins. If that offset does
+not move although no transaction should be open any more, the read of the partition ends there.
+Records are recorded and not kept: a log of any length is read in the same memory.
 """
 
 import contextlib
@@ -46,9 +46,10 @@ class PartitionRead:
     """The progress of the final read in one partition.
 
     Attributes:
-        complete: the fence was acknowledged, and everything up to it was read.
-        problem: why it is not complete, a sentence; None when it is, or it ended at ``standing``.
-        standing: the last stable offset that stood before the fence, where one did.
+        complete: whether the fence was acknowledged, and everything up to the fence was read.
+        problem: a sentence that says why the read is not complete; None if it is complete, or if
+            it ended at ``standing``.
+        standing: the last stable offset, if it stayed before the fence.
     """
 
     partition: int
@@ -60,19 +61,19 @@ class PartitionRead:
 class LastStableOffsets:
     """The partitions in which a reader waits at the last stable offset, before a known record.
 
-    A read_committed reader stops before the first open transaction of a partition (KIP-98). On its
-    own it cannot tell one that will end in a moment from one that never will; time can, if it is
-    known for how long a coordinator may leave a transaction open.
+    A read_committed reader stops before the first open transaction of a partition (KIP-98). The
+    reader cannot know whether that transaction ends soon or never; but time shows it, if the
+    longest time is known for which a coordinator may leave a transaction open.
 
     Args:
-        fences: partition to the offset of a record that every in-sync replica has; None is none.
-        limit_s: seconds after which no transaction should be open any more; None: not known,
-            and nothing stands.
-        ask: returns the last stable offset by the leader of a partition; -1 without a response.
+        fences: partition to the offset of a record that every in-sync replica has; None: no record.
+        limit_s: seconds after which no transaction should be open any more; None: not known, so no
+            partition counts as standing.
+        ask: asks a partition's leader for the last stable offset; -1 without a response.
         clock: seconds, monotonic.
 
     Attributes:
-        standing: the partitions in which it stood, by number.
+        standing: by number, the partitions in which the last stable offset did not move.
     """
 
     def __init__(
@@ -90,17 +91,17 @@ class LastStableOffsets:
         self._ends: dict[int, tuple[int, float]] = {}
 
     def reached(self, partition: int, offset: int) -> None:
-        """Note that a reader has everything before an offset, and that there is no more for it."""
+        """Note that the reader has read everything before an offset, and gets no more records."""
         fence = self._fences[partition]
         if fence is not None and offset <= fence and self._at(partition) != offset:
             self._ends[partition] = (offset, self._clock())
 
     def moved(self, partition: int) -> None:
-        """Note that the reader was given another record."""
+        """Note that the reader got another record."""
         self._ends.pop(partition, None)
 
     def look(self) -> None:
-        """Find the partitions where nothing has moved for the limit, and the leader confirms it."""
+        """Find partitions without progress for the limit, whose leaders confirm their offset."""
         if self._limit_s is None:
             return
         for partition, (offset, since) in list(self._ends.items()):
@@ -129,17 +130,17 @@ def final_read(
     open_s: float | None = None,
     library: ReaderLibrary = LIBRDKAFKA,
 ) -> tuple[PartitionRead, ...]:
-    """Fence and read every partition of the plan's topic, within a limit for both together.
+    """Fence and read every partition of the plan's topic, within one limit for both.
 
-    Half of it is for the fences, so that a partition without a leader does not keep the others from
-    being read.
+    Half of the limit is for the fences, so that a partition without a leader does not prevent the
+    read of the other partitions.
 
     Args:
-        fence: settings of a producer with acks=all.
-        reader: settings of a consumer that reports an offset out of range instead of moving on.
-        open_s: seconds after which no transaction should be open any more; None if it is not known.
-        library: that the reader is of; another than librdkafka only without transactions, whose
-            markers it does not pass by itself.
+        fence: settings for a producer with acks=all.
+        reader: settings for a consumer that reports an offset out of range instead of moving on.
+        open_s: seconds after which no transaction should be open any more; None if not known.
+        library: the reader's library; with transactions it must be librdkafka, because other
+            libraries do not pass transaction markers by themselves.
     """
     started = time.monotonic()
     client = library.consumer({**reader, "enable.partition.eof": True})
@@ -164,10 +165,10 @@ def final_read(
 
 
 def _settle(plan: Plan, recorder: Recorder, client: RecordConsumer, deadline: float) -> None:
-    """Wait until no partition has grown for ``_SETTLED_S``, or the deadline.
+    """Wait until no partition has grown for ``_SETTLED_S``, or until the deadline.
 
-    Under acks=0 a record was sent as soon as it was in the socket. The broker may still have it
-    before it, and the fence, which comes on another connection, would overtake it.
+    With acks=0 a record counts as sent as soon as it is in the socket. The broker may not have read
+    the record yet, and the fence, which arrives on another connection, would overtake the record.
     """
     topic, partitions = plan.topic.name, range(plan.topic.partitions)
     ends: list[int] = []
@@ -183,7 +184,7 @@ def _settle(plan: Plan, recorder: Recorder, client: RecordConsumer, deadline: fl
 def _fence(
     plan: Plan, recorder: Recorder, settings: Settings, deadline: float
 ) -> dict[int, int | None]:
-    """Offsets of acknowledged fences. Every try is a record of its own, sent once."""
+    """Return the offsets of acknowledged fences. Every attempt is a new record, sent once."""
     row = {"process": "fence", "phase": FINAL, "topic": plan.topic.name}
     settings = {**settings, "message.timeout.ms": int(_TRY_S * 1000)}
     sender = Sender(
@@ -220,7 +221,7 @@ def _read(
 ) -> dict[int, int]:
     """Read every partition to its fence or its end; return the last offsets read, or -1.
 
-    A partition whose last stable offset stands has no more for the reader.
+    A partition whose last stable offset does not move has no more records for the reader.
     """
     topic = plan.topic.name
     reached: dict[int, int] = dict.fromkeys(fences, -1)
@@ -234,7 +235,7 @@ def _read(
     )
     ends = {p: _last_offset(client, topic, p) if f is None else f for p, f in fences.items()}
     if isinstance(client, Consumer):
-        # Asked for now, leaders are known at the assignment, not at librdkafka's next look in 1 s.
+        # Asks for leaders now: else librdkafka would learn them up to 1 s after the assignment.
         with contextlib.suppress(KafkaException):
             client.list_topics(topic, timeout=_TRY_S)
     tape.moved(ASSIGN, dict.fromkeys(fences), within=False)
@@ -264,9 +265,10 @@ def _pass_ends(
     reached: dict[int, int],
     stable: LastStableOffsets,
 ) -> None:
-    """Note the ends that the reader has come to.
+    """Note the partition ends that the reader has reached.
 
-    Without a fence that is the partition's, which may be a transaction's marker, never delivered.
+    Without a fence, the last offset before the end may be a transaction marker, which is never
+    delivered to the reader.
     """
     for answer in answers:
         error, partition = answer.error(), answer.partition() or 0
@@ -278,14 +280,15 @@ def _pass_ends(
 
 
 def _last_offset(client: RecordConsumer, topic: str, partition: int) -> int:
-    """Return the last offset a consumer may read; -1 if there is none or it is unknown."""
+    """Return the last offset that a consumer may read; -1 if there is none or it is not known."""
     return max(_readable_end(client, topic, partition) - 1, -1)
 
 
 def _first_offset(client: RecordConsumer, topic: str, partition: int, deadline: float) -> int:
-    """Return the offset at which a partition begins: a reader of an earlier one gets an error.
+    """Return a partition's first offset; a reader at an earlier offset would get an error.
 
-    Only a remote tier moves it: all other topics keep what they have. It is 0 if it is not known.
+    The offset is 0 if it is not known. Only a remote tier moves it: all other topics keep their
+    records.
     """
     with contextlib.suppress(WaitTimeoutError):
         bounds = await_condition(
@@ -300,7 +303,7 @@ def _first_offset(client: RecordConsumer, topic: str, partition: int, deadline: 
 
 
 def _readable_end(client: RecordConsumer, topic: str, partition: int) -> int:
-    """Return the offset before which a consumer may read, as its isolation is; -1 if unknown."""
+    """Return the end offset up to which the consumer's isolation lets it read; -1 if unknown."""
     try:
         bounds = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TRY_S)
     except KafkaException:
@@ -315,9 +318,9 @@ def _judge(
     if fence is None:
         problem = f"no fence record on {where} was acknowledged within {limit_s / 2:g} s"
     elif reached < fence:
-        problem = f"the reader came to offset {reached} of {where} in {limit_s:g} s, not to {fence}"
+        problem = f"the reader reached offset {reached} of {where} in {limit_s:g} s, not {fence}"
         if plan.workload.transactions:
-            problem += "; a transaction that never ends would hide what comes after it"
+            problem += "; a transaction that never ends would hide the records after it"
     else:
         return PartitionRead(partition=partition, complete=True)
     return PartitionRead(partition=partition, complete=False, problem=problem)

@@ -1,7 +1,7 @@
 """Sends single, named records without transactions, and waits for answers later: for the stories.
 
-Its producer sends to other topics as well. Such records are no part of the history, which is that
-of one topic.
+Its producer may also send to other topics. Such records are not in the history, which is about one
+topic.
 """
 
 import time
@@ -28,10 +28,10 @@ class NamedRecords:
     """One producer for named records. Not thread-safe.
 
     Args:
-        settings: of a producer.
-        process: its name in the history.
+        settings: settings for a producer.
+        process: the producer's name in the history.
         topic: the topic of the history.
-        library: that its producer is of.
+        library: the producer's library.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class NamedRecords:
         library: ClientLibrary,
     ) -> None:
         self.sent = 0
-        """How many records were sent to the topic so far."""
+        """Number of records sent to the topic so far."""
         self._recorder = recorder
         self._row = {"process": process, "kind": SEND, "phase": RUN, "topic": topic}
         self._row["acks"] = str(settings["acks"])
@@ -56,12 +56,12 @@ class NamedRecords:
         """Send a record, and do not wait for an answer.
 
         Args:
-            value: its name.
+            value: the record's name.
             size: bytes of the record.
-            topic: another topic than that of the history.
+            topic: a topic other than the topic of the history; empty: the topic of the history.
 
         Raises:
-            HarnessError: the client refuses it.
+            HarnessError: the client refuses the record.
         """
         record = record_value(value, size)
         note = _forget if topic else self._noted(value, partition)
@@ -72,7 +72,7 @@ class NamedRecords:
         self.sent += not topic
 
     def await_answers(self, *, limit_s: float) -> int:
-        """Wait until there is an answer about every record; return how many still have none."""
+        """Wait until every record has an answer; return how many records still have none."""
         deadline = time.monotonic() + limit_s
         while len(self._client) and (left := deadline - time.monotonic()) > 0:
             self._client.poll(min(left, _POLL_S))
@@ -80,14 +80,14 @@ class NamedRecords:
         return len(self._client)
 
     def close(self) -> None:
-        """Wait a moment for answers, and give up on the rest."""
+        """Wait a moment for answers, give up the remaining records, and end the producer."""
         self._client.flush(_LAST_S)
         self._client.purge()
         self._client.flush(_LAST_S)
         self._client.close()
 
     def _noted(self, value: str, partition: int) -> OnDelivery:
-        """Return the callback that records the outcome of a record that is sent now."""
+        """Return the callback that records the outcome of a record sent now."""
         invoke_ns = self._recorder.clock()
 
         def answered(error: ClientError | None, message: DeliveredRecord) -> None:
@@ -108,5 +108,5 @@ class NamedRecords:
 
 
 def _forget(error: ClientError | None, message: DeliveredRecord) -> None:
-    """Record nothing: the record is of another topic."""
+    """Record nothing: the record belongs to a different topic."""
     del error, message

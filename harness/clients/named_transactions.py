@@ -24,12 +24,12 @@ from highwater.harness.runs.recorder import Recorder
 _CALL_S: Final = 40.0
 _LAST_S: Final = 5.0
 _PATIENCE: Final = {
-    # So long the client waits for an answer before it asks again, on another connection.
+    # Time for which the client waits for an answer before it asks again on a new connection.
     "socket.timeout.ms": 4_000,
-    # So long it waits before it sends again what it has no answer about (librdkafka: 0.1 s, and
-    # longer each time). A story has time then to act in between.
+    # Time before the client sends an unanswered request again (librdkafka: 0.1 s, and longer each
+    # time). A story has time to act before that.
     "retry.backoff.ms": 1_000,
-    # Longer than a story: the coordinator is not to end by itself what a client leaves open.
+    # Longer than a story: the coordinator must not abort an open transaction by itself.
     "transaction.timeout.ms": 120_000,
 }
 
@@ -38,13 +38,13 @@ class NamedTransactions:
     """One transactional producer for named records. Not thread-safe.
 
     Args:
-        settings: of a transactional producer.
-        library: that its producers are of.
-        process: its name in the history.
+        settings: settings for a transactional producer.
+        library: the producers' library.
+        process: the producer's name in the history.
         size: bytes of a record.
 
     Raises:
-        HarnessError: no coordinator has taken it in time.
+        HarnessError: no coordinator accepted the producer in time.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class NamedTransactions:
         library: ClientLibrary = LIBRDKAFKA,
     ) -> None:
         self.sent = 0
-        """How many records were sent so far."""
+        """Number of records sent so far."""
         self.answered = True
-        """Whether the coordinator has answered every end of a transaction."""
+        """Whether the coordinator has answered every request to end a transaction."""
         self.appended = 0
-        """How many records of the last transaction have an offset from their leader."""
+        """Number of records of the last transaction for which the leader returned an offset."""
         self.errors: dict[str, str] = {}
-        """Records that were not appended, to the client's knowledge, and names of its errors."""
+        """Name of a record that the client thinks was not appended, to the name of its error."""
         self._library = library
         self._settings: Settings = {**settings, **_PATIENCE, "linger.ms": 0}
         self._process = process
@@ -81,7 +81,7 @@ class NamedTransactions:
         """Begin a transaction.
 
         Raises:
-            HarnessError: the client refuses to.
+            HarnessError: the client refuses to begin.
         """
         if not self._session.begin():
             raise HarnessError(f"{self._process} cannot begin a transaction")
@@ -89,16 +89,16 @@ class NamedTransactions:
         self.appended = 0
 
     def send(self, value: str, partition: int) -> int:
-        """Send a record within the transaction; return its offset, as the leader has returned it.
+        """Send a record within the transaction; return the offset that the leader returned.
 
         Raises:
-            HarnessError: it was not appended.
+            HarnessError: the record was not appended.
         """
         offsets: list[int | None] = []
         self._queue(value, partition, offsets.append)
         self._session.flush()
         if not offsets or offsets[0] is None:
-            raise HarnessError(f"{value} of {self._process} was not appended")
+            raise HarnessError(f"the record {value} of {self._process} was not appended")
         return offsets[0]
 
     def send_on(self, value: str, partition: int) -> None:
@@ -107,28 +107,28 @@ class NamedTransactions:
         self._session.client.poll(0)
 
     def flush(self) -> None:
-        """Wait until there is an answer about every record."""
+        """Wait until every record has an answer."""
         self._session.flush()
 
     def commit(self) -> str:
-        """Commit; return the outcome: ok, fail or info."""
+        """Commit the transaction; return the outcome: ok, fail or info."""
         return self._end(self._session.commit).outcome
 
     def abort(self) -> str:
-        """Abort; return the error with which it was refused, or an empty text."""
+        """Abort the transaction; return the error of a refusal, or an empty text."""
         return self._end(self._session.abort).error or ""
 
     def renew(self) -> None:
-        """Open another producer of the same ``transactional.id`` in the place of this one.
+        """Replace the producer with a new producer that has the same ``transactional.id``.
 
         Raises:
-            HarnessError: no coordinator has taken it in time.
+            HarnessError: no coordinator accepted the new producer in time.
         """
         self._session.drop()
         self._session = self._opened()
 
     def close(self) -> None:
-        """Abort what is open, and write the rest of the history."""
+        """Abort an open transaction, and write the rest of the history."""
         self._stop.set()
         if self._current is not None:
             self.abort()
@@ -153,7 +153,7 @@ class NamedTransactions:
         patience = TransactionTimeouts(self._stop, _CALL_S, lambda: _LAST_S)
         session = TransactionalProducer(self._settings, patience, self._library)
         if not session.open():
-            raise HarnessError(f"no coordinator took {self._process} within {_CALL_S:g} s")
+            raise HarnessError(f"no coordinator accepted {self._process} within {_CALL_S:g} s")
         return session
 
     def _end(self, call: Callable[[], TransactionEnd]) -> TransactionEnd:

@@ -1,4 +1,4 @@
-"""Buffers of operations: producers and readers record at little cost to themselves."""
+"""Buffers of operations, with which producers and readers record at little cost."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
@@ -25,37 +25,38 @@ TAPE_ROWS: Final = 8192
 _WIDTH: Final = 3
 _NOT_TOLD: Final = -1  # with acks=0 no offset is returned
 Places = Mapping[int, int | None] | Mapping[None, None]
-"""Partition to offset, None where it is unknown; or the one place that stands for none."""
+"""Partition to offset (None: not known); ``{None: None}`` stands for no partitions."""
 Answered = Callable[[int, ClientError | None, DeliveredRecord], None]
 """Called with a record's sequence number and its outcome."""
 
 
 class OperationBuffer(Protocol):
-    """The buffer of one producer: for its own thread alone, callbacks included."""
+    """The buffer of one producer, to be used only in its thread, callbacks included."""
 
     def burst(self) -> Answered:
-        """Return the callback for the delivery reports of records that are sent from now on."""
+        """Return the callback for delivery reports of records sent from now on."""
 
     def refused(self, sequence: int, partition: int, error: ClientError) -> None:
-        """Note that the client would not even queue a record."""
+        """Note that the client refused to queue a record."""
 
     def turn(self) -> None:
-        """Note that a poll has ended, and write what is due; call it after every poll."""
+        """Note that a poll has ended, and write waiting rows if due; call this after every poll."""
 
     def close(self) -> None:
-        """Write everything."""
+        """Write all waiting rows."""
 
 
 class SendBuffer:
-    """The tape of one producer, whose records are ``<prefix>-<sequence>``, round robin.
+    """The tape of one producer, whose records ``<prefix>-<sequence>`` go to partitions in turn.
 
     An answer is three integers in one flat list, because that costs the producer least; names and
-    partitions follow from the sequence number, for a whole batch at once. Times are taken once a
-    burst and once a poll. An operation's interval can so be wider than it was, never narrower,
-    which is the safe side; at a low rate a burst is one record and a poll serves one answer.
+    partitions are computed from the sequence numbers, for a whole batch at once. Times are taken
+    once for each burst and once for each poll. So a recorded interval may be wider than the real
+    interval, never narrower, which is safe. At a low rate a burst is one record and a poll serves
+    one answer.
 
     Args:
-        named: names a record by its sequence number, where it has another name.
+        named: returns a record's name for its sequence number, if names are different.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class SendBuffer:
         self._written_ns = self._clock()
 
     def burst(self) -> Answered:
-        """Return the callback for the delivery reports of records that are sent from now on."""
+        """Return the callback for delivery reports of records sent from now on."""
         invoke_ns = self._clock()
 
         def answered(sequence: int, error: ClientError | None, message: DeliveredRecord) -> None:
@@ -96,7 +97,7 @@ class SendBuffer:
         return answered
 
     def refused(self, sequence: int, partition: int, error: ClientError) -> None:
-        """Note that the client would not even queue a record."""
+        """Note that the client refused to queue a record."""
         now = self._clock()
         self._recorder.operation(
             **self._row, outcome=REFUSED_LOCALLY, invoke_ns=now, complete_ns=now,
@@ -104,7 +105,7 @@ class SendBuffer:
         )  # fmt: skip
 
     def turn(self) -> None:
-        """Note that a poll has ended, and write what is due."""
+        """Note that a poll has ended, and write waiting rows if due."""
         now, answers = self._clock(), len(self._answers)
         if answers and (not self._polls or self._polls[-1][0] < answers):
             self._polls.append((answers, now))
@@ -112,7 +113,7 @@ class SendBuffer:
             self.close()
 
     def close(self) -> None:
-        """Write everything."""
+        """Write all waiting rows."""
         self._written_ns = self._clock()
         if not self._answers:
             return
@@ -125,7 +126,7 @@ class SendBuffer:
     def _lost(
         self, invoke_ns: int, sequence: int, error: ClientError, message: DeliveredRecord
     ) -> None:
-        """Record an error; one that only says that we gave up waiting is no answer."""
+        """Record an error; an error that only says that we stopped waiting is no answer."""
         outcome = self._outcomes.delivered(error, retries=True)
         self._recorder.operation(
             **self._row, outcome=outcome, invoke_ns=invoke_ns,
@@ -163,8 +164,8 @@ class ReadBuffer:
     """The tape of one reader: whole batches of messages, as the client returned them.
 
     Args:
-        group: the name of the group that it joins, if it does.
-        keyed: whether records that have a key are named by it.
+        group: the name of the group that the reader joins; empty for no group.
+        keyed: whether a record's key is its name.
     """
 
     def __init__(
@@ -187,7 +188,7 @@ class ReadBuffer:
         self._begun = False
 
     def moved(self, kind: str, places: Places, *, within: bool) -> None:
-        """Record what moved the reader; ``within``: during the poll that goes on now."""
+        """Record what moved the reader; ``within``: whether this happened in the current poll."""
         if not (within and self._begun):
             self._op += 1
         self._begun = within
@@ -206,7 +207,7 @@ class ReadBuffer:
         )
 
     def read(self, messages: Sequence[ReadRecord], invoke_ns: int) -> None:
-        """Record that one poll, invoked then and ended now, returned these records."""
+        """Record that one poll, invoked at ``invoke_ns`` and ended now, returned these records."""
         complete_ns = self._recorder.clock()
         begun, self._begun = self._begun, False
         size = len(messages)
@@ -230,14 +231,14 @@ class ReadBuffer:
 
 
 def _keys(messages: Sequence[ReadRecord]) -> pa.Array:
-    """Return the records' keys; of one without a key, the id."""
+    """Return the records' keys; for a record without a key, its id."""
     pairs = ((message.key(), message.value()) for message in messages)
     names = (record_id(value or b"") if key is None else key.decode() for key, value in pairs)
     return pa.array(names, pa.string())
 
 
 def _identities(values: list[bytes | None]) -> pa.Array:
-    """Return the records' ids, cut from all values at once; one by one where one is not ours."""
+    """Return the records' ids, from all values at once; one by one if a value is not UTF-8."""
     try:
         texts = pa.array(values, pa.binary()).cast(pa.string()).fill_null("")
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""A producer without transactions: sends records of its own names to every partition in turn."""
+"""A producer without transactions: sends records with unique names to partitions in turn."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,17 +17,17 @@ _GRACE_S: Final = 2.0
 
 
 class ProducerLoop:
-    """One producer: sends until told to stop, then waits for its answers. Runs in its own thread.
+    """One producer: sends until told to stop, then waits for answers. Runs in its own thread.
 
-    It stays connected until it is closed: with acks=0 a broker may still have to read what it sent.
+    It stays connected until it is closed: with acks=0 a broker may still have to read its records.
 
     Args:
-        opened: opens its client, and another in its place after a fatal error.
-        prefix: of its records' names, ``<prefix>-<sequence>``.
-        tape: where it reports; used from this thread alone.
-        first: where its sequence begins, if another went before it; ``sent`` is its end.
-        named: names a record by its sequence number, where it has another name.
-        records: the user's own, instead of made ones: each is sent once, in this order.
+        opened: opens the client, and a new client after a fatal error.
+        prefix: prefix of the records' names, ``<prefix>-<sequence>``.
+        tape: the buffer for its operations; used only from this thread.
+        first: the first sequence number, after those of a predecessor; ``sent`` is the next one.
+        named: returns a record's name for its sequence number, if names are different.
+        records: the user's own records, instead of made records; sent once, in this order.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ProducerLoop:
         self._client = opened()
 
     def run(self, stop: StopSignal, answer_limit_s: Callable[[], float]) -> None:
-        """Send until ``stop`` is set; then wait at most this long for outstanding answers."""
+        """Send until ``stop`` is set; then wait up to ``answer_limit_s`` for missing answers."""
         while not stop.is_set():
             left = len(self._records) - self.sent if self._records else None
             due = self._pace.due()
@@ -63,11 +63,11 @@ class ProducerLoop:
         self._tape.close()
 
     def close(self) -> None:
-        """End its client, after ``run``."""
+        """End the client, after ``run``."""
         self._client.close()
 
     def _send(self, size: int, stop: StopSignal) -> None:
-        """Send a burst; a full queue is waited out, because such a record was never invoked."""
+        """Send a burst; wait while the queue is full, since such a record was not yet invoked."""
         topic, partitions = self._plan.topic.name, self._plan.topic.partitions
         answered = self._tape.burst()
         for _ in range(size):
@@ -96,16 +96,16 @@ class ProducerLoop:
         return record_value(self._named(sequence), self._plan.workload.record_bytes)
 
     def _refused(self, sequence: int, partition: int, error: ClientError) -> None:
-        """Record a local refusal; a client that refuses for ever (a fatal error) is replaced."""
+        """Record a local refusal; replace a client that always refuses (after a fatal error)."""
         self._tape.refused(sequence, partition, error)
         if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001 - its public name
             self._drain(0.0)
             self._client.close()
             self._client = self._opened()
-        self._client.poll(POLL_S)  # or a refusal that stays would fill the history
+        self._client.poll(POLL_S)  # or repeated refusals would fill the history
 
     def _drain(self, limit_s: float) -> None:
-        """Wait for answers, then give up on the rest: each gets a report that says so."""
+        """Wait for answers, then give up the remaining records, which get a report about that."""
         deadline = time.monotonic() + limit_s
         while len(self._client) and time.monotonic() < deadline:
             self._client.poll(POLL_S)

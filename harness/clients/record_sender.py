@@ -1,4 +1,4 @@
-"""Sends single, named records and waits for their outcomes: for the stories, and as fences."""
+"""Sends single, named records and waits for their outcomes: for stories and for fences."""
 
 import contextlib
 import threading
@@ -30,8 +30,8 @@ class SendOutcome:
     """The outcome of sending one record, as the history has it.
 
     Attributes:
-        offset: None when the broker did not return it.
-        error: the client's error name; None when ok, or when the limit passed first.
+        offset: the record's offset; None if the broker did not return the offset.
+        error: the client's error name; None if ok, or if the limit passed without an answer.
     """
 
     outcome: str
@@ -43,9 +43,9 @@ class Sender:
     """One producer for named records. Safe to share between threads; one record at a time.
 
     Args:
-        settings: the producer's, with its acks.
+        settings: the producer's settings, with its acks.
         retries: whether the client may send a record again.
-        library: that its producer is of.
+        library: the producer's library.
     """
 
     def __init__(
@@ -72,15 +72,15 @@ class Sender:
         self._stopping = False
 
     def warm_up(self, *, limit_s: float) -> None:
-        """Connect to the leader of every partition, so that the first send is as fast as others."""
+        """Connect to the leader of every partition; the first send is then as fast as later ones."""
         with self._lock:
             self._producer.reach(self._topic, limit_s=limit_s)
 
     def send(self, identity: str, partition: int, *, limit_s: float) -> SendOutcome:
         """Send one record; return within a millisecond or two of its acknowledgement.
 
-        Without an answer within the limit, it is ``info`` without an error, and the history has
-        the answer that comes later, if one does.
+        Without an answer within the limit, the outcome is ``info`` without an error. If an answer
+        arrives later, the history has that answer.
         """
         with self._lock:
             self.sent += 1
@@ -114,9 +114,9 @@ class Sender:
         answered: OnDelivery,
         deadline: float,
     ) -> None:
-        """Queue a record; where the client knows no such partition, let it ask which there are.
+        """Queue a record; if the client does not know the partition, let it ask for partitions.
 
-        It may have been added a moment ago.
+        The partition may have been added just before.
         """
         while True:
             try:
@@ -131,9 +131,9 @@ class Sender:
                 self._producer.reach(self._topic, limit_s=_POLL_S * 20)
 
     def finish(self, *, limit_s: float) -> None:
-        """Wait for answers within the limit; what is not answered is recorded so.
+        """Wait for answers within the limit; record the other records as unanswered.
 
-        It stays connected until it is closed. May be called twice.
+        The producer stays connected until it is closed. May be called twice.
         """
         if self._stopping:
             return
@@ -144,7 +144,7 @@ class Sender:
             self._producer.flush(1.0)
 
     def close(self, *, limit_s: float) -> None:
-        """Finish, and end. May be called twice."""
+        """Finish, and end the producer. May be called twice."""
         self.finish(limit_s=limit_s)
         with self._lock:
             self._producer.close()

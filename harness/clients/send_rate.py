@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from highwater.harness.runs.plan import Plan
 
 POLL_S: Final = 0.05
-"""How long a client waits at most before it looks whether it must end."""
+"""The longest time that a client waits before it checks whether it must end."""
 
 _BURST: Final = 100
 _CATCH_UP_S: Final = 1.0
@@ -17,13 +17,13 @@ _CRASHES: Final = 0.5
 
 
 class RateLimiter:
-    """Keeps a rate on average: says how much is due.
+    """Keeps an average rate: says how many records or transactions are due.
 
-    After a stall it makes up for one second of the lost time, not for all of it.
+    After a stall it catches up only one second of the lost time.
 
     Args:
         rate: records, or transactions, per second; 0 is as fast as possible.
-        clock: nanoseconds.
+        clock: returns nanoseconds.
     """
 
     def __init__(self, rate: float, clock: Callable[[], int]) -> None:
@@ -33,7 +33,7 @@ class RateLimiter:
         self._last_ns = clock()
 
     def due(self) -> int:
-        """Return how many to send now."""
+        """Return how many records or transactions to send now."""
         if self._rate <= 0:
             return _BURST
         now = self._clock()
@@ -44,7 +44,7 @@ class RateLimiter:
         return min(whole, max(1, int(self._rate * _CATCH_UP_S)))
 
     def wait_s(self) -> float:
-        """Return how long until the next one is due."""
+        """Return the seconds until the next record or transaction is due."""
         return 0.0 if self._rate <= 0 else min((1.0 - self._credit) / self._rate, POLL_S)
 
 
@@ -52,19 +52,19 @@ class StopSignal(Protocol):
     """The signal for a client to end: a ``ClientLifetime``, or a ``threading.Event``."""
 
     def is_set(self) -> bool:
-        """Return whether it is over."""
+        """Return whether the client must end."""
 
 
 def draws(plan: Plan, client: str) -> random.Random:
-    """Return the random numbers of one client of a run, which no other client draws from."""
+    """Return the random numbers of one client in a run; other clients have other numbers."""
     return random.Random(f"{plan.seed} {client}")  # noqa: S311 - no secret
 
 
 class ClientLifetime:
-    """The life of one client: over when the run is, or when its time has come.
+    """The life of one client: it is over when the run is over, or when its length has passed.
 
     Args:
-        number: how many lives the same client had before.
+        number: number of earlier lives of the same client.
     """
 
     def __init__(self, stop: threading.Event, number: int, *, length_s: float, dies: bool) -> None:
@@ -75,26 +75,26 @@ class ClientLifetime:
         self._dies = dies
 
     def is_set(self) -> bool:
-        """Return whether it is over."""
+        """Return whether the life is over."""
         return self._stop.is_set() or time.monotonic() - self._began >= self._length_s
 
     @property
     def crashed(self) -> bool:
-        """True if it is over by a crash: the client is dropped as it stands, and closes nothing."""
+        """True if the life ended by a crash: the client is dropped, and closes nothing."""
         return self._dies and not self._stop.is_set() and self.is_set()
 
     def named(self, name: str) -> str:
-        """Return the process of this life in the history, such as ``producer-0.1``."""
+        """Return this life's process name in the history, such as ``producer-0.1``."""
         return f"{name}.{self.number}" if self.number else name
 
 
 def lives(
     stop: threading.Event, random_source: random.Random, mean_s: float
 ) -> Iterator[ClientLifetime]:
-    """One life after the other until the run is over; half of them end by a crash.
+    """Yield one life after the other until the run is over; half of the lives end by a crash.
 
     Args:
-        mean_s: seconds that a life lasts on average (exponentially); 0 is for as long as the run.
+        mean_s: average seconds of a life (exponential distribution); 0: as long as the run.
     """
     number = 0
     while not stop.is_set():

@@ -1,10 +1,10 @@
-"""A consumer of the topic under test that knows when it is moved, and says so.
+"""A consumer of the topic under test that reports every move of its position.
 
-A history in which positions jump unseen does not separate a reader that was moved from one that
-stepped over records. So nothing moves a reader but this: ``auto.offset.reset`` is ``error``, upon
-which librdkafka stops reading the partition and says so, and a consumer that is assigned partitions
-by its group starts from offsets that it looked up itself. One with another ``auto.offset.reset`` is
-as an application's: where its group has committed nothing, it goes on from wherever that says.
+If positions could jump unseen, the history would not show whether a reader was moved or skipped
+records. So only this class moves a reader: ``auto.offset.reset`` is ``error``, with which
+librdkafka stops reading the partition and reports an error. A consumer that gets partitions from
+its group starts at offsets that it looked up itself. A consumer with another ``auto.offset.reset``
+is like an application's: if its group has committed no offset, that setting decides the start.
 """
 
 import threading
@@ -27,26 +27,26 @@ from highwater.harness.runs.history import ASSIGN, REBALANCE, SEEK, SUBSCRIBE
 _ASK_S: Final = 5.0
 _ENDS_S: Final = 5.0
 _STORED: Final = -1000
-"""librdkafka's word for "from where the group is", which it then finds out itself."""
+"""librdkafka's offset value for "the group's committed offset", which it looks up itself."""
 
 
 class MoveCallback(Protocol):
-    """Called with what moved a reader: a kind of ``history``, and whether a poll was under way."""
+    """Called when a reader is moved: with a kind of ``history``, and whether a poll goes on."""
 
     def __call__(self, kind: str, places: Places, *, within: bool) -> None:
-        """Take note."""
+        """Record the move."""
 
 
 class TrackedConsumer:
     """One consumer. Not thread-safe.
 
     Args:
-        settings: from ``client_config.consumer``.
-        partitions: how many the topic has.
-        moved: called at every move, before a record is read from there.
-        journal: of a member of a group; with it, the member commits where it is before it gives a
-            partition up.
-        library: that the consumer is of.
+        settings: settings from ``client_config.consumer``.
+        partitions: number of the topic's partitions.
+        moved: called at every move, before a record is read at the new position.
+        journal: the journal of a group member; with a journal, the member commits its position
+            before it gives up a partition.
+        library: the consumer's library.
     """
 
     def __init__(
@@ -68,17 +68,17 @@ class TrackedConsumer:
         self._moved = moved
         self._stranded: dict[int, int] = {}
         self._next: dict[int, int] = {}
-        """The offset that each assigned partition is read from next."""
+        """Assigned partition to the offset that is read next."""
         self.revoked = False
-        """Whether partitions were taken away since this was set to False."""
+        """Whether partitions were revoked or lost since this was set to False."""
         if journal is not None:
             settings = {**settings, "on_commit": journal.answered}
         self._client: RecordConsumer | None = library.consumer(settings)
 
     @property
     def client(self) -> RecordConsumer:
-        """The client itself."""
-        assert self._client is not None, "a reader that was dropped is used no more"
+        """The library's consumer."""
+        assert self._client is not None, "a reader that was dropped cannot be used any more"
         return self._client
 
     def assign(self, positions: Mapping[int, int]) -> None:
@@ -89,7 +89,7 @@ class TrackedConsumer:
         self.client.assign(self._places())
 
     def subscribe(self) -> None:
-        """Join the group, and read what it assigns."""
+        """Join the group, and read the partitions that it assigns."""
         self._moved(SUBSCRIBE, dict.fromkeys(range(self._partitions)), within=False)
         self.client.subscribe(
             [self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
@@ -108,7 +108,7 @@ class TrackedConsumer:
         return sound
 
     def seek(self, positions: Mapping[int, int]) -> None:
-        """Go on from elsewhere, in those of the partitions that it still has."""
+        """Continue at new positions, in the partitions that the consumer still has."""
         numbers: dict[int, int] = {}
         for partition, offset in positions.items():
             try:
@@ -122,16 +122,16 @@ class TrackedConsumer:
             self._moved(SEEK, numbers, within=False)
 
     def positions(self) -> dict[int, int]:
-        """Return where it goes on, partition by partition; 0 where it has not begun."""
+        """Return partition to the next offset; 0 if the first offset is not known yet."""
         return {partition: max(0, offset) for partition, offset in self._next.items()}
 
     @property
     def assigned(self) -> frozenset[int]:
-        """The partitions that it reads."""
+        """The partitions that the consumer reads."""
         return frozenset(self._next)
 
     def commit(self, messages: Iterable[ReadRecord]) -> None:
-        """Commit what was read to the group, and do not wait."""
+        """Commit the positions after these records to the group, and do not wait."""
         places = [place for place in self.after(messages) if place.partition in self._next]
         if not places:
             return
@@ -143,12 +143,12 @@ class TrackedConsumer:
             self._log.info("%s: no commit: %s", self._name, error)
 
     def after(self, messages: Iterable[ReadRecord]) -> list[TopicPartition]:
-        """Return what a group is to go on with, after these records."""
+        """Return the positions at which a group must go on after these records."""
         last = {message.partition() or 0: (message.offset() or 0) + 1 for message in messages}
         return [self._at(*place) for place in last.items()]
 
     def close(self) -> None:
-        """Leave the group, if it is in one, and end."""
+        """Leave the group, if the consumer is in a group, and end."""
         begun_ns = 0 if self._journal is None else self._journal.clock()
         self.client.close()
         self._client = None
@@ -156,10 +156,10 @@ class TrackedConsumer:
             self._journal.ended(begun_ns, crashed=False)
 
     def drop(self) -> None:
-        """End as by a crash: the group notices when the session has timed out.
+        """End as in a crash: the group notices when the session has timed out.
 
         librdkafka may wait for its own threads without end (its issues 4674 and 5434), so the last
-        reference goes in a thread that is left to itself then.
+        reference is deleted in a separate thread, which is not waited for if it hangs.
         """
         if self._journal is not None:
             self._journal.ended(self._journal.clock(), crashed=True)
@@ -186,10 +186,10 @@ class TrackedConsumer:
                 self._stranded[message.partition() or 0] = message.offset() or 0
 
     def _go_on(self) -> None:
-        """Take up partitions whose position is no longer in the log, at its nearest end.
+        """Continue in partitions whose position is not in the log any more, at the nearest offset.
 
-        The whole assignment is replaced: a member of a classic group may not change a part of it.
-        One of a group of the newer protocol may change nothing else (KIP-848).
+        The whole assignment is replaced: a member of a classic group may not change a part of it. A
+        member of a group with the newer protocol (KIP-848) may only change a part.
         """
         moves: dict[int, int] = {}
         for partition, position in list(self._stranded.items()):
@@ -197,7 +197,7 @@ class TrackedConsumer:
                 place = self._at(partition, position)
                 bounds = self.client.get_watermark_offsets(place, timeout=_ASK_S)
             except KafkaException as error:
-                self._log.info("%s: where the log ends is not known: %s", self._name, error)
+                self._log.info("%s: the end of the log is not known: %s", self._name, error)
                 continue
             low, high = bounds
             moves[partition] = min(max(position, low), high)
@@ -208,9 +208,10 @@ class TrackedConsumer:
                 self._journal.note("sought", dict(moves), self._journal.clock())
 
     def _replaced(self, moves: Mapping[int, int]) -> bool:
-        """Have the client read partitions from elsewhere; return whether it still has them.
+        """Let the client read partitions at new offsets; return whether it still has them.
 
-        A client that the group has removed has lost them already, and says so at the next poll.
+        A client that the group has removed has already lost its partitions, and reports that at the
+        next poll.
         """
         places = _at_all(self._topic, moves)
         try:
@@ -220,13 +221,13 @@ class TrackedConsumer:
             else:
                 self.client.assign(_at_all(self._topic, self._next | dict(moves)))
         except KafkaException as error:
-            self._log.info("%s: partitions were taken meanwhile: %s", self._name, error)
+            self._log.info("%s: partitions were revoked meanwhile: %s", self._name, error)
             return False
         self._next |= moves
         return True
 
     def _assigned(self, client: RecordConsumer, partitions: list[TopicPartition]) -> None:
-        """Record an assignment. Called within a poll, before any record of the new partitions."""
+        """Record an assignment. Called within a poll, before any record from new partitions."""
         begun_ns = 0 if self._journal is None else self._journal.clock()
         epoch = None if self._journal is None else client.epoch()
         self._moved(REBALANCE, _all(partitions), within=True)
@@ -245,7 +246,7 @@ class TrackedConsumer:
             self._journal.note("assigned", offsets, begun_ns, epoch=epoch)
 
     def _revoked(self, client: RecordConsumer, partitions: list[TopicPartition]) -> None:
-        """Commit where it is, and record a revocation. Called in a poll or at close."""
+        """Commit the positions, and record a revocation. Called in a poll or at close."""
         begun_ns = 0 if self._journal is None else self._journal.clock()
         if self._journal is not None:
             self._commit_last(client, {place.partition for place in partitions}, self._journal)
@@ -254,7 +255,7 @@ class TrackedConsumer:
             self._journal.note("revoked", _unplaced(partitions), begun_ns)
 
     def _lost(self, client: RecordConsumer, partitions: list[TopicPartition]) -> None:
-        """Record that the group has put the member out, and given its partitions to others."""
+        """Record that the group has removed the member and reassigned its partitions."""
         del client
         begun_ns = 0 if self._journal is None else self._journal.clock()
         self._give_up(partitions)
@@ -274,7 +275,7 @@ class TrackedConsumer:
     def _commit_last(
         self, client: RecordConsumer, partitions: set[int], journal: GroupJournal
     ) -> None:
-        """Commit again what has no answer yet, and wait for it: the next owner begins there."""
+        """Commit unanswered positions again, and wait: the partition's next owner starts there."""
         ends = {
             partition: offset
             for partition, offset in self._next.items()
@@ -295,15 +296,15 @@ class TrackedConsumer:
     def _committed(
         self, client: RecordConsumer, partitions: list[TopicPartition]
     ) -> list[TopicPartition]:
-        """Return where the group has come to, and where it never was, the beginning.
+        """Return the group's committed offsets; for a partition without one, offset 0.
 
-        Unless that is for the client to find, by its ``auto.offset.reset``.
+        With another ``auto.offset.reset``, the client itself finds the offset in the second case.
         """
         begun_ns = 0 if self._journal is None else self._journal.clock()
         try:
             committed = client.committed(partitions, timeout=_ASK_S) if partitions else []
         except KafkaException as error:
-            self._log.info("%s: what was committed is not known: %s", self._name, error)
+            self._log.info("%s: the committed offsets are not known: %s", self._name, error)
             committed = []
         if self._journal is not None:
             self._journal.note("committed", committed_offsets(committed), begun_ns)
@@ -318,7 +319,7 @@ class TrackedConsumer:
 
 
 def committed_offsets(places: Iterable[TopicPartition]) -> dict[int, int | None]:
-    """Return the offsets that a group was said to have; None of a partition where it has none."""
+    """Return a group's offsets from an answer; None for a partition without an offset."""
     return {
         place.partition: None if place.offset < 0 else place.offset
         for place in places
@@ -335,7 +336,7 @@ def _unplaced(partitions: Iterable[TopicPartition]) -> dict[int, int | None]:
 
 
 def _all(partitions: list[TopicPartition]) -> Places:
-    """Return the partitions of one rebalance, or the one row that says that there are none."""
+    """Return the partitions of one rebalance; ``{None: None}`` if there are none."""
     if not partitions:
         return {None: None}
     return dict.fromkeys(place.partition for place in partitions)

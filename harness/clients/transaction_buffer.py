@@ -1,4 +1,4 @@
-"""Buffer of a transactional client's operations: a whole transaction at a time."""
+"""Buffer for a transactional client's operations: a whole transaction at a time."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -28,10 +28,10 @@ Row = dict[str, Any]
 
 
 class TransactionBuffer:
-    """The tape of one transactional client; from its own thread alone, callbacks included.
+    """The tape of one transactional client, to be used only in its thread, callbacks included.
 
     Args:
-        group: the name of the group that it joins, if it reads.
+        group: the name of the group that the client joins; empty if it does not read.
     """
 
     def __init__(
@@ -47,15 +47,15 @@ class TransactionBuffer:
         self._current: OpenTransaction | None = None
 
     def begin(self) -> "OpenTransaction":
-        """Begin a transaction now."""
+        """Record that a transaction begins now."""
         self._op += 1
         row = {**self._row, "invoke_ns": self._recorder.clock(), "op": self._op}
         self._current = OpenTransaction(row, self._isolation, self._group, self._ended)
         return self._current
 
     def moved(self, kind: str, places: Places, *, within: bool) -> None:
-        """Record what moved the client's reader: in the transaction that goes on, or by itself."""
-        del within  # of a poll, which is always within a transaction
+        """Record what moved the client's reader: in the current transaction, or separately."""
+        del within  # a poll is always within a transaction
         if self._current is not None:
             self._current.moved(kind, places)
             return
@@ -64,12 +64,12 @@ class TransactionBuffer:
         entry.end(OK)
 
     def turn(self) -> None:
-        """Write what is due; call it now and then."""
+        """Write waiting rows if due; call this from time to time."""
         if self._rows and self._recorder.clock() - self._written_ns >= FLUSH_S * 1e9:
             self.close()
 
     def close(self) -> None:
-        """Write everything."""
+        """Write all waiting rows."""
         self._written_ns = self._recorder.clock()
         if self._rows:
             rows, self._rows = self._rows, []
@@ -99,9 +99,9 @@ class OpenTransaction:
         self._rows: list[Row] = []
 
     def send(self, value: str, partition: int) -> OnDelivery:
-        """Note that a record is sent; the callback for its delivery report, which tells its offset.
+        """Note that a record is sent; return the callback for its delivery report.
 
-        The report says no more than that: what becomes of the record is the transaction's matter.
+        The callback only notes the offset: the record's outcome is the transaction's outcome.
         """
         row = {**self._row, "kind": SEND, "acks": "all", "value": value, "partition": partition}
         self._rows.append(row)
@@ -114,7 +114,7 @@ class OpenTransaction:
         return delivered
 
     def read(self, messages: Sequence[ReadRecord]) -> None:
-        """Note what a poll within the transaction returned."""
+        """Note the records that a poll within the transaction returned."""
         self._rows += [
             {
                 **self._row,
@@ -129,7 +129,7 @@ class OpenTransaction:
         ]
 
     def moved(self, kind: str, places: Places) -> None:
-        """Note what moved the reader within the transaction, and stays so however that ends."""
+        """Note a move of the reader within the transaction; its outcome is always ok."""
         value = self._group if kind == SUBSCRIBE else ""
         done = {**self._row, "kind": kind, "value": value, "outcome": OK}
         self._rows += [
@@ -138,10 +138,10 @@ class OpenTransaction:
         ]
 
     def end(self, outcome: str, error: str | None = None, *, answered: bool = True) -> None:
-        """Give sends and reads the transaction's outcome, and write all when that is due.
+        """Give sends and reads the transaction's outcome, and write the rows if due.
 
         Args:
-            answered: whether its end is known.
+            answered: whether the transaction's end was answered.
         """
         fate = {"outcome": outcome, "error": error}
         self._ended([{**fate, **row} for row in self._rows], answered)

@@ -1,11 +1,11 @@
 """A transactional client and its loop (KIP-98).
 
-Each transaction sends a few records to random partitions, and is committed or aborted as the seed
-has it. With ``transform`` it also reads as a member of a group, before its sends and after them,
-and commits how far it came within the transaction (KIP-447): consume, transform, produce.
+A transaction sends a few records to random partitions, and is committed or aborted as the seed
+decides. With ``transform`` the client also reads as a group member, before and after its sends, and
+commits its positions within the transaction (KIP-447): consume, transform, produce.
 
 A client that crashes leaves its transaction open. Its successor has the same
-``transactional.id``, which aborts what was left and fences a producer that lives on.
+``transactional.id``: that aborts the open transaction, and fences a producer that still lives.
 """
 
 import threading
@@ -33,14 +33,14 @@ from highwater.harness.runs.topics.record_keys import keyed_name
 
 SENDS_MOST: Final = 7
 SENDS_MEAN: Final = (1 + SENDS_MOST) / 2
-"""How many records a transaction sends: one to ``SENDS_MOST``, each number as likely."""
+"""The mean number of records in a transaction: 1 to ``SENDS_MOST``, all equally likely."""
 
 _READ_AT_ONCE: Final = 50
 _READ_S: Final = 0.01
-"""Seconds and records of a poll within a transaction, whichever comes first."""
+"""Limits of a poll within a transaction, in seconds and records; the first one ends the poll."""
 
 _CRASHED: Final = "_DESTROY"
-"""librdkafka's error of requests whose client is gone."""
+"""librdkafka's error for requests whose client is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +56,8 @@ class TransactionLoop:
     """One transactional client of the run, life after life. Runs in its own thread.
 
     Args:
-        common: settings of a client of that name.
-        library: that its producers are of, and the consumers that read in transactions.
+        common: returns the settings of a client with the given name.
+        library: the library of its producers, and of its consumers that read in transactions.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class TransactionLoop:
     ) -> None:
         self._library = library
         self.sent = 0
-        """How many records were sent so far."""
+        """Number of records sent so far."""
         self._plan = plan
         self._recorder = recorder
         self._common = common
@@ -82,11 +82,11 @@ class TransactionLoop:
         rate = plan.workload.rate / plan.workload.producers / SENDS_MEAN
         self._pace = RateLimiter(rate, recorder.clock)
         self._zombie: tuple[_Client, OpenTransaction] | None = None
-        """A client that does not know that it was replaced, in the midst of a transaction."""
+        """A replaced client that does not know this yet, and its open transaction."""
         self._dangling = False
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
-        """Do transactions until ``stop``; then wait up to this long for all to end."""
+        """Do transactions until ``stop``; then wait up to ``answer_limit_s`` for all to end."""
         patience = TransactionTimeouts(stop, self._plan.workload.delivery_timeout_s, answer_limit_s)
         lengths = draws(self._plan, f"{self._name} lives")
         for life in lives(stop, lengths, self._plan.workload.churn_s):
@@ -95,8 +95,8 @@ class TransactionLoop:
                 stop.wait(POLL_S)
                 continue
             self._live(life, session)
-            del session  # which ends the client, if it is no zombie
-        if self._dangling:  # or read_committed readers would wait until it has timed out
+            del session  # this ends the client, if it is no zombie
+        if self._dangling:  # or readers would wait until the open transaction times out
             self._open(f"{self._name}.end", patience)
         if self._zombie is not None:
             client, entry = self._zombie
@@ -104,7 +104,7 @@ class TransactionLoop:
             client.tape.close()
 
     def _open(self, process: str, patience: TransactionTimeouts) -> TransactionalProducer | None:
-        """Take the place of the client before, and let a zombie find that out."""
+        """Open the successor of the last client; then let a zombie try to commit."""
         name = f"{self._plan.topic.name}-{self._name}"
         settings = clients.transactional(self._plan, self._common(process), name)
         session = TransactionalProducer(settings, patience, self._library)
@@ -144,7 +144,7 @@ class TransactionLoop:
         tape.close()
 
     def _reader(self, process: str, tape: TransactionBuffer) -> TrackedConsumer | None:
-        """Return the consuming half of the client, if it has one."""
+        """Return the client's consumer; None if the client only produces."""
         if not self._plan.workload.transform:
             return None
         topic = self._plan.topic
@@ -156,7 +156,7 @@ class TransactionLoop:
         return reader
 
     def _work(self, client: _Client, life: ClientLifetime) -> bool:
-        """Do transactions until the life is over; False when the producer broke before that."""
+        """Do transactions until the life is over; return False if the producer failed before."""
         while not life.is_set():
             for _ in range(self._pace.due()):
                 if life.is_set():
@@ -168,7 +168,7 @@ class TransactionLoop:
         return True
 
     def _transact(self, client: _Client, *, crash: bool = False) -> bool:
-        """One transaction; False when the producer is good for no other."""
+        """Do one transaction; return False if the producer cannot be used any more."""
         draw, partitions = self._random, self._plan.topic.partitions
         targets = [draw.randrange(partitions) for _ in range(draw.randint(1, SENDS_MOST))]
         aborts = draw.random() < self._plan.workload.aborts
@@ -199,7 +199,7 @@ class TransactionLoop:
         return messages
 
     def _send(self, session: TransactionalProducer, entry: OpenTransaction, partition: int) -> bool:
-        """Send the next record; False when the client refuses to."""
+        """Send the next record; return False if the client refuses the record."""
         name = self._named(self.sent) if self._named else f"{self._prefix}-{self.sent}"
         value = record_value(name, self._plan.workload.record_bytes)
         delivered = entry.send(name, partition)
@@ -212,9 +212,9 @@ class TransactionLoop:
         return True
 
     def _keep_offsets(self, client: _Client, polled: list[ReadRecord]) -> bool:
-        """Put what was read into the transaction; False when it must be aborted.
+        """Add the positions after ``polled`` to the transaction; return False if it must abort.
 
-        A partition that was taken away belongs to another member now, uncommitted offsets included.
+        A revoked partition now belongs to another member, which reads uncommitted records again.
         """
         reader = client.reader
         if reader is None or not polled:
@@ -223,10 +223,10 @@ class TransactionLoop:
         return not reader.revoked and client.session.offsets(reader.after(polled), group)
 
     def _crash(self, client: _Client, entry: OpenTransaction, *, ready: bool) -> None:
-        """End as by a crash: before the commit, within it, or as a zombie that tries it later.
+        """End as in a crash: before the commit, within it, or as a zombie that commits later.
 
         Args:
-            ready: whether it may be committed: its records are written, its offsets are in it.
+            ready: whether the transaction may be committed: it has its records and offsets.
         """
         match self._random.choice(("before", "within", "zombie")):
             case "within" if ready:
@@ -239,7 +239,7 @@ class TransactionLoop:
 
 
 def _first(messages: list[ReadRecord]) -> dict[int, int]:
-    """Return where a reader stood before it read these, some of them perhaps twice."""
+    """Return a reader's positions before it read these messages, some perhaps twice."""
     numbers: dict[int, int] = {}
     for message in messages:
         partition, offset = message.partition() or 0, message.offset() or 0

@@ -1,4 +1,4 @@
-"""One transactional producer: what it asks of its coordinator, and for how long."""
+"""One transactional producer: its requests to the coordinator, and their time-outs."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ _SLICE_S: Final = 1.0
 
 
 class TransactionTimeouts:
-    """The time-outs of a client: for each call, and for all calls at the end.
+    """The time-outs of a client: for every single call, and for all calls at the end together.
 
     Args:
         each_s: seconds for one call.
@@ -32,7 +32,7 @@ class TransactionTimeouts:
         self._end: float | None = None
 
     def left_s(self, since: float) -> float:
-        """Seconds left for a call that began at that ``time.monotonic()``."""
+        """Return the seconds left for a call that began at ``since`` (``time.monotonic()``)."""
         now = time.monotonic()
         if self._stop.is_set() and self._end is None:
             self._end = now + self._last_s()
@@ -45,9 +45,9 @@ class TransactionEnd:
     """The end of a transaction.
 
     Attributes:
-        error: the client's name of what went wrong; None when nothing did.
-        answered: whether its end was acknowledged, or the client gave up waiting.
-        usable: whether the producer can begin another one.
+        error: the client's name of the error; None if there was no error.
+        answered: True if the end was answered; False if the client stopped waiting.
+        usable: whether the producer can begin another transaction.
     """
 
     outcome: str
@@ -57,7 +57,7 @@ class TransactionEnd:
 
 
 class TransactionalProducer:
-    """One transactional producer, from its InitProducerId to its end. Not thread-safe."""
+    """One transactional producer, from InitProducerId to its end. Not thread-safe."""
 
     def __init__(
         self,
@@ -72,11 +72,11 @@ class TransactionalProducer:
         self.client = library.transactional(settings)
 
     def open(self) -> bool:
-        """Take the place of every producer of this name, whose open transaction is aborted."""
+        """Replace every producer of this name, and abort its transaction; return whether done."""
         return self._call(self.client.init_transactions) is None
 
     def begin(self) -> bool:
-        """Begin a transaction; False when this producer never will again."""
+        """Begin a transaction; return False if this producer cannot begin transactions any more."""
         try:
             self.client.begin_transaction()
         except KafkaException as error:
@@ -85,16 +85,16 @@ class TransactionalProducer:
         return True
 
     def offsets(self, offsets: list[TopicPartition], group: object) -> bool:
-        """Put the offsets of a group into the transaction; when that fails it must be aborted."""
+        """Add a group's offsets to the transaction; if False is returned, it must be aborted."""
         send = self.client.send_offsets_to_transaction
         return self._call(lambda limit_s: send(offsets, group, limit_s)) is None
 
     def flush(self) -> None:
-        """Wait until every record has its delivery report; the time-out of each is a limit."""
+        """Wait until every record has its delivery report, up to the time-out of one call."""
         self.client.flush(max(0.0, self._patience.left_s(time.monotonic())))
 
     def commit(self) -> TransactionEnd:
-        """Commit; see ``harness.clients.delivery_outcomes`` for what a failure means."""
+        """Commit; ``harness.clients.delivery_outcomes`` explains the meaning of a failure."""
         error = self._call(self.client.commit_transaction)
         if error is None:
             return TransactionEnd(outcome=OK)
@@ -107,7 +107,7 @@ class TransactionalProducer:
         )
 
     def abort(self) -> TransactionEnd:
-        """Abort; it is never committed, whatever becomes of this."""
+        """Abort; the transaction is never committed, even if the abort fails."""
         error = self._abort()
         if error is None:
             return TransactionEnd(outcome=FAIL)
@@ -116,7 +116,7 @@ class TransactionalProducer:
         )
 
     def crash_in_commit(self) -> TransactionEnd:
-        """Ask for the commit, and do not wait for the answer."""
+        """Request the commit, and do not wait for the answer."""
         try:
             self.client.commit_transaction(0.001)
         except KafkaException as error:
@@ -126,14 +126,14 @@ class TransactionalProducer:
         return TransactionEnd(outcome=OK)
 
     def drop(self) -> None:
-        """End it as a crash does: nothing more is asked of its coordinator."""
+        """End the producer as in a crash: send nothing more to its coordinator."""
         self.client.drop()
 
     def _abort(self) -> ClientError | None:
         return self._call(self.client.abort_transaction)
 
     def _call(self, api: Callable[[float], object]) -> ClientError | None:
-        """Call it until it is done, and again where its library says that it can be resumed."""
+        """Call ``api`` until it is done; repeat the call if the library says that it can resume."""
         began = time.monotonic()
         while True:
             try:

@@ -63,7 +63,7 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding about a record, or about a partition or a topic.
+    """One finding about a record, a partition or a topic.
 
     Attributes:
         kind: lost-write, divergence, poll-skip …; docs/checkers.md lists all kinds.

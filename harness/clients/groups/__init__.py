@@ -1,1 +1,1 @@
-"""Members of groups: of consumer groups, and of share groups (KIP-932)."""
+"""Members of consumer groups and of share groups (KIP-932)."""

@@ -1,4 +1,4 @@
-"""The offsets that a group has committed, asked for when all members have ended."""
+"""Reads the offsets that a group has committed, when all members have ended."""
 
 import contextlib
 from typing import Final
@@ -14,19 +14,19 @@ from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
 
 READER: Final = "reader"
-"""The process that asks."""
+"""The process that asks for the offsets."""
 
 _ASK_S: Final = 5.0
 _LIMIT_S: Final = 30.0
 
 
 def read_group_offsets(plan: Plan, recorder: Recorder, settings: Settings) -> None:
-    """Record the group's offset of every partition, by a client that does not join.
+    """Record the group's offset in every partition, with a client that does not join the group.
 
-    Where no coordinator answers in time there is no row, and nothing is judged by it.
+    If no coordinator answers in time, no row is written, and the final offsets are not judged.
 
     Args:
-        settings: from ``client_config.consumer``, with the group.
+        settings: settings from ``client_config.consumer``, with the group.
     """
     journal = GroupJournal(recorder, process=READER, group=settings["group.id"])
     partitions = [TopicPartition(plan.topic.name, n) for n in range(plan.topic.partitions)]

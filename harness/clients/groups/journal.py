@@ -1,7 +1,7 @@
-"""The journal of a member of a group: what it was assigned, what it committed, and the responses.
+"""The journal of a group member: its assignments, its commits, and the responses.
 
-``harness.runs.history.GROUPS`` has the rows. Checkers decide by them alone who owned a partition
-when, and which offsets the group had to know (``checkers.groups``).
+``harness.runs.history.GROUPS`` has the rows. Only from these rows, checkers decide which member
+owned a partition when, and which offsets the group had to know (``checkers.groups``).
 """
 
 from collections import defaultdict, deque
@@ -17,10 +17,10 @@ Begun = dict[tuple[int, int], deque[int]]
 
 
 class GroupJournal:
-    """The journal of one life of a member, for its own thread, callbacks included.
+    """The journal of one life of a member, to be used only in its thread, callbacks included.
 
     Args:
-        process: its name in the history.
+        process: the member's name in the history.
     """
 
     def __init__(self, recorder: Recorder, *, process: str, group: str) -> None:
@@ -37,7 +37,7 @@ class GroupJournal:
         *,
         epoch: int | None = None,
     ) -> None:
-        """Record an event that ends now, of each of some partitions."""
+        """Record an event that ends now, with a row for each partition in ``places``."""
         complete_ns = self.clock()
         for partition, offset in places.items():
             self._add(
@@ -50,7 +50,7 @@ class GroupJournal:
             )
 
     def given(self, messages: Iterable[ReadRecord], invoke_ns: int) -> None:
-        """Record what a poll returned that ends now: a row for each run of rising offsets."""
+        """Record the result of a poll that ends now: a row for each sequence of rising offsets."""
         complete_ns = self.clock()
         runs: dict[int, list[list[int]]] = {}
         for message in messages:
@@ -66,7 +66,7 @@ class GroupJournal:
                 )
 
     def commits(self, places: Iterable[TopicPartition]) -> int:
-        """Note that a commit begins now; its answer comes by ``answered``."""
+        """Note that a commit begins now; ``answered`` gets the answer. Return the time."""
         begun_ns = self.clock()
         for place in places:
             self._begun[place.partition, place.offset].append(begun_ns)
@@ -78,9 +78,9 @@ class GroupJournal:
         return frozenset(partition for (partition, _), begun in self._begun.items() if begun)
 
     def answered(self, error: ClientError | None, places: Iterable[TopicPartition]) -> None:
-        """Record the answer to a commit: ``on_commit`` of a consumer.
+        """Record the answer to a commit; this is the consumer's ``on_commit``.
 
-        Every error is a doubt: an earlier try of the client's may have been written.
+        Every error is ``info``: an earlier attempt by the client may have been written.
         """
         complete_ns = self.clock()
         for place in places:
@@ -99,7 +99,7 @@ class GroupJournal:
             )
 
     def ended(self, invoke_ns: int, *, crashed: bool) -> None:
-        """Record that the member left, or was dropped, and commits that have no answer."""
+        """Record the commits without an answer, and that the member left or was dropped."""
         for (partition, offset), waiting in self._begun.items():
             for begun_ns in waiting:
                 self._add(

@@ -1,4 +1,4 @@
-"""The membership of a consumer in a group."""
+"""The group settings of a consumer that is a member of a group."""
 
 from dataclasses import dataclass
 
@@ -11,11 +11,11 @@ class GroupMembership:
     """The membership of a consumer in a group.
 
     Attributes:
-        group: its name.
-        reset: ``auto.offset.reset`` of an application's consumer; by default it starts where it
-            looked up itself.
-        protocol: of the group: ``classic`` or ``consumer`` (KIP-848).
-        refresh_s: after so long it looks anew which partitions there are
+        group: the group's name.
+        reset: ``auto.offset.reset``, as in an application's consumer; by default the consumer
+            starts at offsets that it looked up itself.
+        protocol: the group's protocol: ``classic`` or ``consumer`` (KIP-848).
+        refresh_s: seconds until the consumer looks for new partitions again
             (``topic.metadata.refresh.interval.ms``); None: often.
     """
 
@@ -25,7 +25,7 @@ class GroupMembership:
     refresh_s: float | None = None
 
     def settings(self) -> Settings:
-        """Return the settings in which such a member differs from other consumers."""
+        """Return the settings that differ from the settings of other consumers."""
         if self.refresh_s is None:
             return {}
         return {"topic.metadata.refresh.interval.ms": int(self.refresh_s * 1000)}

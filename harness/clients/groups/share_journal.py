@@ -1,4 +1,4 @@
-"""The journal of a member of a share group: what it was given, and what became of its answers."""
+"""The journal of a share group member: its records, and the results of its acknowledgements."""
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ REJECT: Final = "reject"
 
 
 class _Answer(NamedTuple):
-    """An acknowledgement that has no answer yet."""
+    """An acknowledgement for which the broker has not answered yet."""
 
     event: str
     begun_ns: int
@@ -25,10 +25,10 @@ class _Answer(NamedTuple):
 
 
 class ShareJournal:
-    """The journal of one life of a member, for its own thread, callbacks included.
+    """The journal of one life of a member, to be used only in its thread, callbacks included.
 
     Args:
-        process: its name in the history.
+        process: the member's name in the history.
     """
 
     def __init__(self, recorder: Recorder, *, process: str, group: str) -> None:
@@ -38,7 +38,7 @@ class ShareJournal:
         self._begun: dict[tuple[int, int], deque[_Answer]] = defaultdict(deque)
 
     def given(self, messages: Iterable[SharedRecord], invoke_ns: int) -> None:
-        """Record what a poll returned that ends now."""
+        """Record the records from a poll that ends now."""
         complete_ns = self.clock()
         for message in messages:
             self._add(
@@ -51,20 +51,20 @@ class ShareJournal:
             )
 
     def answers(self, event: str, messages: Iterable[SharedRecord]) -> None:
-        """Note that records are acknowledged from now on; the result is noted later."""
+        """Note that the member acknowledges records now; ``answered`` records the results."""
         begun_ns = self.clock()
         for message in messages:
             answer = _Answer(event, begun_ns, message.delivery_count())
             self._begun[message.partition() or 0, message.offset() or 0].append(answer)
 
     def refused(self, message: SharedRecord) -> None:
-        """Note that the client would not even take an acknowledgement."""
+        """Note that the client itself refused an acknowledgement."""
         self._begun[message.partition() or 0, message.offset() or 0].pop()
 
     def answered(
         self, offsets: Mapping[TopicPartition, Iterable[int]], error: KafkaException | None
     ) -> None:
-        """Record what became of acknowledgements: a member's callback."""
+        """Record the results of acknowledgements; this is the member's callback."""
         complete_ns = self.clock()
         for place, numbers in offsets.items():
             for offset in numbers:
@@ -72,7 +72,7 @@ class ShareJournal:
                     self._end(place.partition, offset, waiting.popleft(), complete_ns, error)
 
     def ended(self, invoke_ns: int, *, crashed: bool) -> None:
-        """Record that the member left, or was dropped, and what has no answer."""
+        """Record acknowledgements without an answer, and that the member left or was dropped."""
         for (partition, offset), waiting in self._begun.items():
             for answer in waiting:
                 self._end(partition, offset, answer, None, None)

@@ -1,7 +1,7 @@
-"""Members of a share group (KIP-932): a record is given to one of them, and kept until accepted.
+"""Members of a share group (KIP-932): a record goes to one member, until a member accepts it.
 
-A member is given records in any order, and some of them again: it has no position. The history says
-so by a rebalance in each poll, which excuses steps and nothing else.
+A member gets records in any order, and some records again: it has no position. Therefore the
+history has a rebalance in every poll, which allows jumps of the position and nothing else.
 """
 
 import json
@@ -25,15 +25,15 @@ _STATISTICS_MS: Final = 200
 class ShareLoop:
     """One member of a share group. Runs in its own thread, through every fault.
 
-    It accepts what a poll gave it by the next poll.
+    The next poll accepts the records of a poll.
 
     Args:
-        settings: from ``client_config.share_consumer``.
-        process: its name in the history.
+        settings: settings from ``client_config.share_consumer``.
+        process: the member's name in the history.
 
     Attributes:
-        given: partition to the offset after the greatest that it was given.
-        assigned: the partitions of which it asks brokers for records.
+        given: partition to the offset after the greatest offset that the member got.
+        assigned: the partitions for which the member asks brokers for records.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class ShareLoop:
 
     @property
     def reading(self) -> frozenset[int]:
-        """The same: it is brokers that know where to begin."""
+        """The same as ``assigned``: in a share group the brokers know where to begin."""
         return self.assigned
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
-        """Poll until ``stop`` is set; then leave, if answers are waited for at all.
+        """Poll until ``stop`` is set; then leave the group if ``answer_limit_s`` allows any time.
 
-        To leave is to accept what was given last, and to wait for the brokers' answers.
+        To leave, the member accepts the last records, and waits for the brokers' answers.
         """
         client = ShareConsumer(self._settings)
         self._tape.moved(SUBSCRIBE, dict.fromkeys(range(self._topic.partitions)), within=False)
@@ -86,9 +86,10 @@ class ShareLoop:
                 self._log.warning("%s: %s", self._process, error)
 
     def _look(self, statistics: str) -> None:
-        """Note what is assigned to it; librdkafka calls this within a poll.
+        """Note the assigned partitions; librdkafka calls this within a poll.
 
-        A member has no callback for that, and what it is assigned is desired, and has a broker.
+        A member has no callback for assignments. In the statistics, an assigned partition is
+        ``desired`` and has a broker.
         """
         topic = json.loads(statistics)["topics"].get(self._topic.name, {"partitions": {}})
         self.assigned = frozenset(

@@ -1,8 +1,8 @@
 """Members of a share group in a random run: they accept, release and reject, are slow, and crash.
 
-Every other member acknowledges implicitly: what a poll gave it is accepted by the next one. The
-others decide about each record, after some work, which now and then takes longer than its lock. In
-the end all of them only accept, until there has been nothing to accept for longer than a lock.
+Every second member acknowledges implicitly: the next poll accepts the records of a poll. The other
+members decide about every record after some work, which sometimes takes longer than the record's
+lock. In the end all members only accept, until no record arrives for longer than a lock lasts.
 """
 
 import threading
@@ -46,14 +46,15 @@ class ShareMember:
     """One member of a share group, life after life. Runs in its own thread.
 
     Args:
-        common: settings of a client of that name.
-        number: counts the members; every other one acknowledges implicitly.
-        draining: set when nothing new is written: from then on it accepts all, and does not crash.
-        library: that it is of.
+        common: returns the settings of a client with the given name.
+        number: number of the member; every second member acknowledges implicitly.
+        draining: set when no new records are written: from then on the member accepts every
+            record, and does not crash.
+        library: the library of its clients.
 
     Attributes:
-        given_at: when it was given a record last, on the monotonic clock in seconds.
-        given: partition and offset of every record that it was given.
+        given_at: when the member last got a record, on the monotonic clock in seconds.
+        given: (partition, offset) of every record that the member got.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class ShareMember:
         self._random = draws(plan, self._name)
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
-        """Live until ``stop`` is set; then leave, if answers are waited for at all."""
+        """Live until ``stop`` is set; then leave if ``answer_limit_s`` allows any time."""
         mean_s = self._plan.workload.churn_s
         for life in lives(stop, self._random, mean_s):
             self._live(life, stop, answer_limit_s)
@@ -120,11 +121,11 @@ class ShareMember:
                 client.close()
             except KafkaException as error:
                 self._warn(error)
-        del client  # which ends it, if it was dropped
+        del client  # this ends a dropped client
         journal.ended(begun_ns, crashed=crashed)
 
     def _poll(self, client: SharingConsumer, journal: ShareJournal, tape: ReadBuffer) -> None:
-        """Poll, work, and acknowledge what the poll returned."""
+        """Poll, work, and acknowledge the poll's records."""
         invoke_ns = self._recorder.clock()
         try:
             messages = list(client.poll(_CALL_S))
@@ -151,7 +152,7 @@ class ShareMember:
         self._flush(client)
 
     def _work(self) -> None:
-        """Take some time, now and then more than a record's lock lasts; none in the end."""
+        """Wait some time, sometimes longer than a record's lock lasts; do not wait at the end."""
         draw = self._random.random()
         if draw < _TOO_SLOW:
             self._draining.wait(LOCK_S * (1 + self._random.random() / 2))
@@ -173,7 +174,7 @@ class ShareMember:
                 self._warn(error)
 
     def _flush(self, client: SharingConsumer) -> None:
-        """Send acknowledgements now, or leave that to the next poll."""
+        """Sometimes send the acknowledgements now; otherwise the next poll sends them."""
         if self._random.random() >= _WAITS_FOR_ANSWER:
             return
         try:

@@ -1,1 +1,1 @@
-"""The libraries that clients of a run are of: librdkafka, or Kafka's own in Java."""
+"""The libraries of a run's clients: librdkafka, Kafka's Java clients, kafka-python and aiokafka."""

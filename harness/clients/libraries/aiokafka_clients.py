@@ -1,7 +1,7 @@
-"""aiokafka as a library of clients: ``AIOKafkaProducer`` on an event loop in a thread of its own.
+"""aiokafka as a library of clients: ``AIOKafkaProducer`` on an event loop in its own thread.
 
-Records go to it by a queue and one task, in the order in which they were sent. It is started by the
-first record or call, which waits for a broker.
+A queue and one task pass records to the producer, in the order in which they were sent. The first
+record or call starts the producer, and waits for a broker.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ class _Client:
         self._loop.close()
 
     async def _crash(self) -> None:
-        """Cancel everything, and close the connections."""
+        """Cancel all tasks, and close the connections."""
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in others:
             task.cancel()
@@ -105,13 +105,13 @@ class _Client:
     def _refuse(self, letter: _Letter, raised: Exception) -> None:
         error = replace(as_error(raised), queued=False)
         sender = None if self._producer is None else self._producer._sender.sender_task  # noqa: SLF001
-        if sender is not None and sender.done():  # after which it refuses everything
+        if sender is not None and sender.done():  # then the producer refuses everything
             self._error = self._error or replace(error, ended=True)
         letter.answer(error, None)
 
     async def _call(self, method: str, *words: object) -> object:
         producer = await self._opened()
-        if method == "init_transactions":  # which its start has done
+        if method == "init_transactions":  # done by the producer's start
             return None
         return await getattr(producer, method)(*words)
 
@@ -130,7 +130,7 @@ class _Client:
 
 
 def _tell(done: "asyncio.Future[Any]", answer: Answer) -> None:
-    """Answer with what became of a record; of acks=0 there is no offset."""
+    """Pass a record's result to its callback; with acks=0 there is no offset."""
     if done.cancelled():
         return
     raised = done.exception()
@@ -142,7 +142,7 @@ def _tell(done: "asyncio.Future[Any]", answer: Answer) -> None:
 
 
 def aiokafka_clients(log: logging.Logger) -> PythonClients:
-    """Return clients of aiokafka; the log gets the library's lines."""
+    """Return aiokafka's clients; the log gets the library's lines."""
     return PythonClients(
         lambda settings: _Client(python_settings.aiokafka(settings)),
         lambda settings, post: AiokafkaEngine(python_settings.aiokafka_consumer(settings), post),

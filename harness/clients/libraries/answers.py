@@ -1,4 +1,4 @@
-"""Answers about records that come from another thread, and wait until a producer serves them."""
+"""Answers about records: they arrive from another thread, and wait until a producer serves them."""
 
 import math
 import queue
@@ -13,22 +13,22 @@ _LONGEST_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnsweredRecord:
-    """A record about which there is an answer, or will never be."""
+    """A record that has an answer, or will never have an answer."""
 
     at: int
     place: int | None
     content: bytes
 
     def partition(self) -> int:
-        """Return its partition."""
+        """Return the record's partition."""
         return self.at
 
     def offset(self) -> int | None:
-        """Return its offset; None or below zero when the broker did not return it."""
+        """Return the record's offset; None or below zero if the broker did not return it."""
         return self.place
 
     def value(self) -> bytes:
-        """Return its value."""
+        """Return the record's value."""
         return self.content
 
 
@@ -42,9 +42,9 @@ class WaitingRecord:
 
 
 class Mailbox:
-    """The records of one producer that wait for answers, and the answers that were not served yet.
+    """One producer's records without an answer, and the answers that were not served yet.
 
-    ``answer`` may be called from any thread, everything else from the producer's own.
+    ``answer`` may be called from any thread, all other methods only from the producer's thread.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Mailbox:
         return len(self._sent)
 
     def expect(self, record: WaitingRecord) -> int:
-        """Note that a record is sent; return its number."""
+        """Note that a record is sent; return the record's number."""
         self._number += 1
         self._sent[self._number] = record
         return self._number
@@ -67,14 +67,14 @@ class Mailbox:
         del self._sent[number]
 
     def answer(self, number: int, error: ClientError | None, offset: int | None) -> None:
-        """Put in the answer about a record."""
+        """Add the answer about a record."""
         self._answers.put((number, error, offset))
 
     def serve(self, timeout: float) -> int:
-        """Call back with the answers that are there, once there are some; how many.
+        """Call back with the waiting answers; return how many.
 
         Args:
-            timeout: seconds to wait for the first; below zero for as long as it takes.
+            timeout: seconds to wait for the first answer; below zero waits without limit.
         """
         deadline = time.monotonic() + (timeout if timeout >= 0 else math.inf)
         served = 0
@@ -90,14 +90,14 @@ class Mailbox:
                 served += self._report(*answer)
 
     def give_up(self, error: ClientError) -> None:
-        """Report every record without an answer with an error."""
+        """Report an error for every record without an answer."""
         self.serve(0)
         for number in list(self._sent):
             self._report(number, error, None)
 
     def _report(self, number: int, error: ClientError | None, offset: int | None) -> bool:
         sent = self._sent.pop(number, None)
-        if sent is None:  # we had given up on it
+        if sent is None:  # it was already given up
             return False
         record = AnsweredRecord(at=sent.partition, place=offset, content=sent.value)
         sent.on_delivery(error, record)

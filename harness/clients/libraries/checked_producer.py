@@ -1,4 +1,4 @@
-"""The producer that our clients send with: it can fail for good without an exception."""
+"""The producer of our clients, which can fail permanently without an exception."""
 
 import math
 import time
@@ -11,16 +11,16 @@ _SERVED_S: Final = 0.05
 
 
 class Producer(confluent_kafka.Producer):
-    """A producer whose fatal error shows in what it refuses, and by its records' reports.
+    """A producer whose fatal error appears in refused calls and in delivery reports.
 
-    Python's client raises a fatal error (of an idempotent or transactional producer) once, out of
-    whatever serves its callbacks at that moment, in place of those that had yet to come. What is
-    asked of it next is refused with that error, and each record that waits gets its report: these
-    are what the history is made of.
+    Python's client raises a fatal error (of an idempotent or transactional producer) once, from
+    the call that serves callbacks at that moment, instead of the remaining callbacks. Later calls
+    are refused with that error, and every waiting record gets its delivery report: the history is
+    made from these.
     """
 
     def queue(self, topic: str, value: bytes, partition: int, **options: Any) -> None:  # noqa: ANN401 - of ``produce``
-        """Queue a record, as ``produce`` does; a full queue is waited out."""
+        """Queue a record, as ``produce`` does; wait while the queue is full."""
         while True:
             try:
                 self.produce(topic, value, partition=partition, **options)
@@ -30,10 +30,10 @@ class Producer(confluent_kafka.Producer):
                 return
 
     def drop(self) -> None:
-        """Do nothing: it ends with the last reference to it, and asks its coordinator nothing."""
+        """Do nothing: the producer ends with its last reference, and asks no coordinator."""
 
     def poll(self, timeout: float = -1) -> int:
-        """Serve callbacks; how many."""
+        """Serve callbacks; return how many."""
         try:
             return int(super().poll(timeout))
         except KafkaException as error:
@@ -42,11 +42,11 @@ class Producer(confluent_kafka.Producer):
             return 1
 
     def flush(self, timeout: float = -1) -> int:
-        """Serve callbacks until nothing waits; how many messages still do.
+        """Serve callbacks until no message waits; return how many still wait.
 
-        Never by the client's own ``flush``: having raised a fatal error, that serves on before it
-        returns, and what a callback calls fails while an error is pending. One that takes a lock
-        then never gives it back.
+        This never calls the client's own ``flush``. After a fatal error, that method goes on to
+        serve callbacks before it returns, and calls inside a callback fail while the error is
+        pending. A callback that takes a lock would then never release it.
         """
         deadline = time.monotonic() + (timeout if timeout >= 0 else math.inf)
         while len(self) and (left := deadline - time.monotonic()) > 0:

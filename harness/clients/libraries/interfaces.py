@@ -1,7 +1,7 @@
-"""The seam between the clients of a run and the library that they are of.
+"""The interface between a run's clients and their library.
 
 Errors, messages, producers and consumers have the methods of confluent-kafka, whose own classes
-satisfy these Protocols; a library of another language wears the same methods.
+satisfy these Protocols. The other libraries are wrapped in classes with the same methods.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,32 +16,32 @@ class ClientError(Protocol):
     """An error of a client."""
 
     def code(self) -> int:
-        """Return Kafka's number of the error; below zero if the client made it up."""
+        """Return Kafka's number of the error; below zero for the client's own errors."""
 
     def name(self) -> str:
-        """Return the name that the library gives it."""
+        """Return the library's name of the error."""
 
     def fatal(self) -> bool:
-        """Return whether its producer is good for nothing any more."""
+        """Return whether the producer cannot be used any more."""
 
     def retriable(self) -> bool:
-        """Return whether the same call may be repeated, to go on where it stopped."""
+        """Return whether the same call may be repeated, and then continues where it stopped."""
 
     def txn_requires_abort(self) -> bool:
-        """Return whether the application is to abort its transaction."""
+        """Return whether the application must abort its transaction."""
 
 
 class DeliveredRecord(Protocol):
-    """A record about which there is an answer, or will never be."""
+    """A record that has an answer, or will never have an answer."""
 
     def partition(self) -> int | None:
-        """Return its partition."""
+        """Return the record's partition."""
 
     def offset(self) -> int | None:
-        """Return its offset; None or below zero when the broker did not return it."""
+        """Return the record's offset; None or below zero if the broker did not return it."""
 
     def value(self) -> bytes | None:
-        """Return its value."""
+        """Return the record's value."""
 
 
 OnDelivery = Callable[[Any, Any], None]
@@ -49,120 +49,120 @@ OnDelivery = Callable[[Any, Any], None]
 
 
 class RecordProducer(Protocol):
-    """A producer. Not thread-safe; callbacks come from ``poll`` and ``flush``."""
+    """A producer. Not thread-safe; ``poll`` and ``flush`` call the callbacks."""
 
     def produce(self, topic: str, value: bytes, *, partition: int, on_delivery: OnDelivery) -> None:
         """Queue a record.
 
         Raises:
             BufferError: the queue is full; serve callbacks, and try again.
-            KafkaException: it is refused; the argument is a ``ClientError``.
+            KafkaException: the record is refused; the argument is a ``ClientError``.
         """
 
     def queue(self, topic: str, value: bytes, partition: int, *, on_delivery: OnDelivery) -> None:
-        """Queue a record; a full queue is waited out."""
+        """Queue a record; wait while the queue is full."""
 
     def poll(self, timeout: float = -1) -> int:
-        """Serve callbacks; how many."""
+        """Serve callbacks; return how many."""
 
     def flush(self, timeout: float = -1) -> int:
-        """Serve callbacks until nothing waits; how many records still do."""
+        """Serve callbacks until no record waits; return how many records still wait."""
 
     def purge(self) -> None:
-        """Give up on every record: each gets a report that says so, when callbacks are served."""
+        """Give up every record; each record gets a report about that when callbacks are served."""
 
     def close(self) -> object:
-        """End, after ``purge``: it asks brokers for nothing any more. May be repeated."""
+        """End, after ``purge``, without further requests to brokers. May be repeated."""
 
     def __len__(self) -> int:
-        """Return how many records and callbacks wait."""
+        """Return the number of waiting records and callbacks."""
 
 
 class SingleProducer(RecordProducer, Protocol):
-    """A producer of single records, for stories: a first record is as fast as all others."""
+    """A producer of single records, for stories: the first record is as fast as later records."""
 
     def reach(self, topic: str, *, limit_s: float) -> None:
-        """Get to know the partitions of a topic, and their leaders.
+        """Learn the partitions of a topic, and their leaders.
 
         Raises:
-            WaitTimeoutError: that is not so within the limit.
+            WaitTimeoutError: the producer did not learn them within the limit.
         """
 
 
 class TransactionCalls(Protocol):
-    """The calls of one transactional producer to its coordinator; each may raise.
+    """The calls of one transactional producer to its coordinator; every call may raise an error.
 
-    What they raise is a ``KafkaException`` whose argument is a ``ClientError``. Without an answer
-    in time it is retriable.
+    The error is a ``KafkaException`` whose argument is a ``ClientError``. Without an answer in
+    time, that error is retriable.
     """
 
     def init_transactions(self, timeout: float) -> object:
-        """Take the place of every producer of this ``transactional.id``."""
+        """Replace every other producer with this ``transactional.id``."""
 
     def begin_transaction(self) -> object:
         """Begin a transaction."""
 
     def send_offsets_to_transaction(self, offsets: Any, group: Any, timeout: float) -> object:  # noqa: ANN401 - of the library
-        """Put offsets of a group into the transaction."""
+        """Add offsets of a group to the transaction."""
 
     def commit_transaction(self, timeout: float) -> object:
-        """Commit."""
+        """Commit the transaction."""
 
     def abort_transaction(self, timeout: float) -> object:
-        """Abort."""
+        """Abort the transaction."""
 
 
 class TransactionsProducer(RecordProducer, TransactionCalls, Protocol):
     """A transactional producer."""
 
     def drop(self) -> None:
-        """End it as a crash does: nothing is asked of its coordinator."""
+        """End the producer as in a crash: send nothing to its coordinator."""
 
 
 class ReadRecord(Protocol):
     """A record that a consumer has returned, or an error in its place."""
 
     def error(self) -> ClientError | None:
-        """Return the error; None for a record. ``_AUTO_OFFSET_RESET`` is one of a partition."""
+        """Return the error; None for a record. ``_AUTO_OFFSET_RESET`` is about one partition."""
 
     def partition(self) -> int | None:
-        """Return its partition."""
+        """Return the record's partition."""
 
     def offset(self) -> int | None:
-        """Return its offset; of a position out of range, that position."""
+        """Return the record's offset; for a position out of range, that position."""
 
     def leader_epoch(self) -> int | None:
-        """Return the epoch of the leader that appended it; None where the client has none."""
+        """Return the epoch of the leader that appended the record; None if the client has none."""
 
     def key(self) -> Any:  # noqa: ANN401 - bytes, which confluent-kafka types as str, too
-        """Return its key."""
+        """Return the record's key."""
 
     def value(self) -> Any:  # noqa: ANN401 - the same
-        """Return its value."""
+        """Return the record's value."""
 
     def timestamp(self) -> tuple[int, int]:
-        """Return the kind of its timestamp, and the timestamp in milliseconds."""
+        """Return the kind of the record's timestamp, and the timestamp in milliseconds."""
 
 
 OnPartitions = Callable[[Any, list[TopicPartition]], None]
-"""Called with a ``RecordConsumer`` and the partitions that it was given, or that were taken."""
+"""Called with a ``RecordConsumer`` and the partitions that were assigned, revoked or lost."""
 
 
 class RecordConsumer(Protocol):
-    """A consumer of one topic. Not thread-safe. Callbacks come within ``consume`` and ``close``.
+    """A consumer for one topic. Not thread-safe; ``consume`` and ``close`` call the callbacks.
 
-    What its methods raise is a ``KafkaException`` whose argument is a ``ClientError``. A member of
-    a group answers each commit by ``on_commit`` of its settings.
+    Its methods raise a ``KafkaException`` whose argument is a ``ClientError``. A group member
+    reports the answer to every commit to ``on_commit`` in its settings.
     """
 
     def assign(self, partitions: list[TopicPartition]) -> None:
         """Read exactly these partitions from these offsets; in a group, the new assignment."""
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions as well; in a group with incremental assignments."""
+        """Read these partitions in addition; for a group with incremental assignments."""
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Stop reading these partitions, to read them from elsewhere."""
+        """Stop reading these partitions, to read them from different offsets."""
 
     def subscribe(
         self,
@@ -172,22 +172,22 @@ class RecordConsumer(Protocol):
         on_revoke: OnPartitions,
         on_lost: OnPartitions,
     ) -> None:
-        """Join the group of the settings.
+        """Join the group that the settings name.
 
-        ``on_assign`` says where to begin, by ``assign`` or ``incremental_assign``; no record of
-        such a partition is returned before.
+        ``on_assign`` sets the first offsets, by ``assign`` or ``incremental_assign``; no record
+        from an assigned partition is returned before.
         """
 
     def consume(self, num_messages: int, timeout: float) -> Sequence[ReadRecord]:
-        """Return the next records, and errors that are to be logged."""
+        """Return the next records, and errors to be logged."""
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on from another offset."""
+        """Continue at a different offset."""
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """Return the group's offsets; below zero where it has none."""
+        """Return the group's offsets; below zero for a partition without an offset."""
 
-    # Commit offsets of the group: ``on_commit`` gets the answer, or it is waited for and returned.
+    # Commit offsets of the group: ``on_commit`` gets the answer; else wait for it and return it.
     @overload
     def commit(self, *, offsets: list[TopicPartition], asynchronous: Literal[True]) -> None: ...
 
@@ -197,36 +197,36 @@ class RecordConsumer(Protocol):
     ) -> list[TopicPartition] | None: ...
 
     def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
-        """Return where the log of a partition begins, and where it ends for a reader."""
+        """Return a partition's first offset, and the end offset for this reader."""
 
     def consumer_group_metadata(self) -> Any:  # noqa: ANN401 - of the library
-        """Return what its library's producers send along with offsets in a transaction."""
+        """Return the metadata that its library's producers send with offsets in a transaction."""
 
     def epoch(self) -> int | None:
         """Return the generation of a classic group, or the member's epoch; None: not known."""
 
     def close(self) -> None:
-        """Leave the group, if it is in one, and end."""
+        """Leave the group, if the consumer is in a group, and end."""
 
     def drop(self) -> None:
-        """End as by a crash: the broker is not notified. It must not be used afterwards."""
+        """End as in a crash: the brokers are not notified. It must not be used afterwards."""
 
 
 class SharedRecord(ReadRecord, Protocol):
-    """A record that a member was given, or an error in its place."""
+    """A record that a share group member got, or an error in its place."""
 
     def delivery_count(self) -> int | None:
-        """Return how often it was given to members, this time included."""
+        """Return how often the record was delivered to members, this time included."""
 
 
 OnAcknowledged = Callable[[Mapping[TopicPartition, Iterable[int]], KafkaException | None], None]
-"""Called with offsets, and with what went wrong with their acknowledgements."""
+"""Called with offsets, and with the error of their acknowledgements, if any."""
 
 
 class SharingConsumer(Protocol):
-    """A member of a share group. Not thread-safe; callbacks come from ``poll`` and ``close``.
+    """A member of a share group. Not thread-safe; ``poll`` and ``close`` call the callbacks.
 
-    What its methods raise is a ``KafkaException`` whose argument is a ``ClientError``, or an
+    Its methods raise a ``KafkaException`` whose argument is a ``ClientError``, or an
     ``IllegalStateException`` of confluent-kafka.
     """
 
@@ -234,22 +234,22 @@ class SharingConsumer(Protocol):
         """Set the callback for the responses to acknowledgements."""
 
     def subscribe(self, topics: list[str]) -> None:
-        """Join the group of the settings."""
+        """Join the group that the settings name."""
 
     def poll(self, timeout: float) -> Iterable[SharedRecord]:
-        """Return the next records; without explicit acknowledgement the last ones are accepted."""
+        """Return the next records; in implicit mode this accepts the records of the last poll."""
 
     def acknowledge(self, message: Any, ack_type: AcknowledgeType) -> None:  # noqa: ANN401 - of ``poll``
-        """Say what becomes of a record; brokers learn it by the next poll, or ``commit_sync``."""
+        """Acknowledge a record; the next poll or ``commit_sync`` sends this to the brokers."""
 
     def commit_sync(self, timeout: float) -> object:
         """Send the acknowledgements, and wait for the brokers' responses."""
 
     def close(self) -> None:
-        """Send what was acknowledged, leave the group, and end."""
+        """Send the acknowledgements, leave the group, and end."""
 
     def drop(self) -> None:
-        """End as by a crash: the broker is not notified. It must not be used afterwards."""
+        """End as in a crash: the brokers are not notified. It must not be used afterwards."""
 
 
 class Outcomes(Protocol):
@@ -259,32 +259,32 @@ class Outcomes(Protocol):
         """Return the outcome of a record whose delivery failed with an error."""
 
     def unanswered(self, error: Any) -> bool:  # noqa: ANN401 - a ClientError
-        """Return whether it only says that we told the client to give up."""
+        """Return whether the error only says that we told the client to stop waiting."""
 
     def not_committed(self, error: Any, *, aborted: bool) -> str:  # noqa: ANN401 - a ClientError
-        """Return the outcome of a transaction whose commit was asked for, and failed."""
+        """Return the outcome of a transaction whose requested commit failed."""
 
 
 class ReaderLibrary(Protocol):
-    """A library of consumers. Settings are in librdkafka's names, and each reads its own."""
+    """A library of consumers. Settings have librdkafka's names; a library reads those it knows."""
 
     def consumer(self, settings: Settings) -> RecordConsumer:
-        """Open a consumer, of settings of ``client_config.consumer``."""
+        """Open a consumer with settings from ``client_config.consumer``."""
 
     def share_consumer(self, settings: Settings) -> SharingConsumer:
-        """Open a member of a share group, of settings of ``client_config.share_consumer``.
+        """Open a share group member with settings from ``client_config.share_consumer``.
 
         Raises:
-            HarnessError: the library has none.
+            HarnessError: the library has no share consumers.
         """
 
 
 class ClientLibrary(ReaderLibrary, Protocol):
-    """A library of clients. Settings are in librdkafka's names, and each library reads its own."""
+    """A library of clients. Settings have librdkafka's names; a library reads those it knows."""
 
     @property
     def outcomes(self) -> Outcomes:
-        """The meaning of its errors."""
+        """The meaning of the library's errors."""
 
     def producer(self, settings: Settings) -> RecordProducer:
         """Open a producer."""

@@ -1,8 +1,8 @@
-"""Kafka's own Java clients as a library of clients: ``KafkaProducer`` behind librdkafka's methods.
+"""Kafka's own Java clients as a library of clients: ``KafkaProducer`` with librdkafka's methods.
 
-``send`` returns a Future; ``poll`` looks whether the oldest Future of each partition is done. An
-answer is so observed later than it came, by one look at most, and a send begins before Java is
-asked: intervals are wider than they were, never narrower.
+``send`` returns a Future; ``poll`` looks whether the oldest Future of each partition is done. So an
+answer is observed later than it arrived, by one look at most, and a send's recorded begin is before
+the call of Java: recorded intervals may be wider than the real ones, never narrower.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ class _Waiting:
 
 
 class JavaProducer:
-    """A ``KafkaProducer``. Not thread-safe; callbacks come from ``poll`` and ``flush``."""
+    """A ``KafkaProducer``. Not thread-safe; ``poll`` and ``flush`` call the callbacks."""
 
     def __init__(self, gateway: KafkaGateway, settings: Settings) -> None:
         self._gateway = gateway
@@ -56,9 +56,9 @@ class JavaProducer:
         return self._size
 
     def produce(self, topic: str, value: bytes, *, partition: int, on_delivery: OnDelivery) -> None:
-        """Queue a record; it may take as long as ``max.block.ms``."""
+        """Queue a record; this may take as long as ``max.block.ms``."""
         if self._size >= _QUEUE_RECORDS:
-            raise BufferError("so many records wait for their answers")
+            raise BufferError("the queue is full: too many records wait for answers")
         try:
             record = self._gateway.record(topic, partition, None, value)
             future = self._java.send(record)
@@ -70,7 +70,7 @@ class JavaProducer:
         self._size += 1
 
     def queue(self, topic: str, value: bytes, partition: int, *, on_delivery: OnDelivery) -> None:
-        """Queue a record; a full queue is waited out."""
+        """Queue a record; wait while the queue is full."""
         while True:
             try:
                 self.produce(topic, value, partition=partition, on_delivery=on_delivery)
@@ -80,7 +80,7 @@ class JavaProducer:
                 return
 
     def poll(self, timeout: float = -1) -> int:
-        """Serve callbacks, once there are some; how many."""
+        """Wait for callbacks, and serve them; return how many."""
         with contextlib.suppress(WaitTimeoutError):
             return await_condition(
                 self._serve,
@@ -92,14 +92,14 @@ class JavaProducer:
         return 0
 
     def flush(self, timeout: float = -1) -> int:
-        """Serve callbacks until nothing waits; how many records still do."""
+        """Serve callbacks until no record waits; return how many records still wait."""
         deadline = time.monotonic() + (timeout if timeout >= 0 else math.inf)
         while self._size and (left := deadline - time.monotonic()) > 0:
             self.poll(min(left, _LOOK_S))
         return self._size
 
     def purge(self) -> None:
-        """End the producer, and report every record without an answer as one that never got any."""
+        """End the producer, and report every record without an answer as given up."""
         self._serve()
         self._gateway.close_now(self._java)
         for partition, waiting in self._waiting.items():
@@ -107,9 +107,9 @@ class JavaProducer:
                 self._report(partition, waiting.popleft(), JavaError(classes=(GAVE_UP,)))
 
     def reach(self, topic: str, *, limit_s: float) -> None:
-        """Ask for the partitions of a topic; a connection to a leader is made by a first record.
+        """Ask for a topic's partitions; the first record makes the connection to a leader.
 
-        It is asked again if ``max.block.ms``, which is its own limit, was too short.
+        The call is repeated if ``max.block.ms``, which is Java's own limit, was too short.
         """
         deadline = time.monotonic() + limit_s
         while True:
@@ -123,13 +123,13 @@ class JavaProducer:
             return
 
     def drop(self) -> None:
-        """End it as a crash does: nothing is asked of its coordinator."""
+        """End the producer as in a crash: send nothing to its coordinator."""
         self._gateway.close_now(self._java)
 
     close = drop
 
     def init_transactions(self, timeout: float) -> None:
-        """Take the place of every producer of this ``transactional.id``."""
+        """Replace every other producer with this ``transactional.id``."""
         self._within("initTransactions", timeout)
 
     def begin_transaction(self) -> None:
@@ -142,16 +142,16 @@ class JavaProducer:
     def send_offsets_to_transaction(
         self, offsets: list[TopicPartition], group: JavaMembership, timeout: float
     ) -> None:
-        """Put offsets of a group into the transaction."""
+        """Add offsets of a group to the transaction."""
         send = partial(self._send_offsets, offsets, group)
         self._within("sendOffsetsToTransaction", timeout, send)
 
     def commit_transaction(self, timeout: float) -> None:
-        """Commit."""
+        """Commit the transaction."""
         self._within("commitTransaction", timeout)
 
     def abort_transaction(self, timeout: float) -> None:
-        """Abort."""
+        """Abort the transaction."""
         self._within("abortTransaction", timeout)
 
     def _send_offsets(self, offsets: list[TopicPartition], group: JavaMembership) -> None:
@@ -162,16 +162,16 @@ class JavaProducer:
     def _within(
         self, method: str, timeout: float, call: Callable[[], object] | None = None
     ) -> None:
-        """Call a method that blocks, in a thread of its own; go on with it if it is called already.
+        """Call a blocking method in its own thread; if it already runs, go on waiting for it.
 
-        Up to 2.x such a call has no time-out of its own.
+        Up to 2.x, Java gives such a call no time-out.
         """
         if self._call is None or self._call.method != method:
             self._call = _Call(method, call or getattr(self._java, method))
         if not self._call.done.wait(timeout):
             raise KafkaException(JavaError(classes=(SLOW,), message=f"{method} has not returned"))
         raised, self._call = self._call.raised, None
-        self._serve()  # of records about which the call has waited
+        self._serve()  # records for which the call has waited
         if raised is not None:
             raise self._gateway.refusal(raised) from raised
 
@@ -209,7 +209,7 @@ class JavaProducer:
 
 
 class _Call:
-    """A call of Java in a thread of its own."""
+    """A call of Java in its own thread."""
 
     def __init__(self, method: str, call: Any) -> None:  # noqa: ANN401 - of Java
         self.method = method

@@ -1,19 +1,20 @@
-"""Errors of Kafka's Java producer, and what each says about a record or a transaction.
+"""Errors of Kafka's Java producer, and what an error says about a record or a transaction.
 
-An error is a Java exception, and known by the names of its class and of those that it extends.
-Its Javadoc, and ``KafkaProducer``'s and ``Sender``'s code, say when it is thrown.
+An error is a Java exception, identified by the names of its class and its superclasses. Its
+Javadoc, and the code of ``KafkaProducer`` and ``Sender``, say when it is thrown.
 
-*A record.* ``send`` returns a Future. Its exception is that of the last attempt, as librdkafka's
-delivery report is: with retries an earlier attempt may have been appended, so that it is ``info``.
-It is ``fail`` if the client was told never to retry, and the broker answered with an error that it
-has before it appends (``REFUSED_BEFORE_APPEND``), or if the client refused the record before it
-queued it: it threw, or returned a Future that had failed already (``KafkaProducer$FutureFailure``),
-for a reason that it has only then (``REFUSED_BEFORE_QUEUE``). A ``TimeoutException`` has two
-meanings: from ``send`` itself it waited for metadata or memory, later the record may be anywhere.
+*A record.* ``send`` returns a Future. Its exception comes from the last attempt, as in librdkafka's
+delivery report: with retries an earlier attempt may have been appended, so the record is ``info``.
+The record is ``fail`` in two cases. The client was told never to retry, and the broker answered
+with an error that it returns only before it appends (``REFUSED_BEFORE_APPEND``). Or the client
+refused the record before it queued it: it threw, or returned a Future that had already failed
+(``KafkaProducer$FutureFailure``), for a reason that exists only then (``REFUSED_BEFORE_QUEUE``). A
+``TimeoutException`` has two meanings: from ``send`` itself, the client waited for metadata or
+memory; later, the record may or may not be written.
 
-*A transaction.* The reasoning is that of ``harness.clients.delivery_outcomes``. After a failed
-commit Java's documentation says to close the producer on what is in ``FATAL``, to call again on a
-``TimeoutException``, and otherwise to abort.
+*A transaction.* The reasons are the same as in ``harness.clients.delivery_outcomes``. After a
+failed commit, Java's documentation says to close the producer for an error in ``FATAL``, to call
+again after a ``TimeoutException``, and otherwise to abort.
 """
 
 from dataclasses import dataclass
@@ -39,9 +40,9 @@ REFUSED_BEFORE_APPEND: Final = frozenset(
         "InvalidProducerEpochException",
     }
 )
-"""Answers that a broker gives only before it appends: the same as of librdkafka, by Java's names.
-Not among them are NotEnoughReplicasAfterAppendException, TimeoutException (also an answer, when the
-ISR did not follow), NotLeaderOrFollowerException and UnknownTopicOrPartitionException."""
+"""Answers that a broker gives only before it appends: librdkafka's list with Java's names. These
+errors are not in the list: NotEnoughReplicasAfterAppendException, TimeoutException (also an answer,
+if the ISR did not follow), NotLeaderOrFollowerException and UnknownTopicOrPartitionException."""
 
 REFUSED_BEFORE_QUEUE: Final = frozenset(
     {
@@ -54,7 +55,7 @@ REFUSED_BEFORE_QUEUE: Final = frozenset(
         "UnknownTopicOrPartitionException",
     }
 )
-"""What ``KafkaProducer.doSend`` meets before it appends a record to its queue."""
+"""Errors that ``KafkaProducer.doSend`` may raise before it adds a record to its queue."""
 
 FATAL: Final = frozenset(
     {
@@ -71,20 +72,21 @@ FATAL: Final = frozenset(
         "InvalidConfigurationException",
     }
 )
-"""After these a transactional producer is to be closed (Javadoc of ``KafkaProducer``, KIP-1050).
-Since 2.5 OutOfOrderSequenceException is not among them (KIP-360); before, its abort fails, too."""
+"""Errors after which a transactional producer must be closed (Javadoc of ``KafkaProducer``,
+KIP-1050). Since 2.5 OutOfOrderSequenceException is not fatal (KIP-360); before, an abort after it
+fails, too."""
 
 LOST_PRODUCER: Final = frozenset({"UnknownProducerIdException", "InvalidPidMappingException"})
-"""The coordinator no longer knows who asks; the client skips the EndTxn of an abort then."""
+"""The coordinator no longer knows the producer; the client then aborts without an EndTxn."""
 
 RETRIABLE: Final = frozenset({"TimeoutException", "InterruptException"})
-"""A call that may be repeated, to go on where it stopped."""
+"""Errors after which the call may be repeated, and then continues where it stopped."""
 
 GAVE_UP: Final = "_PURGED"
-"""Our own name for a record without an answer when we stopped waiting."""
+"""Our own name for the error of a record that had no answer when we stopped waiting."""
 
 SLOW: Final = "_TIMED_OUT"
-"""Our own name for a call that has not returned yet."""
+"""Our own name for the error of a call that has not returned yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +94,10 @@ class JavaError:
     """One error of a Java client.
 
     Attributes:
-        classes: simple names of the exception's class and of those above it.
-        message: the exception's own words.
-        number: Kafka's number of the error, where it has one.
-        queued: whether the record was given to the client at all.
+        classes: simple names of the exception's class and its superclasses.
+        message: the exception's message.
+        number: Kafka's number of the error; -1 if it has no number.
+        queued: whether the client queued the record.
     """
 
     classes: tuple[str, ...]
@@ -107,28 +109,28 @@ class JavaError:
         return f"{self.name()}: {self.message}"
 
     def code(self) -> int:
-        """Return Kafka's number of it; -1 if it has none."""
+        """Return Kafka's number of the error; -1 if it has no number."""
         return self.number
 
     def name(self) -> str:
-        """Return the simple name of its class."""
+        """Return the simple name of the exception's class."""
         return self.classes[0]
 
     def fatal(self) -> bool:
-        """Return whether its producer is good for nothing any more."""
-        refused = not self.queued and self.name() == "KafkaException"  # an error state, for good
+        """Return whether the producer cannot be used any more."""
+        refused = not self.queued and self.name() == "KafkaException"  # a permanent error state
         return refused or self.among(FATAL)
 
     def retriable(self) -> bool:
-        """Return whether the same call may be repeated, to go on where it stopped."""
+        """Return whether the same call may be repeated, and then continues where it stopped."""
         return self.among(RETRIABLE) or self.name() == SLOW
 
     def txn_requires_abort(self) -> bool:
-        """Return whether the application is to abort its transaction."""
+        """Return whether the application must abort its transaction."""
         return not self.fatal() and not self.retriable()
 
     def among(self, names: frozenset[str]) -> bool:
-        """Return whether it is one of these classes, or extends one."""
+        """Return whether the exception is in, or extends, one of these classes."""
         return not names.isdisjoint(self.classes)
 
 
@@ -142,9 +144,9 @@ class JavaOutcomes:
         return FAIL if error.name() in REFUSED_BEFORE_APPEND and not retries else INFO
 
     def unanswered(self, error: JavaError) -> bool:
-        """Return whether it only says that we gave up waiting."""
+        """Return whether the error only says that we stopped waiting."""
         return error.name() == GAVE_UP
 
     def not_committed(self, error: JavaError, *, aborted: bool) -> str:
-        """Return the outcome of a transaction whose commit was asked for, and failed."""
+        """Return the outcome of a transaction whose requested commit failed."""
         return FAIL if aborted and not error.among(LOST_PRODUCER) else INFO

@@ -1,8 +1,8 @@
-"""A gateway to a JVM with Kafka's clients on its class path, by Py4J: there is no Java of ours.
+"""A Py4J gateway to a JVM with Kafka's clients on its class path: we have no Java code of our own.
 
 A call is a request and an answer over loopback. An object that a call returns stays alive in the
-JVM until it is released: Python's garbage collector does not do it, which may run when the JVM is
-gone.
+JVM until we release it. Python's garbage collector does not release it, because the collector may
+run when the JVM is gone.
 """
 
 import threading
@@ -24,12 +24,12 @@ _CLIENTS: Final = "org.apache.kafka.clients.producer"
 _FORGOTTEN_AT_ONCE: Final = 100
 
 FENCES_MEMBERS: Final = (2, 5)
-"""Since then a producer says which member of a group it commits for (KIP-447)."""
+"""Since this release, a producer says for which group member it commits (KIP-447)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaMembership:
-    """The membership of a consumer in a group, which its producer sends along with offsets."""
+    """A consumer's membership in a group, which its producer sends with offsets."""
 
     group: str
     generation: int
@@ -37,12 +37,12 @@ class JavaMembership:
 
 
 class KafkaGateway:
-    """A gateway to one JVM. Safe to share: each thread has connections of its own.
+    """A gateway to one JVM. Safe to share between threads: each thread has its own connections.
 
     Args:
-        port: on which the JVM listens.
-        token: without which it obeys no client.
-        release: of its Kafka clients.
+        port: the port on which the JVM listens.
+        token: the token that the JVM requires from every client.
+        release: the release of the JVM's Kafka clients.
     """
 
     def __init__(self, port: int, token: str, release: tuple[int, ...]) -> None:
@@ -81,15 +81,15 @@ class KafkaGateway:
         """Return a new ``KafkaProducer``.
 
         Raises:
-            HarnessError: it refuses its settings.
+            HarnessError: Java refuses the settings.
         """
         return self.opened("producer", self._producer, settings)
 
     def opened(self, what: str, kind: Any, settings: Mapping[str, str]) -> Any:  # noqa: ANN401 - of Java
-        """Return a new client of a class.
+        """Return a new client of a Java class.
 
         Raises:
-            HarnessError: it refuses its settings.
+            HarnessError: Java refuses the settings.
         """
         properties = self._properties()
         for name, value in settings.items():
@@ -98,7 +98,7 @@ class KafkaGateway:
             return kind(properties)
         except Py4JJavaError as raised:
             error = self.error_of(raised.java_exception)
-            raise HarnessError(f"Java has no such {what}: {error}") from raised
+            raise HarnessError(f"Java refuses this {what}: {error}") from raised
         finally:
             self.forget(properties)
 
@@ -113,24 +113,24 @@ class KafkaGateway:
         return offsets
 
     def membership(self, group: JavaMembership) -> Any:  # noqa: ANN401 - of Java
-        """Return what a producer sends along with offsets: before 2.5 the group alone (KIP-447)."""
+        """Return what a producer sends with offsets: before 2.5 only the group's name (KIP-447)."""
         if self.release < FENCES_MEMBERS:
             return group.group
         words = group.group, group.generation, group.member
         return self._metadata(*words, self._optional.empty())
 
     def close_now(self, producer: Any) -> None:  # noqa: ANN401 - of Java
-        """End a producer without waiting for anything; nothing is asked of a coordinator."""
+        """End a producer without waiting, and without a request to a coordinator."""
         try:
             if self.release >= (2, 0):
                 producer.close(self._duration.ofMillis(0))
             else:
                 producer.close(0, self._milliseconds)
-        except Py4JError:  # one that is gone needs no end
+        except Py4JError:  # the JVM or the producer is already gone
             return
 
     def error_of(self, exception: Any, *, queued: bool = True) -> JavaError:  # noqa: ANN401 - of Java
-        """Return an exception of Java as an error; of an ExecutionException, its cause."""
+        """Return a Java exception as an error; for an ExecutionException, return its cause."""
         classes = tuple(_classes(exception))
         if classes[0] == "ExecutionException" and exception.getCause() is not None:
             return self.error_of(exception.getCause(), queued=queued)
@@ -139,20 +139,20 @@ class KafkaGateway:
         return JavaError(classes=classes, message=message, number=number, queued=queued)
 
     def refusal(self, raised: Py4JError, *, queued: bool = True) -> KafkaException:
-        """Return what a call has raised as librdkafka's clients raise it.
+        """Return a call's exception in the form that librdkafka's clients raise.
 
         Raises:
             HarnessError: the JVM is gone.
         """
         if not isinstance(raised, Py4JJavaError):
             raise HarnessError(
-                f"the JVM of the Java clients does not answer: {raised}",
-                hint="See logs/java-clients.log of the run.",
+                f"the JVM that runs the Java clients does not answer: {raised}",
+                hint="See logs/java-clients.log in the run's folder.",
             ) from raised
         return KafkaException(self.error_of(raised.java_exception, queued=queued))
 
     def serve_callbacks(self) -> int:
-        """Start a callback server in the JVM and return its port. It uses the caller's thread."""
+        """Start a server in the JVM and return its port; it calls back in the caller's thread."""
         builder: Any = self._gateway.jvm.py4j.ClientServer.ClientServerBuilder()
         options = builder.javaPort(0).authToken(self.token).enableMemoryManagement(False)
         server = options.build()
@@ -160,7 +160,7 @@ class KafkaGateway:
         return int(server.getJavaServer().getListeningPort())
 
     def has_class(self, name: str) -> bool:
-        """Return whether a class of that whole name is there."""
+        """Return whether the JVM has a class with this full name."""
         try:
             self._gateway.jvm.java.lang.Class.forName(name)
         except Py4JJavaError:
@@ -168,7 +168,7 @@ class KafkaGateway:
         return True
 
     def forget(self, *objects: Any) -> None:  # noqa: ANN401 - of Java
-        """Let the JVM forget objects of its own, many at once: a request for each takes long."""
+        """Let the JVM release objects, many at once: a request per object would take long."""
         with self._forgetting:
             self._forgotten += [reference._get_object_id() for reference in objects]  # noqa: SLF001
             if len(self._forgotten) < _FORGOTTEN_AT_ONCE:
@@ -186,10 +186,10 @@ class KafkaGateway:
 
 
 class RaisingConnections(GatewayClient):  # type: ignore[misc]  # py4j has no types
-    """Connections to the JVM that raise an error themselves.
+    """Connections to the JVM that raise errors themselves.
 
-    PySpark replaces what raises for every gateway of a process, and asks Spark's JVM what an
-    exception is that another JVM has.
+    PySpark replaces the function that raises errors for all gateways of a process. That function
+    asks Spark's JVM about an exception that is in a different JVM.
     """
 
     def send_command(
@@ -198,7 +198,7 @@ class RaisingConnections(GatewayClient):  # type: ignore[misc]  # py4j has no ty
         retry: bool = True,
         binary: bool = False,
     ) -> Any:  # noqa: ANN401 - of py4j
-        """Send a command, and raise what it has thrown."""
+        """Send a command, and raise the exception that it threw."""
         answer = super().send_command(command, retry, binary)
         if not binary and is_error(answer)[0]:
             get_return_value(answer, self, *command.split("\n")[1:3])

@@ -1,7 +1,7 @@
-"""Settings of Kafka's Java clients, made from those of librdkafka, so that both do the same.
+"""Settings for Kafka's Java clients, made from librdkafka's settings, so that both do the same.
 
-Names are those of Kafka's documentation ("Producer Configs", "Consumer Configs"). What a release
-does not know yet is in the table, too: its client writes a line about it into its log, and goes on.
+Names are from Kafka's documentation ("Producer Configs", "Consumer Configs"). The table also has
+settings that some releases do not know: their clients write a line into their log, and go on.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from highwater.harness.clients.client_config import REPORTED, Settings
 Number = tuple[int, ...]
 
 _BLOCKS_MS: Final = 5_000
-"""So long a send may wait for metadata or for memory until it is refused."""
+"""Time for which a send may wait for metadata or memory before it is refused."""
 
 _SERIALIZER: Final = "org.apache.kafka.common.serialization.ByteArraySerializer"
 _SAME: Final = (
@@ -86,18 +86,18 @@ _PRINTED: Final = {
 }
 
 READ_AT_ONCE: Final = 5_000
-"""Records that one poll returns at most."""
+"""The most records that one poll returns."""
 
 _PIPELINED: Final = (1, 0)
-"""Before that an idempotent producer has one request in flight at a time."""
+"""Before this release, an idempotent producer may have only one request in flight."""
 
 
 def producer(settings: Settings, release: Number) -> dict[str, str]:
-    """Return the settings of a Java producer.
+    """Return the settings for a Java producer.
 
     Args:
-        settings: of librdkafka; what Java has no counterpart of is left out.
-        release: of the client.
+        settings: librdkafka's settings; settings that Java does not have are left out.
+        release: the client's release.
     """
     names = {**{name: name for name in _SAME}, **_RENAMED}
     ours = {
@@ -106,7 +106,7 @@ def producer(settings: Settings, release: Number) -> dict[str, str]:
         if settings.get(name) is not None
     }
     linger_ms, delivery_ms = int(ours["linger.ms"]), int(ours["delivery.timeout.ms"])
-    # An answer is waited for as long as by librdkafka; Java wants a delivery to take longer.
+    # Waits as long for an answer as librdkafka; Java requires a longer delivery time-out.
     request_ms = min(settings["socket.timeout.ms"], settings["request.timeout.ms"])
     ours["request.timeout.ms"] = str(max(1, min(request_ms, delivery_ms - linger_ms)))
     ours["max.block.ms"] = str(min(_BLOCKS_MS, delivery_ms))
@@ -118,10 +118,10 @@ def producer(settings: Settings, release: Number) -> dict[str, str]:
 
 
 def consumer(settings: Settings) -> dict[str, str]:
-    """Return the settings of a Java consumer.
+    """Return the settings for a Java consumer.
 
-    Bytes become text and are the same characters (ISO 8859-1), because Java prints no bytes.
-    A consumer that is closed does not leave its group by itself, so that one can crash.
+    Bytes become text with the same character codes (ISO 8859-1), because Java does not print bytes.
+    A consumer that is closed does not leave its group by itself, so that a crash can be simulated.
     """
     ours = {
         java: _text(settings[name])
@@ -136,7 +136,7 @@ def consumer(settings: Settings) -> dict[str, str]:
         "internal.leave.group.on.close": "false",
         "fetch.max.bytes": str(settings["queued.max.messages.kbytes"] * 1024),
         "max.poll.records": str(READ_AT_ONCE),
-        # Longer than a session, as Java wants it; an answer is waited for as by librdkafka.
+        # Longer than a session, as Java requires; waits as long for an answer as librdkafka.
         "request.timeout.ms": str(settings["socket.timeout.ms"]),
         "default.api.timeout.ms": str(_BLOCKS_MS),
         "retry.backoff.ms": str(settings["fetch.error.backoff.ms"]),
@@ -145,7 +145,7 @@ def consumer(settings: Settings) -> dict[str, str]:
 
 
 def share_consumer(settings: Settings) -> dict[str, str]:
-    """Return the settings of a Java member of a share group."""
+    """Return the settings for a Java share group member."""
     ours = {java: _text(settings[name]) for name, java in _SHARES.items()}
     return {**ours, "default.api.timeout.ms": ours["request.timeout.ms"], **_PRINTED}
 

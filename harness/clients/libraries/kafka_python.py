@@ -1,6 +1,6 @@
-"""kafka-python as a library of clients: ``KafkaProducer``, whose sender is a thread of its own.
+"""kafka-python as a library of clients: ``KafkaProducer``, whose sender is a separate thread.
 
-Its constructor waits for a broker, so it is opened by the first record or call that needs it.
+Its constructor waits for a broker, so the first record or call that needs the producer opens it.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ class _Client:
         producer = self._opened()
         try:
             future = producer.send(topic, value, partition=partition)
-        except OSError as raised:  # which may be of the thread that was to be woken
+        except OSError as raised:  # perhaps from waking the sender's thread
             answer(error_of(raised), None)
         except Exception as raised:  # whatever else it raises, it raises before it queues
             raise KafkaException(error_of(raised, queued=False)) from raised
@@ -68,7 +68,7 @@ class _Client:
             self._close(self._producer)
 
     def _close(self, producer: Any) -> None:  # noqa: ANN401 - kafka-python has no types
-        # ``close(timeout=0)`` raises when records wait, and ends nothing then.
+        # ``close(timeout=0)`` raises if records wait, and then ends nothing.
         producer._sender.force_close()  # noqa: SLF001 - there is no other way to end it at once
         if threading.current_thread() is not producer._sender:  # noqa: SLF001
             producer._sender.join(_ENDS_S)  # noqa: SLF001
@@ -76,7 +76,7 @@ class _Client:
             producer.close(timeout=0)
 
     def _offset(self, metadata: Any) -> int | None:  # noqa: ANN401 - kafka-python has no types
-        """Return the offset that a broker has returned; kafka-python makes one up for acks=0."""
+        """Return a broker's offset; with acks=0 return None, since kafka-python makes one up."""
         return None if self._settings["acks"] == 0 else metadata.offset
 
     def _opened(self) -> Any:  # noqa: ANN401 - kafka-python has no types
@@ -91,14 +91,14 @@ class _Client:
                     error = error_of(raised, queued=False, again=again)
                     raise KafkaException(error) from raised
                 except (RuntimeError, ValueError) as raised:
-                    raise HarnessError(f"kafka-python has no such producer: {raised}") from raised
+                    raise HarnessError(f"kafka-python refuses this producer: {raised}") from raised
                 if self._ended.is_set():  # while it was opened
                     self._close(self._producer)
             return self._producer
 
 
 def kafka_python_clients(log: logging.Logger) -> PythonClients:
-    """Return clients of kafka-python; the log gets the library's lines."""
+    """Return kafka-python's clients; the log gets the library's lines."""
     return PythonClients(
         lambda settings: _Client(python_settings.kafka_python(settings)),
         lambda settings, post: KafkaPythonEngine(

@@ -1,4 +1,4 @@
-"""Producers and readers of records with keys (``record_keys``), of librdkafka."""
+"""librdkafka's producers and readers for records with keys (``record_keys``)."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -23,7 +23,7 @@ from highwater.harness.runs.topics.record_keys import parts, tombstone_name
 
 
 class KeyedProducer(Producer):
-    """A producer that gives each record the key in its name; one without gets its name as key.
+    """A producer that gives a record the key from its name, or its whole name if that has no key.
 
     The name of a tombstone is in its timestamp, and in its delivery report.
     """
@@ -49,10 +49,10 @@ class KeyedProducer(Producer):
 
 
 class NamedProducer(Producer):
-    """A producer that gives each record its name as key.
+    """A producer that uses a record's name as its key.
 
     Args:
-        names: of records, by their values.
+        names: record value to record name.
     """
 
     def __init__(self, settings: Settings, names: Mapping[bytes, str]) -> None:
@@ -68,11 +68,11 @@ class NamedProducer(Producer):
 
 
 class _SingleProducer(KeyedProducer, ReachingProducer):
-    """One that knows to which brokers it is connected."""
+    """A producer for records with keys that knows the brokers to which it is connected."""
 
 
 class _Tombstone(NamedTuple):
-    """A delivery report with the value that names its record."""
+    """A tombstone's delivery report, with the value that names the tombstone."""
 
     message: DeliveredRecord
     named: bytes
@@ -94,7 +94,7 @@ def _report(
 
 
 class KeyedLibrary:
-    """librdkafka with producers that give records their keys."""
+    """librdkafka, with producers that give keys to records."""
 
     outcomes: Final = LIBRDKAFKA.outcomes
 
@@ -111,11 +111,11 @@ class KeyedLibrary:
         return KeyedProducer(settings)
 
     def consumer(self, settings: Settings) -> Consumer:
-        """Open a consumer, which needs to know nothing of keys."""
+        """Open a consumer; it does not need to know about keys."""
         return Consumer(settings)
 
     def share_consumer(self, settings: Settings) -> DroppedShareConsumer:
-        """Open a member of a share group, which needs to know nothing of keys."""
+        """Open a share group member; it does not need to know about keys."""
         return DroppedShareConsumer(settings)
 
 
@@ -123,7 +123,7 @@ KEYED: Final = KeyedLibrary()
 
 
 def read_values(messages: Sequence[ReadRecord]) -> list[bytes | None]:
-    """Return the values of messages; of a tombstone its name."""
+    """Return the values of messages; for a tombstone, return its name."""
     values = [message.value() for message in messages]
     if None not in values:
         return values

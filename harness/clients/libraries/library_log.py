@@ -1,4 +1,4 @@
-"""The log lines of a Python library, which has its loggers for the whole process."""
+"""The log lines of a Python library, whose loggers exist once for the whole process."""
 
 import logging
 import threading
@@ -6,18 +6,18 @@ from typing import Final
 
 _lock: Final = threading.Lock()
 _before: Final[dict[str, tuple[int, int, bool]]] = {}
-"""Of each logger in use: how many use it, and the level and propagation that it had."""
+"""Name of a logger in use to its number of users, and its level and propagation before."""
 
 
 class LibraryLog:
-    """Copies the lines of a library into a run's log of clients, until it is closed.
+    """Copies a library's lines into a run's log of clients, until it is closed.
 
-    Runs at the same time in one process get each other's lines, too. The last that is closed gives
-    the logger back as it was.
+    Parallel runs in one process also get each other's lines. When the last ``LibraryLog`` for a
+    logger is closed, the logger gets its former level and propagation back.
 
     Args:
-        name: of the library's logger.
-        log: of the run; its handlers get the lines.
+        name: the name of the library's logger.
+        log: the run's log, whose handlers get the lines.
     """
 
     def __init__(self, name: str, log: logging.Logger) -> None:
@@ -34,7 +34,7 @@ class LibraryLog:
                 self._logger.addHandler(handler)
 
     def close(self) -> None:
-        """Copy no more lines. May be called twice."""
+        """Stop copying lines. May be called twice."""
         with _lock:
             if not self._open:
                 return

@@ -17,17 +17,17 @@ _ASK_S: Final = 1.0
 
 
 class ReachingProducer(Producer):
-    """A producer that knows to which brokers it is connected."""
+    """A producer that knows the brokers to which it is connected."""
 
     def __init__(self, settings: Settings) -> None:
         up: set[int] = set()
         self._up = up
-        # No method of its own: the client holds its callback, and would then hold itself.
+        # Not a method of this object: the client keeps the callback, and would then keep itself.
         note = partial(_note_connected, up)
         super().__init__({**settings, "statistics.interval.ms": 100, "stats_cb": note})
 
     def reach(self, topic: str, *, limit_s: float) -> None:
-        """Connect to the leader of every partition; leaders may move meanwhile."""
+        """Connect to the leader of every partition; leaders may change meanwhile."""
 
         def look() -> dict[str, set[int]]:
             self.poll(_LOOK_S)
@@ -42,7 +42,7 @@ class ReachingProducer(Producer):
         )
 
     def _leaders(self, name: str) -> set[int]:
-        """Brokers that lead a partition; none while the metadata is not whole."""
+        """Return the brokers that lead a partition; empty while the metadata is incomplete."""
         try:
             topic = self.list_topics(name, timeout=_ASK_S).topics[name]
         except KafkaException:
@@ -52,17 +52,17 @@ class ReachingProducer(Producer):
 
 
 def _note_connected(up: set[int], text: str) -> None:
-    """Note which brokers are connected, from librdkafka's statistics (STATISTICS.md)."""
+    """Note the connected brokers, from librdkafka's statistics (STATISTICS.md)."""
     brokers = msgspec.json.decode(text)["brokers"].values()
     up.clear()
     up.update(broker["nodeid"] for broker in brokers if broker["state"] == "UP")
 
 
 class DroppedShareConsumer(ShareConsumer):
-    """A member of a share group that can end as by a crash."""
+    """A share group member that can end as in a crash."""
 
     def drop(self) -> None:
-        """Do nothing: one that was not closed goes when the last reference to it goes."""
+        """Do nothing: a consumer that was not closed ends with its last reference."""
 
 
 class _Outcomes:
@@ -77,7 +77,7 @@ class _Outcomes:
 
 
 class Librdkafka:
-    """The library of most clients outside of the JVM, by confluent-kafka."""
+    """librdkafka by its Python binding confluent-kafka: the library of most non-Java clients."""
 
     outcomes: Final = _Outcomes()
 

@@ -1,15 +1,15 @@
-"""Errors of kafka-python and aiokafka, and what each says about a record or a transaction.
+"""Errors of kafka-python and aiokafka, and what an error says about a record or a transaction.
 
-Both number the answers of brokers as Kafka does (``BrokerResponseError.errno``). An error without
-such a number is the client's own: it has no answer.
+Both libraries use Kafka's numbers for brokers' answers (``BrokerResponseError.errno``). An error
+without such a number is the client's own: there was no answer.
 
-*A record.* An error that ``send`` raises was raised before the record was appended to a batch, so
-it is ``fail``. Later the error is that of the last attempt; with retries an earlier attempt may be
-in the log, so it is ``info``, as with librdkafka (``harness.clients.delivery_outcomes``).
+*A record.* ``send`` raises errors before the record is added to a batch, so the record is ``fail``.
+A later error comes from the last attempt; with retries an earlier attempt may be in the log, so the
+record is ``info``, as with librdkafka (``harness.clients.delivery_outcomes``).
 
-*A transaction.* ``commit_transaction`` refuses before it asks the coordinator when an error has
-come before; the application is to abort then. Both clients refuse to abort a transaction whose
-commit they have asked for. So it is ``fail`` if the abort is acknowledged, and ``info`` otherwise.
+*A transaction.* After an earlier error, ``commit_transaction`` refuses before it asks the
+coordinator, and the application must abort. Both clients refuse to abort a transaction whose commit
+they have requested. So the transaction is ``fail`` if the abort is acknowledged, else ``info``.
 """
 
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ from highwater.harness.clients import delivery_outcomes
 from highwater.harness.runs.history import FAIL
 
 GAVE_UP: Final = "_PURGED"
-"""Our own name for a record without an answer when we stopped waiting."""
+"""Our own name for the error of a record that had no answer when we stopped waiting."""
 
 SLOW: Final = "_TIMED_OUT"
-"""Our own name for a call that has not returned yet."""
+"""Our own name for the error of a call that has not returned yet."""
 
 UNREACHED: Final = frozenset({"NoBrokersAvailable", "KafkaConnectionError", "KafkaTimeoutError"})
-"""The client could not be opened: no broker has answered. It may be tried again."""
+"""The client could not be opened, because no broker answered. The call may be repeated."""
 
 FATAL: Final = frozenset(
     {
@@ -40,10 +40,10 @@ FATAL: Final = frozenset(
         "ClusterAuthorizationFailedError",
     }
 )
-"""After these a producer is to be closed; aiokafka's names and kafka-python's differ."""
+"""Errors after which a producer must be closed, with names from aiokafka and kafka-python."""
 
 NO_NUMBER: Final = -1
-"""The number of an error that is the client's own."""
+"""The number of an error that the client itself makes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +52,11 @@ class PythonError:
 
     Attributes:
         kind: the name of the exception's class.
-        message: the exception's own words.
-        number: Kafka's number of the error, where it has one.
-        queued: whether the record was given to the client at all.
-        again: whether the call may be repeated, to go on where it stopped.
-        ended: whether the client has said that it is good for nothing any more.
+        message: the exception's message.
+        number: Kafka's number of the error; -1 if it has no number.
+        queued: whether the client queued the record.
+        again: whether the call may be repeated, and then continues where it stopped.
+        ended: whether the client has ended and cannot be used any more.
     """
 
     kind: str
@@ -70,28 +70,28 @@ class PythonError:
         return f"{self.kind}: {self.message}"
 
     def code(self) -> int:
-        """Return Kafka's number of it; -1 if it has none."""
+        """Return Kafka's number of the error; -1 if it has no number."""
         return self.number
 
     def name(self) -> str:
-        """Return the name of its class."""
+        """Return the name of the exception's class."""
         return self.kind
 
     def fatal(self) -> bool:
-        """Return whether its producer is good for nothing any more."""
+        """Return whether the producer cannot be used any more."""
         return self.ended or self.kind in FATAL
 
     def retriable(self) -> bool:
-        """Return whether the same call may be repeated, to go on where it stopped."""
+        """Return whether the same call may be repeated, and then continues where it stopped."""
         return self.again
 
     def txn_requires_abort(self) -> bool:
-        """Return whether the application is to abort its transaction."""
+        """Return whether the application must abort its transaction."""
         return not self.fatal() and not self.again
 
 
 def error_of(raised: BaseException, *, queued: bool = True, again: bool = False) -> PythonError:
-    """Return an exception of a Python client as an error."""
+    """Return a Python client's exception as an error."""
     number = getattr(raised, "errno", None)
     return PythonError(
         kind=type(raised).__name__,
@@ -103,7 +103,7 @@ def error_of(raised: BaseException, *, queued: bool = True, again: bool = False)
 
 
 def as_error(raised: Exception) -> PythonError:
-    """Return what a call has raised as an error; it may be one of ours already."""
+    """Return a call's exception as an error; return the ``PythonError`` if it has one already."""
     if isinstance(raised, KafkaException) and isinstance(raised.args[0], PythonError):
         return raised.args[0]
     return error_of(raised, again=type(raised).__name__ in UNREACHED)
@@ -113,15 +113,15 @@ class PythonOutcomes:
     """The meaning of these errors for the history."""
 
     def delivered(self, error: PythonError, *, retries: bool) -> str:
-        """Return the outcome of a record that ``send`` refused, or whose future failed."""
+        """Return the outcome of a record that ``send`` refused, or whose Future failed."""
         if not error.queued:
             return FAIL
         return delivery_outcomes.delivered(error.number, retries=retries)
 
     def unanswered(self, error: PythonError) -> bool:
-        """Return whether it only says that we gave up waiting."""
+        """Return whether the error only says that we stopped waiting."""
         return error.kind == GAVE_UP
 
     def not_committed(self, error: PythonError, *, aborted: bool) -> str:
-        """Return the outcome of a transaction whose commit was asked for, and failed."""
+        """Return the outcome of a transaction whose requested commit failed."""
         return delivery_outcomes.not_committed(error.number, aborted=aborted)

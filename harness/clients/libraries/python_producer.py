@@ -1,8 +1,9 @@
-"""A producer of a Python library behind librdkafka's methods.
+"""A producer of a Python library, with librdkafka's methods.
 
-Its client works in a thread of its own: kafka-python's sender, aiokafka's event loop. Answers come
-from there and wait until ``poll`` serves them, so that they are observed later than they came, and
-a send begins before the client is asked: intervals are wider than they were, never narrower.
+Its client works in its own thread: kafka-python's sender, aiokafka's event loop. Answers arrive in
+that thread and wait until ``poll`` serves them. So answers are observed later than they arrived,
+and a send's recorded begin is before the client's call: recorded intervals may be wider than the
+real ones, never narrower.
 """
 
 import time
@@ -36,33 +37,33 @@ _LOOK_S: Final = 0.05
 _BEGIN_S: Final = 5.0
 
 Answer = Callable[[PythonError | None, int | None], None]
-"""Called from any thread with what became of a record, and its offset."""
+"""Called from any thread with a record's error, if any, and its offset."""
 
 
 class PythonClient(Protocol):
-    """A client of a Python library. Only ``send`` may wait for brokers, and within its limit."""
+    """A client of a Python library. Only ``send`` may wait for brokers, up to its limit."""
 
     def send(self, topic: str, value: bytes, partition: int, answer: Answer) -> None:
         """Send a record.
 
         Raises:
-            KafkaException: it is refused; the argument is a ``PythonError``.
+            KafkaException: the record is refused; the argument is a ``PythonError``.
         """
 
     def call(self, method: str, *words: object) -> Future[object]:
-        """Begin a call of the producer that waits for brokers."""
+        """Begin a call to a producer's method that waits for brokers."""
 
     def offsets(self, places: Iterable[TopicPartition]) -> object:
-        """Return offsets as the producer takes them."""
+        """Return offsets in the producer's form."""
 
     def end(self) -> None:
-        """End it as a crash does: nothing is asked of brokers. Never raises; may be repeated."""
+        """End as in a crash: send nothing to brokers. Never raises; may be repeated."""
 
 
 class PythonProducer:
-    """A producer of a Python library. Not thread-safe; callbacks come from ``poll`` and ``flush``.
+    """A producer of a Python library. Not thread-safe; ``poll`` and ``flush`` call the callbacks.
 
-    Its client ends with the last reference to it, as librdkafka's does.
+    Its client ends with the last reference to this object, like librdkafka's client.
     """
 
     def __init__(self, client: PythonClient) -> None:
@@ -77,7 +78,7 @@ class PythonProducer:
     def produce(self, topic: str, value: bytes, *, partition: int, on_delivery: OnDelivery) -> None:
         """Queue a record."""
         if len(self._mailbox) >= _QUEUE_RECORDS:
-            raise BufferError("so many records wait for their answers")
+            raise BufferError("the queue is full: too many records wait for answers")
         mailbox = self._mailbox
         number = mailbox.expect(
             WaitingRecord(partition=partition, value=value, on_delivery=on_delivery)
@@ -94,7 +95,7 @@ class PythonProducer:
             raise
 
     def queue(self, topic: str, value: bytes, partition: int, *, on_delivery: OnDelivery) -> None:
-        """Queue a record; a full queue is waited out."""
+        """Queue a record; wait while the queue is full."""
         while True:
             try:
                 self.produce(topic, value, partition=partition, on_delivery=on_delivery)
@@ -104,37 +105,37 @@ class PythonProducer:
                 return
 
     def poll(self, timeout: float = -1) -> int:
-        """Serve callbacks, once there are some; how many."""
+        """Wait for callbacks, and serve them; return how many."""
         return self._mailbox.serve(timeout)
 
     def flush(self, timeout: float = -1) -> int:
-        """Serve callbacks until nothing waits; how many records still do."""
+        """Serve callbacks until no record waits; return how many records still wait."""
         deadline = None if timeout < 0 else time.monotonic() + timeout
         while len(self._mailbox) and (deadline is None or time.monotonic() < deadline):
             self.poll(_LOOK_S)
         return len(self._mailbox)
 
     def purge(self) -> None:
-        """End the client, and report every record without an answer as one that never got any."""
+        """End the client, and report every record without an answer as given up."""
         self._mailbox.serve(0)
         self._client.end()
         self._mailbox.give_up(PythonError(kind=GAVE_UP))
 
     def reach(self, topic: str, *, limit_s: float) -> None:
-        """Ask for the partitions of a topic; a connection to a leader is made by a first record."""
+        """Ask for a topic's partitions; the first record makes the connection to a leader."""
         try:
             self._client.call("partitions_for", topic).result(limit_s)
         except Exception as raised:
             raise WaitTimeoutError(f"the producer knows no {topic}: {raised!r}") from raised
 
     def drop(self) -> None:
-        """End it as a crash does: nothing is asked of its coordinator."""
+        """End the producer as in a crash: send nothing to its coordinator."""
         self._client.end()
 
     close = drop
 
     def init_transactions(self, timeout: float) -> None:
-        """Take the place of every producer of this ``transactional.id``."""
+        """Replace every other producer with this ``transactional.id``."""
         self._within("init_transactions", timeout)
 
     def begin_transaction(self) -> None:
@@ -144,22 +145,22 @@ class PythonProducer:
     def send_offsets_to_transaction(
         self, offsets: list[TopicPartition], group: object, timeout: float
     ) -> None:
-        """Put offsets of a group into the transaction."""
+        """Add offsets of a group to the transaction."""
         words = self._client.offsets(offsets), group
         self._within("send_offsets_to_transaction", timeout, *words)
 
     def commit_transaction(self, timeout: float) -> None:
-        """Commit."""
+        """Commit the transaction."""
         self._within("commit_transaction", timeout)
 
     def abort_transaction(self, timeout: float) -> None:
-        """Abort."""
+        """Abort the transaction."""
         self._within("abort_transaction", timeout)
 
     def _within(self, method: str, timeout: float, *words: object) -> None:
-        """Call a method that waits; go on with it if it is called already.
+        """Call a method that waits; if it already runs, go on waiting for it.
 
-        Neither library gives such a call a time-out of its own.
+        Both libraries give such a call no time-out.
         """
         if self._call is None or self._call[0] != method:
             self._call = method, self._client.call(method, *words)
@@ -173,16 +174,16 @@ class PythonProducer:
             self._call = None
             raise KafkaException(as_error(raised)) from raised
         self._call = None
-        self._mailbox.serve(0)  # of records about which the call has waited
+        self._mailbox.serve(0)  # records for which the call has waited
 
 
 class PythonClients:
     """Clients of one Python library.
 
     Args:
-        opened: makes a client of settings in librdkafka's names.
-        reading: makes the engine of a consumer of such settings.
-        logs: copies of the library's log lines, which end with its clients.
+        opened: makes a client from settings with librdkafka's names.
+        reading: makes the library's consumer from such settings.
+        logs: copies of the library's log lines, closed together with the clients.
     """
 
     outcomes: Final = PythonOutcomes()
@@ -224,11 +225,11 @@ class PythonClients:
         return PythonConsumer(made, settings)
 
     def share_consumer(self, settings: Settings) -> NoReturn:
-        """Refuse: neither library has members of share groups (KIP-932)."""
+        """Raise an error: the Python libraries have no share consumers (KIP-932)."""
         raise HarnessError(f"{settings['client.id']} cannot be in a share group with this library")
 
     def close(self) -> None:
-        """End all of its clients. Never raises."""
+        """End all clients that this object opened. Never raises."""
         for client in tuple(self._clients):
             client.end()
         for engine in tuple(self._engines):

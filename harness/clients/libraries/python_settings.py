@@ -1,9 +1,9 @@
-"""Settings of kafka-python and aiokafka, made from those of librdkafka, so that all do the same.
+"""Settings for kafka-python and aiokafka, made from librdkafka's settings, so that all do the same.
 
-Names are those of the libraries' documentation. Neither has ``topic.metadata.refresh.fast``, a
-time-out of a connection's set-up, or a largest pause between retries. aiokafka has one time-out,
-``request_timeout_ms``, for a request and for the life of a record without idempotence, one request
-for each broker at a time, and no reconnect back-off.
+Names are from the libraries' documentation. Both lack ``topic.metadata.refresh.fast``, a time-out
+for a connection's set-up, and a largest pause between retries. aiokafka has only one time-out,
+``request_timeout_ms``, for a request and for the life of a record without idempotence. It sends one
+request at a time to a broker, and has no reconnect back-off.
 """
 
 from typing import Any, Final
@@ -11,7 +11,7 @@ from typing import Any, Final
 from highwater.harness.clients.client_config import REPORTED, Settings
 
 BLOCKS_MS: Final = 5_000
-"""So long a send may wait for metadata until it is refused, and opening a client for a broker."""
+"""Time for which a send may wait for metadata, and the opening of a client for a broker."""
 
 _SAME: Final = {
     "client.id": "client_id",
@@ -56,13 +56,13 @@ _SECURES: Final = {
     "ssl.key.password": "ssl_password",
 }
 READ_AT_ONCE: Final = 5_000
-"""Records that one poll returns at most."""
+"""The most records that one poll returns."""
 
 _AIOKAFKA: Final = {"batch.size": "max_batch_size"}
 
 
 def kafka_python(settings: Settings) -> dict[str, Any]:
-    """Return the settings of a ``KafkaProducer`` of kafka-python."""
+    """Return the settings for kafka-python's ``KafkaProducer``."""
     delivery_ms, linger_ms = settings["message.timeout.ms"], settings["linger.ms"]
     blocks_ms = min(BLOCKS_MS, delivery_ms)
     return {
@@ -75,13 +75,13 @@ def kafka_python(settings: Settings) -> dict[str, Any]:
 
 
 def aiokafka(settings: Settings) -> dict[str, Any]:
-    """Return the settings of an ``AIOKafkaProducer``."""
+    """Return the settings for an ``AIOKafkaProducer``."""
     request_ms = min(_request_ms(settings), settings["message.timeout.ms"])
     return {**_common(settings, _AIOKAFKA), "request_timeout_ms": request_ms}
 
 
 def kafka_python_consumer(settings: Settings) -> dict[str, Any]:
-    """Return the settings of a ``KafkaConsumer`` of kafka-python."""
+    """Return the settings for kafka-python's ``KafkaConsumer``."""
     names = {**_READS, "allow.auto.create.topics": "allow_auto_create_topics"}
     backs_off = {name: _KAFKA_PYTHON[name] for name in _KAFKA_PYTHON if "reconnect" in name}
     protocol = settings.get("security.protocol", "plaintext")
@@ -96,7 +96,7 @@ def kafka_python_consumer(settings: Settings) -> dict[str, Any]:
 
 
 def aiokafka_consumer(settings: Settings) -> dict[str, Any]:
-    """Return the settings of an ``AIOKafkaConsumer``."""
+    """Return the settings for an ``AIOKafkaConsumer``."""
     return _reads(settings, _READS)
 
 
@@ -125,5 +125,5 @@ def _common(settings: Settings, more: dict[str, str]) -> dict[str, Any]:
 
 
 def _request_ms(settings: Settings) -> int:
-    """Return for how long an answer is waited for: as long as librdkafka waits."""
+    """Return the milliseconds to wait for an answer: as long as librdkafka waits."""
     return int(min(settings["socket.timeout.ms"], settings["request.timeout.ms"]))

@@ -1,1 +1,1 @@
-"""Clients that look at a program under test: its positions and its outputs."""
+"""Clients that read a program's progress: its positions and its outputs."""

@@ -1,4 +1,4 @@
-"""Read the output of a program under test, as a reader of committed records is given it."""
+"""Read the output of a program under test with a read_committed reader."""
 
 import time
 from collections.abc import Iterable
@@ -26,13 +26,13 @@ def read_outputs(
 ) -> list[str]:
     """Record every output, and how far each partition was read, within a limit.
 
-    An output has a row for each input that it names, and one if it names none.
+    An output has a row for each input that it names, and one row if it names no input.
 
     Args:
-        settings: of a read_committed consumer.
+        settings: settings for a read_committed consumer.
 
     Returns:
-        Sentences on why nothing can be said of what is missing.
+        Sentences that say why nothing can be concluded from missing outputs.
     """
     deadline = time.monotonic() + limit_s
     try:
@@ -67,7 +67,7 @@ def read_outputs(
     return [
         *(
             f"{program.out}-{p} was read to offset {at[p]} of {end} in {limit_s:g} s; a transaction"
-            " that stays open hides what comes after it."
+            " that stays open hides the records after it."
             for p, end in ends.items()
             if at[p] < end
         ),
@@ -78,13 +78,13 @@ def read_outputs(
 def record_exempt(
     program: ProgramPlan, inputs: Iterable[tuple[str, bytes]], recorder: Recorder
 ) -> list[str]:
-    """Record which inputs need no output: those in which the program's ``when`` finds nothing.
+    """Record the inputs that need no output, because the program's ``when`` finds nothing in them.
 
     Args:
-        inputs: names and values of all that were sent.
+        inputs: names and values of all inputs that were sent.
 
     Returns:
-        A sentence on why nothing is to be judged; none if there is.
+        A sentence that says why nothing can be judged; empty if outputs can be judged.
     """
     if not program.when:
         return []
@@ -107,12 +107,12 @@ def record_exempt(
 def _written(
     plan: Plan, program: ProgramPlan, settings: Settings, limit_s: float
 ) -> dict[int, int]:
-    """Return the log ends of the output, with what was not committed."""
+    """Return the log ends of the output topic, uncommitted records included."""
     client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
     try:
         return await_condition(
             lambda: log_ends(client, program.out, plan.topic.partitions),
-            what=f"the leaders of {program.out} to tell its ends",
+            what=f"the leaders of {program.out} to return its end offsets",
             limit_s=limit_s,
             passing=(KafkaException,),
         )

@@ -1,4 +1,4 @@
-"""Wait until a program under test has come to the end of its input, and its output stands still."""
+"""Wait until a program has reached the end of its input, and its output no longer grows."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ from highwater.harness.runs.history import READ_UNCOMMITTED
 from highwater.harness.runs.plan import Plan, ProgramPlan
 
 STILL_S: Final = 3.0
-"""The output must have stood still for so long after the last input."""
+"""Seconds for which the output must not grow after the last input."""
 
 _ASK_S: Final = 5.0
 EOF: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - that is its public name
@@ -33,8 +33,8 @@ class Progress(NamedTuple):
     """The progress of a program.
 
     Attributes:
-        committed: the group's offset of each partition; None where it has none.
-        ends: the log end of each partition of the input.
+        committed: the group's offset in each input partition; None if the group has no offset.
+        ends: the log end of each input partition.
         written: the number of offsets in the output.
     """
 
@@ -44,7 +44,7 @@ class Progress(NamedTuple):
 
     @property
     def behind(self) -> dict[int, int | None]:
-        """The committed offset of each partition whose end it has not reached."""
+        """The committed offset of each partition whose end the group has not reached."""
         return {
             partition: self.committed.get(partition)
             for partition, end in self.ends.items()
@@ -53,7 +53,7 @@ class Progress(NamedTuple):
 
 
 class StoodStill:
-    """The condition that a program has reached the end of its input, and nothing moves since."""
+    """The condition that a program has reached the end of its input, and has no progress since."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -61,18 +61,18 @@ class StoodStill:
         self._since = 0.0
 
     def __call__(self, seen: Progress) -> bool:
-        """Return whether it has been so for ``STILL_S``, from look to look."""
+        """Return whether no partition is behind and nothing has changed for ``STILL_S``."""
         if seen != self._last:
             self._last, self._since = seen, self._clock()
         return not seen.behind and self._clock() - self._since >= STILL_S
 
 
 class WorkDone:
-    """Counts the outputs and committed offsets of a program so far. Safe to use from one thread.
+    """Counts a program's outputs and committed offsets so far. To be used in one thread only.
 
     Args:
-        settings: of a client of the group, which does not join.
-        printed: returns how many outputs it has printed, if they are in no topic.
+        settings: settings for a client that has the program's group, but does not join it.
+        printed: returns how many outputs the program has printed, if no topic has them.
     """
 
     def __init__(
@@ -82,35 +82,35 @@ class WorkDone:
         self._client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
 
     def __call__(self) -> int | None:
-        """Return their sum; None if brokers do not tell."""
+        """Return the number of outputs plus committed offsets; None if brokers do not answer."""
         plan = self._plan
         partitions = [TopicPartition(plan.topic.name, n) for n in range(plan.topic.partitions)]
         try:
             outputs = _written(plan, self._program, self._client) or self._printed()
             if plan.without_input:
-                return outputs  # to ask for its group makes the topic of positions
+                return outputs  # asking for a group would create __consumer_offsets
             positions = committed_offsets(self._client.committed(partitions, timeout=_ASK_S))
         except (KafkaException, NotYetError):
             return None
         return outputs + sum(offset or 0 for offset in positions.values())
 
     def close(self) -> None:
-        """End its client."""
+        """End the client."""
         self._client.close()
 
 
 def await_end(
     plan: Plan, program: ProgramPlan, settings: Settings, printed: Callable[[], int], limit_s: float
 ) -> list[str]:
-    """Wait until the group has committed the end of every partition, and the output stands still.
+    """Wait until the group has committed the end of every partition, and the output stops growing.
 
     Args:
-        settings: of a client of the group, which does not join.
-        printed: returns how many outputs it has printed, if they are in no topic.
+        settings: settings for a client that has the program's group, but does not join it.
+        printed: returns how many outputs the program has printed, if no topic has them.
 
     Returns:
-        Sentences on why nothing can be said of what is missing in the output. That single inputs
-        were not reached is no such reason: the judge tells them by the group's position.
+        Sentences that say why nothing can be concluded from missing outputs. Single inputs that
+        were not reached are no such reason: the judge finds them by the group's position.
     """
     client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
     reader = Consumer({**settings, "enable.partition.eof": True})
@@ -134,17 +134,17 @@ def await_end(
 
 
 def log_ends(client: Consumer, topic: str, partitions: int) -> dict[int, int]:
-    """Return the offset after the last record of each partition, as the client's isolation is.
+    """Return the end offset of each partition for the client's isolation level.
 
     Raises:
-        NotYetError: a leader did not tell.
+        NotYetError: a leader did not return the end offset.
         KafkaException: for the same reason.
     """
     ends = {}
     for partition in range(partitions):
         bounds = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ASK_S)
         if bounds is None:
-            raise NotYetError(f"the leader of {topic}-{partition} does not tell its end")
+            raise NotYetError(f"the leader of {topic}-{partition} does not return its end offset")
         ends[partition] = bounds[1]
     return ends
 
@@ -167,7 +167,7 @@ def _progress(plan: Plan, client: Consumer, reader: Consumer, written: int) -> P
 
 
 def _last_end(reader: Consumer, topic: str, partition: int, position: int | None, end: int) -> int:
-    """Return the end of a partition, or a position behind which are only markers and aborts."""
+    """Return a partition's end, or ``position`` if only markers and aborted records follow it."""
     if position is None or position >= end:
         return end
     reader.assign([TopicPartition(topic, partition, position)])
@@ -190,7 +190,7 @@ def _why(
 
 
 def _instead(plan: Plan, settings: Settings) -> str:
-    """Return what a program does that does not commit positions in its input as its group."""
+    """Return what a program does instead of committing positions in its input with its group."""
     nothing = "nothing shows that the program reads it as HIGHWATER_GROUP"
     of_consumers = consumer({})
     with suppress(KafkaException):

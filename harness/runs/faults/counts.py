@@ -98,7 +98,7 @@ class FaultCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """What happened to a run's cluster, in a few words, and what these words mean."""
+    """The events in a run's cluster, in a few words, and what these words mean."""
 
     value: str
     means: str

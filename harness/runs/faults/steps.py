@@ -86,7 +86,7 @@ def in_order(steps: Sequence[FaultStep]) -> Steps:
 
 
 def sequence(*parts: Sequence[FaultStep], gap_s: float = 1.0) -> Steps:
-    """Return one schedule after the other, with ``gap_s`` seconds between them."""
+    """Return one schedule after the other, ``gap_s`` seconds apart."""
     done: list[FaultStep] = []
     for part in parts:
         begins = end_of(done) + gap_s if done else 0.0
@@ -95,10 +95,10 @@ def sequence(*parts: Sequence[FaultStep], gap_s: float = 1.0) -> Steps:
 
 
 def overlap(*parts: Sequence[FaultStep]) -> Steps:
-    """Return one schedule in which all parts start at the same moment."""
+    """Return one schedule whose parts start at the same moment."""
     return in_order([step for part in parts for step in part])
 
 
 def stagger(*parts: Sequence[FaultStep], every_s: float) -> Steps:
-    """Return a schedule that starts a part every ``every_s`` seconds, even if others go on."""
+    """Return a schedule that starts a part every ``every_s`` seconds; parts may overlap."""
     return overlap(*(later(part, number * every_s) for number, part in enumerate(parts)))

@@ -1,1 +1,1 @@
-"""Consumers of every library behind the methods of confluent-kafka's."""
+"""Consumers of all libraries, with the methods of confluent-kafka's consumer."""

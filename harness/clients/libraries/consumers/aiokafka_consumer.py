@@ -1,4 +1,4 @@
-"""aiokafka's ``AIOKafkaConsumer``, on an event loop in a thread of its own."""
+"""aiokafka's ``AIOKafkaConsumer``, on an event loop in its own thread."""
 
 import asyncio
 import contextlib
@@ -25,11 +25,11 @@ _ENDS_S: Final = 2.0
 
 
 class AiokafkaEngine:
-    """A consumer of aiokafka. It is started by the first poll, which waits for a broker.
+    """A consumer of aiokafka. The first poll starts the consumer, and waits for a broker.
 
     Args:
-        settings: of an ``AIOKafkaConsumer`` that is a member of a group.
-        post: gets the end of each poll.
+        settings: settings for an ``AIOKafkaConsumer`` that is a member of a group.
+        post: called with the result of every poll.
     """
 
     def __init__(self, settings: dict[str, Any], post: Callable[[Polled], None]) -> None:
@@ -46,14 +46,14 @@ class AiokafkaEngine:
         self._thread.start()
 
     def assign(self, topic: str, partitions: list[int]) -> None:
-        """Read partitions, in no group."""
+        """Read partitions, without a group."""
         self._topic = topic
         self._settings = {**self._settings, "group_id": None}
         places = [TopicPartition(topic, number) for number in partitions]
         self._prepare = lambda consumer: consumer.assign(places)
 
     def subscribe(self, topic: str, events: Events) -> None:
-        """Join the group of the settings."""
+        """Join the group that the settings name."""
         self._topic = topic
         listener = _Listener(events)
         self._prepare = lambda consumer: consumer.subscribe([topic], listener=listener)
@@ -63,24 +63,24 @@ class AiokafkaEngine:
         self._begin(self._poll(most, wait_s))
 
     def seek(self, offsets: Mapping[int, int]) -> Future[None]:
-        """Go on from these offsets."""
+        """Continue at these offsets."""
         return self._begin(self._seek(offsets))
 
     def committed(self, partitions: list[int]) -> Future[dict[int, int]]:
-        """Return the group's offsets, where it has some."""
+        """Return the group's offsets, for partitions that have an offset."""
         return self._begin(self._committed(partitions))
 
     def commit(self, offsets: Mapping[int, int]) -> Future[None]:
-        """Commit."""
+        """Commit these offsets."""
         places = {TopicPartition(self._topic, number): at for number, at in offsets.items()}
         return self._begin(self._commit(places))
 
     def bounds(self, topic: str, partition: int) -> Future[tuple[int, int]]:
-        """Return where the log of a partition begins and ends."""
+        """Return the first offset and the end offset of a partition's log."""
         return self._begin(self._bounds(TopicPartition(topic, partition)))
 
     def group_metadata(self) -> str:
-        """Return the group, which is all that aiokafka's producer takes."""
+        """Return the group's name; aiokafka's producer takes nothing more."""
         return str(self._settings["group_id"])
 
     def epoch(self) -> int:
@@ -88,11 +88,11 @@ class AiokafkaEngine:
         return int(self._consumer._coordinator.generation)  # noqa: SLF001 - it is not public
 
     def leave(self) -> Future[None]:
-        """Leave the group, and end."""
+        """Leave the group, and end the consumer."""
         return self._begin(self._stop())
 
     def crash(self) -> None:
-        """End; the group is not notified. Never raises."""
+        """End without a notice to the group. Never raises."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._loop.stop)
         if threading.current_thread() is not self._thread:
@@ -114,7 +114,7 @@ class AiokafkaEngine:
         self._loop.close()
 
     async def _end(self) -> None:
-        """Cancel everything, and close the connections."""
+        """Cancel all tasks, and close the connections."""
         if self._consumer is not None:
             self._consumer._closed = True  # noqa: SLF001 - or it warns that it was not stopped
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
@@ -180,7 +180,7 @@ class AiokafkaEngine:
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
-    """The listener of a group's assignments: it waits until an event was served."""
+    """The listener for a group's assignments: it waits until an event is served."""
 
     def __init__(self, events: Events) -> None:
         self._events = events

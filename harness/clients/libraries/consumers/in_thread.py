@@ -9,7 +9,7 @@ _T = TypeVar("_T")
 
 
 def in_thread(name: str, call: Callable[[], _T]) -> Future[_T]:
-    """Begin a call that may never return, in a thread that the process does not wait for."""
+    """Begin a call that may never return, in a thread for which the process does not wait."""
     future: Future[_T] = Future()
 
     def run() -> None:

@@ -1,9 +1,9 @@
-"""A gateway to a JVM whose callbacks come in the thread that has called.
+"""A gateway to a JVM whose callbacks arrive in the thread that made the call.
 
 ``KafkaConsumer`` is not thread-safe, and calls its listeners within a poll. Py4J's ``ClientServer``
-serves such a call by the same connection, so in the same thread of Python, and what that calls in
-turn runs in the same thread of Java. The JVM's ``GatewayServer`` starts it, so that there is no
-Java of ours.
+serves such a callback on the same connection, so in the same Python thread, and calls from that
+callback run in the same Java thread. The JVM's ``GatewayServer`` starts the ``ClientServer``, so we
+need no Java code of our own.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +19,7 @@ from highwater.harness.clients.libraries.java_gateway import (
 )
 
 DURATIONS: Final = (2, 0)
-"""Since then waits of consumers have limits (KIP-266)."""
+"""Since this release, a consumer's blocking calls have limits (KIP-266)."""
 
 _TO_MEMBERSHIP: Final = (
     *("delegate", "applicationEventHandler", "networkThread", "requestManagers"),
@@ -30,15 +30,15 @@ _CLOSES_WITHIN: Final = (0, 10, 2)
 
 
 def interfaces(*names: str) -> type:
-    """Return the class in a class of Python that tells Py4J which interfaces of Java it is of."""
+    """Return the class ``Java`` that names to Py4J the Java interfaces of a Python class."""
     return type("Java", (), {"implements": list(names)})
 
 
 class JavaCallback:
-    """A callback. What it raises is raised when Java has returned: Java knows no such exception.
+    """A callback. Its exception is raised after Java has returned: Java cannot pass it on.
 
     Attributes:
-        deaf: whether it calls nothing back any more.
+        deaf: whether the callback does nothing any more.
     """
 
     def __init__(self) -> None:
@@ -46,13 +46,13 @@ class JavaCallback:
         self._raised: BaseException | None = None
 
     def raise_again(self) -> None:
-        """Raise what the callback has raised."""
+        """Raise the exception that the callback raised, if any."""
         raised, self._raised = self._raised, None
         if raised is not None:
             raise raised
 
     def serve(self, callback: Callable[[], None]) -> None:
-        """Call back, unless the listener is silenced."""
+        """Call ``callback``, unless this listener is ``deaf``."""
         if self.deaf:
             return
         try:
@@ -65,7 +65,7 @@ class CallbackGateway(KafkaGateway):
     """A second gateway to a JVM, for consumers.
 
     Args:
-        other: the first, by which the server of this one is started.
+        other: the first gateway, which starts the server for this gateway.
     """
 
     def __init__(self, other: KafkaGateway) -> None:
@@ -90,7 +90,7 @@ class CallbackGateway(KafkaGateway):
         """Return a new ``KafkaConsumer``.
 
         Raises:
-            HarnessError: it refuses its settings.
+            HarnessError: Java refuses the settings.
         """
         return self.opened("consumer", self._consumer, settings)
 
@@ -98,7 +98,7 @@ class CallbackGateway(KafkaGateway):
         """Return a new ``KafkaShareConsumer``.
 
         Raises:
-            HarnessError: it refuses its settings.
+            HarnessError: Java refuses the settings.
         """
         return self.opened("share consumer", self._consumers.KafkaShareConsumer, settings)
 
@@ -112,20 +112,20 @@ class CallbackGateway(KafkaGateway):
             consumer.close()
 
     def close_as_member(self, consumer: Any) -> None:  # noqa: ANN401 - of Java
-        """End a consumer at once that its group takes for a member until its session is over."""
+        """End a consumer at once; its group keeps the member until the session times out."""
         consumer.close(self._stays())
 
     def silence(self, consumer: Any) -> None:  # noqa: ANN401 - of Java
-        """Let a member of KIP-848 send no more heartbeats.
+        """Stop the heartbeats of a member of a KIP-848 group.
 
-        Told to stay in its group when it is closed, it leaves all the same: as it is "leaving", its
-        next heartbeat says so (``AbstractHeartbeatRequestManager.poll``, 4.1 to 4.4). One that is
-        told of a fatal error sends none, and there is no public way to that.
+        Even if it is told to stay in its group, a member that is closed leaves the group, because
+        its next heartbeat says "leaving" (``AbstractHeartbeatRequestManager.poll``, 4.1 to 4.4). A
+        member with a fatal error sends no heartbeat, but no public method sets that state.
         """
         self.hidden(consumer, *_TO_MEMBERSHIP).get().transitionToFatal()
 
     def hidden(self, owner: Any, *names: str) -> Any:  # noqa: ANN401 - of Java
-        """Return what is in a private field of an object, or in one of what is in it, and so on."""
+        """Return the value of a private field, and follow further ``names`` from that value."""
         for name in names:
             kind = owner.getClass()
             while name not in {field.getName() for field in kind.getDeclaredFields()}:
@@ -136,9 +136,9 @@ class CallbackGateway(KafkaGateway):
         return owner
 
     def _stays(self) -> Any:  # noqa: ANN401 - of Java
-        """Return options to stay in the group, by reflection.
+        """Return options to stay in the group, made by reflection.
 
-        Their methods are static ones and others by the same names, between which Py4J cannot tell.
+        Py4J cannot choose between a static and a non-static method with the same name.
         """
         jvm: Any = self._gateway.jvm
         find = jvm.java.lang.Class.forName
@@ -165,7 +165,7 @@ class CallbackGateway(KafkaGateway):
         return self._duration.ofMillis(int(seconds * 1000))
 
     def text_of_all(self, iterable: Any) -> str:  # noqa: ANN401 - of Java
-        """Return what Java prints of everything in an ``Iterable``, however much that is."""
+        """Return the text that Java prints for all items of an ``Iterable``, however many."""
         spliterator = iterable.spliterator()
         stream = self._streams.stream(spliterator, False)
         array = stream.toArray()
@@ -174,7 +174,7 @@ class CallbackGateway(KafkaGateway):
         return text
 
     def forget_proxy(self, proxy: object) -> None:
-        """Forget an object of Python that Java calls no more."""
+        """Forget a Python object that Java will not call any more."""
         self._gateway.gateway_property.pool.forget(proxy)
 
 
@@ -189,14 +189,14 @@ class _InThread(ClientServer):  # type: ignore[misc]  # py4j has no types
 
 
 class _Connections(RaisingConnections, JavaClient):  # type: ignore[misc]  # py4j has no types
-    """Connections of threads, each with its own."""
+    """Connections for threads; each thread has its own connection."""
 
     def garbage_collect_object(self, target_id: str, enqueue: bool = False) -> None:
         super().garbage_collect_object(target_id, enqueue)
 
 
 class _Proxies(PythonProxyPool):  # type: ignore[misc]  # py4j has no types
-    """The objects that Java calls: each once, where py4j adds one whenever it is an argument."""
+    """The objects that Java calls, each only once; py4j would add an object at each use."""
 
     def __init__(self) -> None:
         super().__init__()

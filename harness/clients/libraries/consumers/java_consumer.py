@@ -1,7 +1,7 @@
-"""Kafka's own Java consumer behind librdkafka's methods.
+"""Kafka's own Java consumer, with librdkafka's methods.
 
-A member's listener is called within a poll, in the thread that polls, as an application's is: what
-it commits when partitions are taken away is answered before the group goes on.
+As in an application, Java calls a member's listener within a poll, in the polling thread. A commit
+that the listener makes when partitions are revoked is answered before the group goes on.
 """
 
 import contextlib
@@ -30,14 +30,14 @@ from highwater.harness.clients.libraries.java_gateway import FENCES_MEMBERS, Jav
 from highwater.harness.runs.group_protocols import CONSUMER
 
 STAYS: Final = (4, 1)
-"""Since then a member of a classic group can stay in it when it is closed (KIP-1092)."""
+"""Since this release, a closed member of a classic group can stay in the group (KIP-1092)."""
 
 _BOUNDS: Final = (0, 10, 1)
-"""Since then a consumer reports where a log begins and ends (KIP-79)."""
+"""Since this release, a consumer reports the begin and the end of a log (KIP-79)."""
 
 _WAITS_S: Final = 5.0
 _CALM_S: Final = 0.05
-"""So long it waits after an error, which may come back at once."""
+"""Pause in seconds after an error, because the error may repeat at once."""
 
 _OUT: Final = frozenset({"OffsetOutOfRangeException"})
 _WOKEN: Final = "WakeupException"
@@ -47,7 +47,7 @@ _OFFSET: Final = re.compile(r"-(\d+)=(?:OffsetAndMetadata\{offset=)?(\d+)")
 
 
 class JavaConsumer:
-    """A ``KafkaConsumer`` of one topic. Not thread-safe."""
+    """A ``KafkaConsumer`` for one topic. Not thread-safe."""
 
     def __init__(self, gateway: CallbackGateway, settings: Settings) -> None:
         self._gateway = gateway
@@ -60,7 +60,7 @@ class JavaConsumer:
         self._places: dict[int, Any] = {}
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions from these offsets; of a member, those that it was given now."""
+        """Read these partitions from these offsets; for a member, the partitions just assigned."""
         if self._listener is None:
             self._call(self._java.assign, self._gateway.list(map(self._place, partitions)))
         for place in partitions:
@@ -68,11 +68,11 @@ class JavaConsumer:
                 self.seek(place)
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions, too."""
+        """Read these partitions in addition."""
         self.assign(partitions)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Do nothing: to read a partition from elsewhere is one call of Java."""
+        """Do nothing: Java needs only one call to read a partition from a different offset."""
 
     def subscribe(
         self,
@@ -82,12 +82,12 @@ class JavaConsumer:
         on_revoke: OnPartitions,
         on_lost: OnPartitions,
     ) -> None:
-        """Join the group of the settings."""
+        """Join the group that the settings name."""
         [topic] = topics
 
         def give_up(callback: OnPartitions, numbers: list[int]) -> None:
             self._drop_read(numbers)
-            if numbers:  # Java tells it, too, when nothing is taken
+            if numbers:  # Java also calls with no partitions
                 callback(self, [TopicPartition(topic, number) for number in numbers])
 
         def committed(offsets: dict[int, int], exception: Any) -> None:  # noqa: ANN401 - of Java
@@ -104,20 +104,20 @@ class JavaConsumer:
         self._call(self._java.subscribe, self._gateway.list(topics), self._listener)
 
     def consume(self, num_messages: int, timeout: float) -> Sequence[ReadMessage]:
-        """Return the next records, and errors that are to be logged."""
+        """Return the next records, and errors to be logged."""
         if not self._read:
-            messages = self._poll(timeout)  # in which partitions may be taken
+            messages = self._poll(timeout)  # a poll may revoke partitions
             self._read.extend(messages)
         most = min(num_messages, len(self._read))
         return [self._read.popleft() for _ in range(most)]
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on from another offset."""
+        """Continue at a different offset."""
         self._call(self._java.seek, self._place(partition), partition.offset)
         self._drop_read([partition.partition])
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """Return the group's offsets; below zero where it has none."""
+        """Return the group's offsets; below zero for a partition without an offset."""
         places = self._gateway.set(map(self._place, partitions))
         answer = self._call(self._java.committed, places, self._gateway.duration(timeout))
         offsets = _offsets(answer)
@@ -150,7 +150,7 @@ class JavaConsumer:
         return offsets
 
     def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
-        """Return where the log of a partition begins, and where it ends for a reader."""
+        """Return a partition's first offset, and the end offset for this reader."""
         place = self._place(partition)
         if self._gateway.release < _BOUNDS:
             return self._edge("seekToBeginning", place), self._edge("seekToEnd", place)
@@ -163,7 +163,7 @@ class JavaConsumer:
         return bounds
 
     def consumer_group_metadata(self) -> JavaMembership:
-        """Return what the group's metadata say."""
+        """Return the group's metadata."""
         if self._gateway.release < FENCES_MEMBERS:
             return JavaMembership(group=self._group, generation=-1, member="")
         metadata = self._call(self._java.groupMetadata)
@@ -177,15 +177,15 @@ class JavaConsumer:
         return epoch if epoch > 0 else None
 
     def close(self) -> None:
-        """Leave the group, if it is in one, and end."""
+        """Leave the group, if the consumer is in a group, and end."""
         by_hand = self._gateway.release < STAYS and not self._by_brokers
         if self._listener is not None and by_hand:
-            with contextlib.suppress(Py4JError):  # a coordinator that does not answer
+            with contextlib.suppress(Py4JError):  # the coordinator does not answer
                 self._java.unsubscribe()
         self._end(_WAITS_S)
 
     def drop(self) -> None:
-        """End as by a crash: the group is not notified."""
+        """End as in a crash: the group is not notified."""
         if self._listener is not None:
             self._listener.deaf = True
             if self._by_brokers:
@@ -195,7 +195,7 @@ class JavaConsumer:
         self._end(0)
 
     def _end(self, limit_s: float) -> None:
-        with contextlib.suppress(Py4JError):  # what is gone needs no end
+        with contextlib.suppress(Py4JError):  # the JVM or the consumer is already gone
             self._gateway.close_within(self._java, limit_s)
             self._gateway.forget(self._java, *self._places.values())
         if self._listener is not None:
@@ -216,7 +216,7 @@ class JavaConsumer:
         return parse(text)
 
     def _polled(self, wait_s: float) -> str:
-        """Return what Java prints of a poll's records."""
+        """Return the text that Java prints for a poll's records."""
         if self._gateway.release >= DURATIONS:
             records = self._java.poll(self._gateway.duration(wait_s))
         else:
@@ -231,9 +231,10 @@ class JavaConsumer:
             self._listener.raise_again()
 
     def _failed(self, exception: Any) -> list[ReadMessage]:  # noqa: ANN401 - of Java
-        """Return an exception of a poll as errors: one for each partition without a position.
+        """Return a poll's exception as errors: an error for each partition without a position.
 
-        A client that finds its log truncated below its position goes on where that was (KIP-320).
+        A client whose log was truncated below its position goes on at the divergent offset
+        (KIP-320).
         """
         error = self._gateway.error_of(exception)
         if error.name() == _WOKEN:
@@ -247,7 +248,7 @@ class JavaConsumer:
 
     @contextlib.contextmanager
     def _woken_after(self, limit_s: float) -> Iterator[None]:
-        """Interrupt a call of a release that has no limits itself."""
+        """Interrupt a blocking call after a limit, for a release whose calls have no limits."""
         timer = threading.Timer(limit_s, self._java.wakeup)
         timer.daemon = True
         timer.start()
@@ -280,7 +281,7 @@ class JavaConsumer:
 
 
 class _Listener(JavaCallback):
-    """The listener of a group's assignments, and of answers to commits. Called by Java."""
+    """The listener for a group's assignments and for answers to commits. Called by Java."""
 
     Java = interfaces(
         "org.apache.kafka.clients.consumer.ConsumerRebalanceListener",
@@ -315,10 +316,10 @@ class _Listener(JavaCallback):
 
 
 def _numbers(partitions: Any) -> list[int]:  # noqa: ANN401 - of Java
-    """Return the numbers of a collection of partitions of Java."""
+    """Return the numbers in a Java collection of partitions."""
     return [int(number) for number in _PLACE.findall(partitions.toString())]
 
 
 def _offsets(places: Any) -> dict[int, int]:  # noqa: ANN401 - of Java
-    """Return partitions with their offsets of a map of Java; those without one are left out."""
+    """Return partition to offset from a Java map; partitions without an offset are left out."""
     return {int(number): int(offset) for number, offset in _OFFSET.findall(places.toString())}

@@ -1,9 +1,9 @@
 """Records as Kafka's Java consumer prints them: a whole poll in one text.
 
-A call of Java for each field of each record would be some 10,000 round trips a second, so a poll
-comes as ``Arrays.toString`` of its ``ConsumerRecord`` objects, whose keys and values are text of
-ISO 8859-1: a character is a byte. Their sizes say where they end, whatever is in them. What a
-release prints that is not known here is an error, never a record less.
+A Java call for each field of each record would be some 10,000 round trips a second. So a poll
+arrives as ``Arrays.toString`` of its ``ConsumerRecord`` objects, whose keys and values are text in
+ISO 8859-1: a character is a byte. Their sizes say where they end, whatever their content is. An
+unknown form of a release's text is an error; a record is never left out.
 """
 
 import re
@@ -43,10 +43,10 @@ _HEAD: Final = re.compile(
 
 
 def parse(text: str) -> list[ReadMessage]:
-    """Return the records that Java has printed.
+    """Return the records in Java's printed text.
 
     Raises:
-        HarnessError: Java prints them otherwise.
+        HarnessError: the text has a form that is not known here.
     """
     records: list[ReadMessage] = []
     place = len(_FIRST)
@@ -80,11 +80,11 @@ def _number(text: str | None) -> int | None:
 
 
 def _content(text: str, place: int, size: str | None, until: str) -> tuple[bytes | None, int]:
-    """Return a key or a value, and where it ends.
+    """Return a key or a value, and the place where it ends.
 
     Args:
-        size: of its bytes, -1 for none; None where the release prints none (0.9), and a record ends
-            with the next one.
+        size: number of bytes; -1 for null; None if the release prints no size (0.9): then the
+            content ends before the next record.
     """
     if size is None:
         end = text.find(until, place) if until != _END else _next_record(text, place)
@@ -112,5 +112,5 @@ def _after(text: str, place: int, word: str) -> int:
 def _unknown(text: str, place: int) -> HarnessError:
     return HarnessError(
         f"Java's consumer prints records in a form that is not known here: {text[place:][:200]!r}",
-        hint="Use a client of another release, and report it.",
+        hint="Use a client of another release, and report this text.",
     )

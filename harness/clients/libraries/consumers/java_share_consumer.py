@@ -1,6 +1,6 @@
-"""Members of share groups by Kafka's own Java client: ``KafkaShareConsumer``.
+"""Share group members with Kafka's own Java client: ``KafkaShareConsumer``.
 
-It is not thread-safe, and reports the results of acknowledgements by a callback within its calls.
+It is not thread-safe. It reports the results of acknowledgements in a callback during its calls.
 """
 
 import contextlib
@@ -24,14 +24,14 @@ from highwater.harness.clients.libraries.interfaces import OnAcknowledged
 
 _THREAD: Final = ("delegate", "applicationEventHandler", "networkThread")
 _CONNECTIONS: Final = ("networkClientDelegate", "client")
-"""Where a ``KafkaShareConsumer`` has its thread, and that the client of its connections."""
+"""Private fields: the path to a consumer's thread, and from the thread to its connections."""
 
 _OFFSETS: Final = re.compile(r"-(\d+)=\[(\d+(?:, \d+)*)\]")
 _CLOSES_S: Final = 30.0
 
 
 class JavaShareConsumer:
-    """A ``KafkaShareConsumer`` of one topic. Not thread-safe."""
+    """A ``KafkaShareConsumer`` for one topic. Not thread-safe."""
 
     def __init__(self, gateway: CallbackGateway, settings: Settings) -> None:
         self._gateway = gateway
@@ -52,22 +52,22 @@ class JavaShareConsumer:
         self._call(self._java.setAcknowledgementCommitCallback, self._answers)
 
     def subscribe(self, topics: list[str]) -> None:
-        """Join the group of the settings."""
+        """Join the group that the settings name."""
         [self._topic] = topics
         self._call(self._java.subscribe, self._gateway.list(topics))
 
     def poll(self, timeout: float) -> list[ReadMessage]:
-        """Return the next records; without explicit acknowledgement the last ones are accepted."""
+        """Return the next records; in implicit mode this accepts the records of the last poll."""
         records = self._call(self._java.poll, self._gateway.duration(timeout))
         text = "[]" if records.isEmpty() else self._gateway.text_of_all(records)
         self._gateway.forget(records)
         return parse(text)
 
     def acknowledge(self, message: ReadMessage, ack_type: AcknowledgeType) -> None:
-        """Say what becomes of a record; brokers learn it by the next poll, or ``commit_sync``.
+        """Acknowledge a record; the next poll or ``commit_sync`` sends this to the brokers.
 
-        Java wants the record, and looks at its place alone. (It takes places since 4.2, but only of
-        records that it could not read.)
+        Java requires the record, but uses only its topic, partition and offset. (Since 4.2 Java
+        takes these instead, but only for records that it could not read.)
         """
         place = self._topic, message.partition(), message.offset()
         record = self._gateway.share_record(*place, None, None)
@@ -79,24 +79,24 @@ class JavaShareConsumer:
             self._gateway.forget(record)
 
     def commit_sync(self, timeout: float) -> None:
-        """Send the acknowledgements, and wait; the callback gets the brokers' responses."""
+        """Send the acknowledgements, and wait for the responses, which the callback gets."""
         answer = self._call(self._java.commitSync, self._gateway.duration(timeout))
         self._gateway.forget(answer)
 
     def close(self) -> None:
-        """Send what was acknowledged, leave the group, and end."""
+        """Send the acknowledgements, leave the group, and end."""
         try:
             self._call(self._java.close, self._gateway.duration(_CLOSES_S))
         finally:
             self._forget()
 
     def drop(self) -> None:
-        """End as by a crash: it sends nothing any more, and its thread ends with its connections.
+        """End as in a crash: send nothing more, and end the thread and the connections.
 
-        Java has no such call, so both are taken from where it hides them. ``close`` would wait for
-        answers that never come.
+        Java has no such call, so both are taken from private fields. ``close`` would wait for
+        answers that never arrive.
         """
-        with contextlib.suppress(Py4JError):  # what is gone needs no end
+        with contextlib.suppress(Py4JError):  # the JVM or the consumer is already gone
             thread = self._gateway.hidden(self._java, *_THREAD)
             self._gateway.hidden(thread, *_CONNECTIONS).initiateClose()
             thread.close(self._gateway.duration(0))
@@ -109,7 +109,7 @@ class JavaShareConsumer:
             self._gateway.forget_proxy(self._answers)
 
     def _call(self, method: Callable[..., Any], *words: Any) -> Any:  # noqa: ANN401 - of Java
-        """Call Java, and raise what a callback has raised meanwhile."""
+        """Call Java, and raise the exception of a callback, if one raised."""
         try:
             return method(*words)
         except Py4JError as raised:
@@ -120,7 +120,7 @@ class JavaShareConsumer:
 
 
 class ShareAnswers(JavaCallback):
-    """The callback of a member, about its acknowledgements. Called by Java."""
+    """A member's callback for the results of acknowledgements. Called by Java."""
 
     Java = interfaces("org.apache.kafka.clients.consumer.AcknowledgementCommitCallback")
 

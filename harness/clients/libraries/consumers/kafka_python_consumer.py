@@ -1,7 +1,7 @@
-"""kafka-python's ``KafkaConsumer``, whose event loop is a thread of its own.
+"""kafka-python's ``KafkaConsumer``, whose event loop runs in its own thread.
 
-A call waits for that loop, and the loop for a listener, so every call is made in a thread that the
-process does not wait for: the reader's own thread serves the listener's calls meanwhile.
+A call waits for that loop, and the loop waits for a listener. So every call is made in a thread for
+which the process does not wait; meanwhile the reader's own thread serves the listener's calls.
 """
 
 import contextlib
@@ -30,15 +30,15 @@ _WAITS_MS: Final = 5_000
 
 
 class KafkaPythonEngine:
-    """A consumer of kafka-python. It is opened by the first poll, which waits for a broker.
+    """A consumer of kafka-python. The first poll opens the consumer, and waits for a broker.
 
     Args:
-        settings: of a ``KafkaConsumer`` that is a member of a group.
-        post: gets the end of each poll.
+        settings: settings for a ``KafkaConsumer`` that is a member of a group.
+        post: called with the result of every poll.
     """
 
     def __init__(self, settings: dict[str, Any], post: Callable[[Polled], None]) -> None:
-        # Without a group no broker is asked for its coordinator, which would make brokers create
+        # Without a group the client looks for no coordinator, which would make brokers create
         # ``__consumer_offsets``.
         self._settings = {**settings, "group_id": None}
         self._group = settings["group_id"]
@@ -52,7 +52,7 @@ class KafkaPythonEngine:
         self._ended = threading.Event()
 
     def assign(self, topic: str, partitions: list[int]) -> None:
-        """Read partitions, in no group."""
+        """Read partitions, without a group."""
         self._topic = topic
         places = [TopicPartition(topic, number) for number in partitions]
         with self._opening:
@@ -61,7 +61,7 @@ class KafkaPythonEngine:
                 self._prepare(self._consumer)
 
     def subscribe(self, topic: str, events: Events) -> None:
-        """Join the group of the settings."""
+        """Join the group that the settings name."""
         self._topic = topic
         self._settings = {**self._settings, "group_id": self._group}
 
@@ -75,7 +75,7 @@ class KafkaPythonEngine:
         in_thread("kafka-python-poll", lambda: self._poll(most, wait_s))
 
     def seek(self, offsets: Mapping[int, int]) -> Future[None]:
-        """Go on from these offsets."""
+        """Continue at these offsets."""
         done: Future[None] = Future()
         try:
             for number, offset in offsets.items():
@@ -87,11 +87,11 @@ class KafkaPythonEngine:
         return done
 
     def committed(self, partitions: list[int]) -> Future[dict[int, int]]:
-        """Return the group's offsets, where it has some."""
+        """Return the group's offsets, for partitions that have an offset."""
         return in_thread("kafka-python-committed", lambda: self._committed(partitions))
 
     def commit(self, offsets: Mapping[int, int]) -> Future[None]:
-        """Commit."""
+        """Commit these offsets."""
         places = {
             TopicPartition(self._topic, number): OffsetAndMetadata(offset, "", -1)
             for number, offset in offsets.items()
@@ -99,7 +99,7 @@ class KafkaPythonEngine:
         return in_thread("kafka-python-commit", lambda: self._commit(places))
 
     def bounds(self, topic: str, partition: int) -> Future[tuple[int, int]]:
-        """Return where the log of a partition begins and ends."""
+        """Return the first offset and the end offset of a partition's log."""
         place = TopicPartition(topic, partition)
         return in_thread("kafka-python-bounds", lambda: self._bounds(place))
 
@@ -112,11 +112,11 @@ class KafkaPythonEngine:
         return int(self._opened().group_metadata().generation_id)
 
     def leave(self) -> Future[None]:
-        """Leave the group, and end."""
+        """Leave the group, and end the consumer."""
         return in_thread("kafka-python-close", self._leave)
 
     def crash(self) -> None:
-        """End; the group is not notified. Never raises."""
+        """End without a notice to the group. Never raises."""
         self._ended.set()
         if self._consumer is not None:
             self._end(self._consumer)
@@ -185,7 +185,7 @@ class KafkaPythonEngine:
 
 
 class _Listener(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
-    """The listener of a group's assignments: it waits until an event was served."""
+    """The listener for a group's assignments: it waits until an event is served."""
 
     def __init__(self, events: Events, sleep: Callable[[float], Any]) -> None:
         self._events = events

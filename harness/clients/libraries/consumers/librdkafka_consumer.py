@@ -1,4 +1,4 @@
-"""The consumer of librdkafka that readers and members of groups are."""
+"""The librdkafka consumer for readers and group members."""
 
 from typing import Final
 
@@ -9,14 +9,14 @@ _EPOCH_BYTES: Final = 4
 
 
 class Consumer(confluent_kafka.Consumer):
-    """A consumer that knows its epoch, and ends as if it had crashed."""
+    """A consumer that knows its epoch in the group, and can end as if it had crashed."""
 
     def epoch(self) -> int | None:
         """Return the generation of a classic group, or the member's epoch; None: not known."""
         return epoch_of(bytes(self.consumer_group_metadata() or b""))
 
     def drop(self) -> None:
-        """Do nothing: it ends with the last reference to it.
+        """Do nothing: the consumer ends with its last reference.
 
         The binding destroys a consumer that was not closed with
         ``RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE`` as soon as nothing refers to it.
@@ -24,9 +24,9 @@ class Consumer(confluent_kafka.Consumer):
 
 
 def epoch_of(metadata: bytes) -> int | None:
-    """Return the epoch in a group's metadata; None where it has none.
+    """Return the epoch in a group's metadata; None if the metadata has no epoch.
 
-    They are the bytes that the client would send along with a transaction
+    The metadata are the bytes that the client would send with a transaction
     (``rd_kafka_consumer_group_metadata_write``).
     """
     if not metadata.startswith(_MAGIC):

@@ -1,12 +1,12 @@
-"""A consumer of a Python library behind librdkafka's methods.
+"""A consumer of a Python library, with librdkafka's methods.
 
-Both libraries work on an event loop in another thread. What happens there is put into a mailbox, in
-the order in which it happened: what a poll has returned, that partitions were given or are to be
-taken, that a commit was answered. The reader's own thread serves it, within ``consume`` and
-``close``, and the library's listener waits for that.
+Both libraries work on an event loop in another thread. That thread puts events into a mailbox, in
+the order in which they happened: a poll's result, assigned partitions, partitions to be revoked, a
+commit's answer. The reader's own thread serves the mailbox, within ``consume`` and ``close``, and
+the library's listener waits for that.
 
-A record is passed on only if its poll ended after the last seek of its partition, and while the
-member holds it: aiokafka fetches while its listener still waits.
+A record is passed on only if its poll ended after the last seek in its partition, and while the
+member has the partition: aiokafka fetches while its listener still waits.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from highwater.harness.clients.libraries.python_errors import PythonError, as_er
 _WAITS_S: Final = 5.0
 _LATE_S: Final = 1.0
 _CALM_S: Final = 0.05
-"""So long it waits after an error, which may come back at once."""
+"""Pause in seconds after an error, because the error may repeat at once."""
 
 _OUT: Final = "OffsetOutOfRangeError"
 _TRUNCATED: Final = "LogTruncationError"
@@ -37,10 +37,10 @@ _TRUNCATED: Final = "LogTruncationError"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Polled:
-    """The end of a poll.
+    """The result of a poll.
 
     Attributes:
-        seeks: how often each partition was sought before.
+        seeks: partition to the number of seeks before the poll ended.
     """
 
     messages: Sequence[ReadMessage] = ()
@@ -50,55 +50,54 @@ class Polled:
 
 Mail = Polled | Callable[[], None] | None
 Events = Callable[[str, list[int]], Future[None]]
-"""Called with ``assigned``, ``revoked`` or ``lost``, and partitions; the Future ends after it."""
+"""Called with ``assigned``, ``revoked`` or ``lost``, and partitions; the Future ends with it."""
 
 
 class LibraryConsumer(Protocol):
-    """A consumer of a library on its event loop. What it begins may never end.
+    """A library's consumer on its event loop. The calls that it begins may never end.
 
-    ``post`` of the constructor gets the end of each poll, put in before anything that happens
-    later.
+    The constructor's ``post`` gets every poll's result before any later event.
     """
 
     def assign(self, topic: str, partitions: list[int]) -> None:
-        """Read partitions, in no group."""
+        """Read partitions, without a group."""
 
     def subscribe(self, topic: str, events: Events) -> None:
-        """Join the group of the settings."""
+        """Join the group that the settings name."""
 
     def poll(self, most: int, wait_s: float) -> None:
         """Begin a poll."""
 
     def seek(self, offsets: Mapping[int, int]) -> Future[None]:
-        """Go on from these offsets."""
+        """Continue at these offsets."""
 
     def committed(self, partitions: list[int]) -> Future[dict[int, int]]:
-        """Return the group's offsets, where it has some."""
+        """Return the group's offsets, for partitions that have an offset."""
 
     def commit(self, offsets: Mapping[int, int]) -> Future[None]:
-        """Commit."""
+        """Commit these offsets."""
 
     def bounds(self, topic: str, partition: int) -> Future[tuple[int, int]]:
-        """Return where the log of a partition begins and ends."""
+        """Return the first offset and the end offset of a partition's log."""
 
     def group_metadata(self) -> Any:  # noqa: ANN401 - of the library
         """Return the group's metadata."""
 
     def epoch(self) -> int:
-        """Return the group's generation; not above zero where it knows none."""
+        """Return the group's generation; zero or below if it is not known."""
 
     def leave(self) -> Future[None]:
-        """Leave the group, and end."""
+        """Leave the group, and end the consumer."""
 
     def crash(self) -> None:
-        """End; the group is not notified. Never raises."""
+        """End without a notice to the group. Never raises."""
 
 
 class PythonConsumer:
-    """A consumer of one topic. Not thread-safe.
+    """A consumer for one topic. Not thread-safe.
 
     Args:
-        made: makes the engine; its argument is ``post``.
+        made: makes the library's consumer; its argument is ``post``.
     """
 
     def __init__(
@@ -115,7 +114,7 @@ class PythonConsumer:
         self._polling = False
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions from these offsets; of a member, those that it was given now."""
+        """Read these partitions from these offsets; for a member, the partitions just assigned."""
         if not self._topic:
             self._topic = partitions[0].topic
             self._engine.assign(self._topic, [place.partition for place in partitions])
@@ -123,11 +122,11 @@ class PythonConsumer:
         self._go_to({place.partition: place.offset for place in partitions if place.offset >= 0})
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions, too."""
+        """Read these partitions in addition."""
         self.assign(partitions)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Do nothing: to read a partition from elsewhere is one call."""
+        """Do nothing: one call is enough to read a partition from a different offset."""
 
     def subscribe(
         self,
@@ -137,7 +136,7 @@ class PythonConsumer:
         on_revoke: OnPartitions,
         on_lost: OnPartitions,
     ) -> None:
-        """Join the group of the settings."""
+        """Join the group that the settings name."""
         [self._topic] = topics
         callbacks = {"assigned": on_assign, "revoked": on_revoke, "lost": on_lost}
 
@@ -160,7 +159,7 @@ class PythonConsumer:
         self._engine.subscribe(self._topic, events)
 
     def consume(self, num_messages: int, timeout: float) -> Sequence[ReadMessage]:
-        """Return the next records, and errors that are to be logged."""
+        """Return the next records, and errors to be logged."""
         if not self._read:
             if not self._polling:
                 self._polling = True
@@ -170,11 +169,11 @@ class PythonConsumer:
         return [self._read.popleft() for _ in range(most)]
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on from another offset."""
+        """Continue at a different offset."""
         self._go_to({partition.partition: partition.offset})
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """Return the group's offsets; below zero where it has none."""
+        """Return the group's offsets; below zero for a partition without an offset."""
         numbers = [place.partition for place in partitions]
         offsets = self._result(self._engine.committed(numbers), timeout)
         return [TopicPartition(self._topic, number, offsets.get(number, -1)) for number in numbers]
@@ -206,29 +205,29 @@ class PythonConsumer:
         return None
 
     def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
-        """Return where the log of a partition begins, and where it ends for a reader."""
+        """Return a partition's first offset, and the end offset for this reader."""
         future = self._engine.bounds(partition.topic, partition.partition)
         bounds: tuple[int, int] = self._result(future, timeout)
         return bounds
 
     def consumer_group_metadata(self) -> Any:  # noqa: ANN401 - of the library
-        """Return the group's metadata, an object of the library."""
+        """Return the group's metadata, as an object of the library."""
         return self._engine.group_metadata()
 
     def epoch(self) -> int | None:
-        """Return the generation of the group; None: not known."""
+        """Return the group's generation; None if it is not known."""
         epoch = self._engine.epoch()
         return epoch if epoch > 0 else None
 
     def close(self) -> None:
-        """Leave the group, if it is in one, and end."""
+        """Leave the group, if the consumer is in a group, and end."""
         left = self._engine.leave()
         left.add_done_callback(lambda _: self._mail.put(None))
         self._serve(time.monotonic() + _WAITS_S, left.done)
         self._engine.crash()
 
     def drop(self) -> None:
-        """End as by a crash: the group is not notified."""
+        """End as in a crash: the group is not notified."""
         self._engine.crash()
 
     def _go_to(self, offsets: Mapping[int, int]) -> None:
@@ -238,7 +237,7 @@ class PythonConsumer:
         self._drop_read(offsets)
 
     def _result(self, future: Future[Any], limit_s: float) -> Any:  # noqa: ANN401 - of any of them
-        """Return the result of a call, for which nothing that is in the mail is needed."""
+        """Return the result of a call that does not need the mailbox to be served."""
         try:
             return future.result(limit_s)
         except Exception as raised:
@@ -248,7 +247,7 @@ class PythonConsumer:
             raise KafkaException(as_error(raised)) from raised
 
     def _serve(self, deadline: float, done: Callable[[], bool]) -> None:
-        """Serve the mail until something is done, or it is too late."""
+        """Serve the mailbox until ``done`` returns True, or until the deadline."""
         while not done() and (left := deadline - time.monotonic()) > 0:
             with contextlib.suppress(queue.Empty):
                 mail = self._mail.get(timeout=left)
@@ -270,7 +269,7 @@ class PythonConsumer:
         )
 
     def _failed(self, raised: BaseException) -> list[ReadMessage]:
-        """Return what a poll has raised as errors: one for each partition without a position."""
+        """Return a poll's exception as errors: an error for each partition without a position."""
         if not isinstance(raised, Exception):
             raise raised
         if type(raised).__name__ == _TRUNCATED:

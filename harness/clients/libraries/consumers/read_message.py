@@ -1,4 +1,4 @@
-"""A record that a consumer of Java or Python has returned, with the methods of librdkafka's."""
+"""A record from a Java or Python consumer, with the methods of librdkafka's records."""
 
 from typing import Final
 
@@ -43,35 +43,35 @@ class ReadMessage:
         return self._error
 
     def partition(self) -> int | None:
-        """Return its partition."""
+        """Return the record's partition."""
         return self._at
 
     def offset(self) -> int | None:
-        """Return its offset."""
+        """Return the record's offset."""
         return self._place
 
     def leader_epoch(self) -> int | None:
-        """Return the epoch of the leader that appended it."""
+        """Return the epoch of the leader that appended the record."""
         return self._epoch
 
     def delivery_count(self) -> int | None:
-        """Return how often a share group gave it to members, this time included."""
+        """Return how often the share group delivered the record, this time included."""
         return self._deliveries
 
     def key(self) -> bytes | None:
-        """Return its key."""
+        """Return the record's key."""
         return self._key
 
     def value(self) -> bytes | None:
-        """Return its value."""
+        """Return the record's value."""
         return self._value
 
     def timestamp(self) -> tuple[int, int]:
-        """Return the kind of its timestamp, and the timestamp in milliseconds."""
+        """Return the kind of the record's timestamp, and the timestamp in milliseconds."""
         return self._time
 
 
 def stranded(partition: int, position: int, why: str) -> ReadMessage:
-    """Return the error of a position that is not in the log, as librdkafka's."""
+    """Return the error for a position that is not in the log, as librdkafka returns it."""
     error = KafkaError(KafkaError._AUTO_OFFSET_RESET, why)  # noqa: SLF001 - its public name
     return ReadMessage(partition, position, error=error)

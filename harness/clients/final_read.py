@@ -235,7 +235,7 @@ def _read(
     )
     ends = {p: _last_offset(client, topic, p) if f is None else f for p, f in fences.items()}
     if isinstance(client, Consumer):
-        # Asks for leaders now: else librdkafka would learn them up to 1 s after the assignment.
+        # Ask for the leaders now; otherwise librdkafka may learn them 1 s after the assignment.
         with contextlib.suppress(KafkaException):
             client.list_topics(topic, timeout=_TRY_S)
     tape.moved(ASSIGN, dict.fromkeys(fences), within=False)

@@ -72,7 +72,7 @@ class NamedRecords:
         self.sent += not topic
 
     def await_answers(self, *, limit_s: float) -> int:
-        """Wait until every record has an answer; return how many records still have none."""
+        """Wait until every record has an answer; return how many have no answer yet."""
         deadline = time.monotonic() + limit_s
         while len(self._client) and (left := deadline - time.monotonic()) > 0:
             self._client.poll(min(left, _POLL_S))

@@ -25,7 +25,7 @@ class ProducerLoop:
         opened: opens the client, and a new client after a fatal error.
         prefix: prefix of the records' names, ``<prefix>-<sequence>``.
         tape: the buffer for its operations; used only from this thread.
-        first: the first sequence number, after those of a predecessor; ``sent`` is the next one.
+        first: the first sequence number, after those of a predecessor; ``sent`` is the next number.
         named: returns a record's name for its sequence number, if names are different.
         records: the user's own records, instead of made records; sent once, in this order.
     """

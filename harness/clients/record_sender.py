@@ -72,7 +72,7 @@ class Sender:
         self._stopping = False
 
     def warm_up(self, *, limit_s: float) -> None:
-        """Connect to the leader of every partition; the first send is then as fast as later ones."""
+        """Connect to every partition's leader, so that the first send is as fast as later sends."""
         with self._lock:
             self._producer.reach(self._topic, limit_s=limit_s)
 

@@ -296,9 +296,9 @@ class TrackedConsumer:
     def _committed(
         self, client: RecordConsumer, partitions: list[TopicPartition]
     ) -> list[TopicPartition]:
-        """Return the group's committed offsets; for a partition without one, offset 0.
+        """Return the group's committed offsets; 0 for a partition without a committed offset.
 
-        With another ``auto.offset.reset``, the client itself finds the offset in the second case.
+        With another ``auto.offset.reset``, the client itself chooses the offset instead of 0.
         """
         begun_ns = 0 if self._journal is None else self._journal.clock()
         try:

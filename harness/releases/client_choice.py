@@ -41,7 +41,7 @@ _OLDEST: Final = {
 """The oldest brokers that a Python client speaks to; no broker is too new (docs/clients.md)."""
 
 _CODECS: Final = {KAFKA_PYTHON: ("none", "gzip", "zstd")}
-"""Compressions of a library that lacks some. For others, kafka-python needs more packages."""
+"""Compressions of libraries that do not have all; kafka-python needs packages for the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,7 +100,7 @@ class ClusterFacts:
     """Facts about one cluster.
 
     Attributes:
-        controllers: number of voters in the KRaft quorum; None on ZooKeeper, or if not readable.
+        controllers: number of voters in the KRaft quorum; None on ZooKeeper or if unreadable.
         features: finalized levels; None where there are no features (before 2.7).
         own_topics: the topics of ``OWN_TOPICS`` that the user may see.
         unseen: sentences, each about a thing that could not be read, and why.

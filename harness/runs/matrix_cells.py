@@ -309,7 +309,7 @@ class MatrixFolder:
         if matrix.schema != SCHEMA_VERSION:
             raise StoreError(
                 f"{self.path / MATRIX} has schema {matrix.schema}; this is schema {SCHEMA_VERSION}",
-                hint="Read it with the Highwater that wrote it.",
+                hint="Read it with the Highwater release that wrote it.",
             )
         return matrix
 

@@ -157,7 +157,7 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
 
 
 class Canary(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting under which records must be lost; if none is lost, the harness itself is broken."""
+    """A setting under which records must be lost; without a loss, the harness itself is broken."""
 
     name: str
     kafka: str

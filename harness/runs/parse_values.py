@@ -75,7 +75,7 @@ def budget(text: str) -> dict[str, int]:
     for part in names(text):
         name, _, most = part.partition("=")
         if not most.isdecimal():
-            raise UsageError(f"{part!r} limits nothing", hint="Write kill=5,brokers=1.")
+            raise UsageError(f"{part!r} is no limit", hint="Write kill=5,brokers=1.")
         limits[_renamed(name)] = int(most)
     return limits
 
@@ -161,7 +161,7 @@ def size(text: str) -> int:
     """Return the bytes of ``8G``, ``512M`` or ``1.5G``; the units are powers of 1024."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])B?", text.strip(), re.IGNORECASE)
     if match is None:
-        raise UsageError(f"{text!r} is no size", hint="Write 512M or 8G.")
+        raise UsageError(f"{text!r} is not a size", hint="Write 512M or 8G.")
     return int(float(match[1]) * 1024 ** (1 + "KMGT".index(match[2].upper())))
 
 

@@ -276,7 +276,7 @@ class Run:
         phase = self.status().phase
         if phase != "frozen":
             raise StoreError(
-                f"{self.name} was not judged: it is {phase}, or was cut short while it was",
+                f"{self.name} was not judged: it is {phase}, or was cut short in that phase",
                 hint="Wait until it has ended, or judge its incomplete files: highwater check RUN",
             )
 

@@ -182,7 +182,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             f" + unknown {book.unknown:,}"
         )
         if self.account == "begun":
-            return f"recorded up to the cut: {sent}"
+            return f"recorded until the run was interrupted: {sent}"
         lost = f"lost {book.lost:,} + unseen {book.unseen:,}"
         lost += f" + replaced {book.replaced:,}" if book.replaced else ""
         return f"{sent}; {acknowledged} = read {book.read:,} + {lost}"

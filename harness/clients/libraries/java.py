@@ -2,7 +2,7 @@
 
 ``send`` returns a Future; ``poll`` looks whether the oldest Future of each partition is done. So an
 answer is observed later than it arrived, by one look at most, and a send's recorded begin is before
-the call of Java: recorded intervals may be wider than the real ones, never narrower.
+the call of Java: recorded intervals may be wider than real intervals, never narrower.
 """
 
 import contextlib

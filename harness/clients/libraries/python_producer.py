@@ -2,8 +2,8 @@
 
 Its client works in its own thread: kafka-python's sender, aiokafka's event loop. Answers arrive in
 that thread and wait until ``poll`` serves them. So answers are observed later than they arrived,
-and a send's recorded begin is before the client's call: recorded intervals may be wider than the
-real ones, never narrower.
+and a send's recorded begin is before the client's call: recorded intervals may be wider than real
+intervals, never narrower.
 """
 
 import time

@@ -29,7 +29,7 @@ def removed(says: str) -> list[dict[str, Any]]:
 
 
 def step(says: str) -> int | None:
-    """Return the number of the schedule's step that a note or a problem names; None if none."""
+    """Return the number of the schedule's step in a note or a problem; None if there is none."""
     match = _STEP.match(says)
     return int(match[1]) if match else None
 

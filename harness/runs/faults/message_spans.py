@@ -6,9 +6,9 @@ from typing import Any, Final
 
 _ENDS: Final = frozenset(("sent", "dropped", "lost"))
 _AFTERWARDS: Final = {
-    "repeated": "a copy was sent",
-    "answered": "its client got the answer",
-    "discarded": "the answer came when its client had gone",
+    "repeated": "the wire sent a copy",
+    "answered": "the client got the answer",
+    "discarded": "the answer arrived after the client had gone",
 }
 _VERBS: Final = {"hold": "held", "drop": "dropped", "repeat": "repeated", "delay": "delayed"}
 
@@ -68,10 +68,10 @@ def _span(events: list[Mapping[str, Any]], passed: list[Mapping[str, Any]]) -> M
 
 def _sentence(events: list[Mapping[str, Any]], overtaken: int) -> str:
     names = [row["event"] for row in events]
-    words = ["its client had gone before it went on"] if "client-gone" in names else []
+    words = ["the client had gone before the message was sent on"] if "client-gone" in names else []
     if "lost" in names:
-        words.append("it was lost with its connection")
+        words.append("the message was lost with its connection")
     words += [says for name, says in _AFTERWARDS.items() if name in names]
     if overtaken:
-        words.append(f"{overtaken} others passed between its ends meanwhile")
-    return "; ".join(words) or "it went on"
+        words.append(f"other messages that passed between the same ends meanwhile: {overtaken}")
+    return "; ".join(words) or "the message was sent on"

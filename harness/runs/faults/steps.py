@@ -43,7 +43,7 @@ class FaultStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             ``leader``; for client faults a client's name, or a word for any client; other faults
             ignore it.
         partition: the partition that the fault is about; the word ``leader`` means its leader.
-        choice: 0 up to 1; chooses among several candidates, and decides what else is random.
+        choice: 0 up to 1; chooses among several candidates, and decides other random details.
         message: for faults on messages, the kind of message in words (docs/wire.md).
     """
 

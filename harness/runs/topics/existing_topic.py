@@ -78,7 +78,7 @@ def of_plan(path: Path) -> ExistingTopic:
     except StoreError as error:
         raise UsageError(f"{path} holds no plan: {error.message}") from error
     if topic.like is None:
-        raise UsageError(f"the topic of {path} was made like no other")
+        raise UsageError(f"the topic in {path} was not made like another topic")
     return ExistingTopic(
         name=topic.like.topic,
         replicas=topic.like.replicas,

@@ -139,5 +139,5 @@ def test_a_plan_that_is_like_no_other_topic_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         of_plan(path)
     path.write_bytes(PLAN.to_json())
-    with pytest.raises(UsageError, match="made like no other"):
+    with pytest.raises(UsageError, match="not made like another topic"):
         of_plan(path)

@@ -66,7 +66,7 @@ def require_writable(path: Path, option: str) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all; replace a folder of this name that Spark wrote, if any."""
+    """Write a file completely or not at all; replace a folder of this name that Spark wrote."""
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

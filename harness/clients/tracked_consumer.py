@@ -122,7 +122,7 @@ class TrackedConsumer:
             self._moved(SEEK, numbers, within=False)
 
     def positions(self) -> dict[int, int]:
-        """Return partition to the next offset; 0 if the first offset is not known yet."""
+        """Return the next offset by partition; 0 if the first offset is not known yet."""
         return {partition: max(0, offset) for partition, offset in self._next.items()}
 
     @property

@@ -239,7 +239,7 @@ class TransactionLoop:
 
 
 def _first(messages: list[ReadRecord]) -> dict[int, int]:
-    """Return a reader's positions before it read these messages, some perhaps twice."""
+    """Return a reader's positions before it read these messages, some of them perhaps twice."""
     numbers: dict[int, int] = {}
     for message in messages:
         partition, offset = message.partition() or 0, message.offset() or 0

@@ -22,7 +22,7 @@ CONSUMER_SETTINGS: Final = {
     "group.consumer.min.heartbeat.interval.ms": _HEARTBEAT_MS,
     "group.consumer.heartbeat.interval.ms": _HEARTBEAT_MS,
 }
-"""The timeouts that clients request in the classic protocol; in this protocol brokers set them."""
+"""The timeouts that clients request in classic groups; in KIP-848 groups, brokers set them."""
 
 SHARE_SINCE: Final = (4, 1)
 """The first release with share groups (KIP-932), as a preview that a feature enables."""

@@ -426,7 +426,7 @@ class StreamWriter:
         self._write_pending()
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Write one batch of this schema; after an ``OSError`` the writer is of no more use."""
+        """Write one batch of this schema; do not use the writer again after an ``OSError``."""
         with self._lock:
             self._stream.write_batch(batch)
             self._write_pending()

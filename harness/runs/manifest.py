@@ -76,7 +76,7 @@ def record(run: Run, rows: Mapping[str, int]) -> str:
 
 
 def verify(run: Run, digests: Mapping[str, RecordedFile] = {}) -> tuple[UnusedFile, ...]:
-    """Read every file that a judge uses to its end, and return the files that are no evidence.
+    """Read to the end every file that a judge uses; return the files that are no evidence.
 
     Files in ``digests`` were already read by the caller, and are not read here.
     """
@@ -104,7 +104,7 @@ def metadata_logs(run: Run) -> dict[int, Path]:
 
 
 def rows(run: Run) -> dict[str, int]:
-    """Return table to number of recorded rows; empty if there is no readable manifest."""
+    """Return the number of recorded rows, by table; empty if there is no readable manifest."""
     try:
         return _manifest(run, run.status().manifest).rows
     except _UnsoundError:

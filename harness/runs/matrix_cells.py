@@ -42,7 +42,7 @@ def delivery_of(workload: Workload) -> Delivery:
 
 
 class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """One value of every axis.
+    """A setting in a matrix: one value for every axis.
 
     Attributes:
         story: name of a story (scripted scenario), or None.

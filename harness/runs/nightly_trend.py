@@ -67,7 +67,7 @@ def extend(
 
 
 def write(path: Path, marks: Iterable[CellResult]) -> Path:
-    """Write a history whole or not at all."""
+    """Write a history completely or not at all."""
     try:
         write_whole(path, b"".join(msgspec.json.encode(mark) + b"\n" for mark in marks))
     except OSError as error:

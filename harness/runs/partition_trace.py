@@ -161,8 +161,8 @@ class PartitionTrace:
     """One partition over time.
 
     Attributes:
-        leaderships: in order of time.
-        tracks: by broker.
+        leaderships: the partition's leaderships, in order of time.
+        tracks: broker id to the track of its replica.
     """
 
     leaderships: Sequence[Leadership] = ()

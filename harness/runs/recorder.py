@@ -153,7 +153,7 @@ class Recorder:
         self._add(FETCHES_TABLE, {"time_ns": self.clock(), **row})
 
     def group(self, row: dict[str, object]) -> None:
-        """Record a row of ``GROUPS`` that has its times."""
+        """Record a row of ``GROUPS``; the row contains its times."""
         self._add(GROUPS_TABLE, row)
 
     def output(self, row: dict[str, object]) -> None:
@@ -165,15 +165,15 @@ class Recorder:
         self._append_now(INSTANCES_TABLE, {"event": event, **row})
 
     def request(self, row: dict[str, object]) -> None:
-        """Record a row of ``REQUESTS`` that has its times."""
+        """Record a row of ``REQUESTS``; the row contains its times."""
         self._add(REQUESTS_TABLE, row)
 
     def wire(self, row: dict[str, object]) -> None:
-        """Record a row of ``WIRE`` that has its time."""
+        """Record a row of ``WIRE``; the row contains its time."""
         self._add(WIRE_TABLE, row)
 
     def message(self, row: dict[str, object]) -> None:
-        """Record a row of ``MESSAGES`` that has its time."""
+        """Record a row of ``MESSAGES``; the row contains its time."""
         self._add(MESSAGES_TABLE, row)
 
     def log_lines(self, rows: Sequence[dict[str, object]]) -> None:

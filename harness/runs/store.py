@@ -281,7 +281,7 @@ class Run:
             )
 
     def write(self, name: str, text: bytes) -> Path:
-        """Write one small file whole or not at all."""
+        """Write one small file completely or not at all."""
         write_whole(self.path / name, text)
         return self.path / name
 

@@ -38,7 +38,7 @@ class ShareJournal:
         self._begun: dict[tuple[int, int], deque[_Answer]] = defaultdict(deque)
 
     def given(self, messages: Iterable[SharedRecord], invoke_ns: int) -> None:
-        """Record the records from a poll that ends now."""
+        """Record the result of a poll that ends now."""
         complete_ns = self.clock()
         for message in messages:
             self._add(

@@ -11,7 +11,7 @@ from typing import Any, Final
 from highwater.harness.clients.client_config import REPORTED, Settings
 
 BLOCKS_MS: Final = 5_000
-"""Time for which a send may wait for metadata, and the opening of a client for a broker."""
+"""Time limit of a send that waits for metadata, and of a new client that waits for a broker."""
 
 _SAME: Final = {
     "client.id": "client_id",

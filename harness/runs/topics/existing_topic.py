@@ -67,7 +67,7 @@ class ExistingTopic:
 
 
 def of_plan(path: Path) -> ExistingTopic:
-    """Return the existing topic that a saved plan's topic was made like, as it was then."""
+    """Return the existing topic that a saved plan copied, with its settings at that time."""
     try:
         topic = Plan.from_json(path.read_bytes()).topic
     except OSError as error:

@@ -321,5 +321,5 @@ def _numbers(partitions: Any) -> list[int]:  # noqa: ANN401 - of Java
 
 
 def _offsets(places: Any) -> dict[int, int]:  # noqa: ANN401 - of Java
-    """Return partition to offset from a Java map; partitions without an offset are left out."""
+    """Return the offsets in a Java map, by partition; partitions without an offset are left out."""
     return {int(number): int(offset) for number, offset in _OFFSET.findall(places.toString())}

@@ -241,7 +241,8 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         bool, Option("First outputs are in the order of their partition's inputs.")
     ] = False
     feed: Annotated[
-        str, Option("File of your own inputs, one JSON object per line, or an earlier run's folder.")
+        str,
+        Option("File of your own inputs, one JSON object per line, or an earlier run's folder."),
     ] = ""
 
     def __post_init__(self) -> None:

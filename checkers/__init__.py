@@ -1,1 +1,1 @@
-"""From a run directory to anomalies and a verdict, in Spark. No cluster, no client, no clock."""
+"""Makes anomalies and a verdict from a run directory, in Spark. No cluster, no client, no clock."""

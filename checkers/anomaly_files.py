@@ -1,6 +1,6 @@
-"""Writes anomalies in order: one file a run, and the first of each kind.
+"""Writes each run's anomalies in order, and returns the first anomalies of each kind.
 
-``analysis/anomalies.parquet`` is one file where a run's anomalies are few. Otherwise it is a folder
+``analysis/anomalies.parquet`` is one file where a run has few anomalies. Otherwise it is a folder
 of files that Spark wrote, also in order.
 """
 
@@ -24,7 +24,7 @@ from highwater.checkers.lineage.evidence import Row
 from highwater.checkers.spark.engine import Engine, Rows
 
 LISTED_MAX: Final = 100
-"""Anomalies of each kind that a verdict lists; ``anomalies.parquet`` has them all."""
+"""The most anomalies of one kind that a verdict lists; ``anomalies.parquet`` has all."""
 
 ORDER: Final = ("run", "kind", "topic", "partition", "offset", "value")
 
@@ -34,11 +34,13 @@ Finds: TypeAlias = DataFrame | Rows | pa.Table
 
 @dataclass(slots=True, kw_only=True)
 class AnomalyCounts:
-    """One run's anomalies: how many of each kind, and the first of each.
+    """One run's anomalies: the number of each kind, and the first ones of each kind.
 
     Attributes:
-        following: how many of each kind follow from another anomaly (their ``cause``); they are
-            neither in ``counts`` nor listed.
+        counts: how many anomalies of each kind follow from no other anomaly.
+        following: how many of each kind follow from another anomaly (their ``cause``); these are
+            neither in ``counts`` nor in ``listed``.
+        listed: the first rows of each kind, ``LISTED_MAX`` at most.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -51,10 +53,10 @@ class Target:
     """The place to which one run's anomalies are written.
 
     Attributes:
-        name: the run's, which its rows bear.
+        name: the run's name, which is written into its rows.
         path: the file, ``analysis/anomalies.parquet``.
-        uri: where Spark writes anomalies that are too many for this process, if not to ``path``.
-        without: kinds of anomaly that this run cannot show; they are dropped.
+        uri: where Spark writes anomalies that are too many for this process; empty: to ``path``.
+        without: kinds of anomaly that this run cannot show; such anomalies are dropped.
     """
 
     name: str
@@ -64,7 +66,7 @@ class Target:
 
 
 def gather(engine: Engine, finds: Iterable[Finds]) -> Rows:
-    """All anomalies of some checkers, computed once; in this process where they are few."""
+    """Return all anomalies of some checkers, computed once; in this process if they are few."""
     there: list[DataFrame] = []
     rows = [engine.table(SCHEMA.empty_table())]
     for source in finds:
@@ -78,12 +80,12 @@ def gather(engine: Engine, finds: Iterable[Finds]) -> Rows:
 
 
 def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, AnomalyCounts]:
-    """Write each run's anomalies into its own file, in order, and keep the first ones.
+    """Write each run's anomalies into its own file, in order; return the counts and the first ones.
 
-    Each names the anomaly that it follows from (``checkers.anomalies.root_causes``). A duplicate in
-    the final log has no cause: both records are there.
+    An anomaly names the anomaly from which it follows (``checkers.anomalies.root_causes``). A
+    duplicate in the final log has no cause: both records are there.
 
-    ``targets``: where each case's go, by its key.
+    ``targets``: the place for each run's anomalies, by the run's key.
     """
     causes = truncated_ranges(anomalies)
     ends = open_ends(anomalies)
@@ -102,7 +104,7 @@ def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, Anomaly
 
 
 def _together(anomalies: Rows, targets: Mapping[str, Target]) -> Iterator[Sequence[str]]:
-    """Yield groups of runs whose anomalies fit into this process; a larger run stands alone."""
+    """Yield groups of runs whose anomalies fit into this process; a larger run is its own group."""
     if anomalies.here:
         yield list(targets)
         return
@@ -120,7 +122,7 @@ def _together(anomalies: Rows, targets: Mapping[str, Target]) -> Iterator[Sequen
 def _by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """Yield the rows of each run, in order: nulls first, and strings by their bytes."""
     order = [(name, "ascending", "at_start") for name in ORDER]
-    # To compare words that are all the same takes its time.
+    # Columns of equal values are left out, because it takes long to compare their strings.
     telling = [key for key in order if _varies(table[key[0]])]
     if telling:
         table = table.take(pc.sort_indices(table.select([name for name, *_ in telling]), telling))
@@ -142,7 +144,7 @@ def _bring(table: pa.Table, target: Target) -> AnomalyCounts:
         table = table.filter(pc.invert(dropped))
     partial_path = _partial(target.path)
     run = pa.repeat(target.name, len(table))
-    # Numbers that differ fill dictionaries up in vain: two bytes of three, a third of the time.
+    # Distinct numbers need no dictionary: without one, 2/3 of the bytes in 1/3 of the time.
     named = table.set_column(0, SCHEMA.field("run"), run)
     pq.write_table(named, partial_path, compression="zstd", use_dictionary=False)
     _replace(partial_path, target.path)
@@ -160,7 +162,7 @@ def _counts(table: pa.Table) -> dict[str, int]:
 
 
 def _written(frame: DataFrame, target: Target) -> AnomalyCounts:
-    """Write anomalies that are too many for this process with Spark; return the same."""
+    """Write anomalies that are too many for this process with Spark; return their counts."""
     written = frame.where(~F.col("kind").isin(*target.without)) if target.without else frame
     named = written.withColumn("run", F.lit(target.name)).orderBy(*ORDER)
     partial_path = _partial(target.path)
@@ -182,7 +184,7 @@ def _written(frame: DataFrame, target: Target) -> AnomalyCounts:
 
 
 def _partial(path: Path) -> Path:
-    """Return an empty place to write to, beside a path."""
+    """Return a path to write to, beside another path, where nothing exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".partial")
     _remove(unfinished)

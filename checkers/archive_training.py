@@ -1,6 +1,6 @@
-"""The training run of Spark's class archive: ``-m …archive_training FLAG ...``.
+"""The training run for Spark's class archive: ``-m …archive_training FLAG ...``.
 
-It is a process of its own, because a process can have only one JVM of Spark's.
+It runs in its own process, because a process can have only one JVM of Spark.
 """
 
 import os
@@ -32,13 +32,13 @@ _BATCH: Final = bytearray.fromhex(
     "0212e51cb700000000000000000000000000010000000000000001ffffffffffffffffffffffffffff"
     "000000014c00000001406d307c2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e2e00"
 )
-"""A v2 record batch of one record, m0."""
+"""A v2 record batch with one record, m0."""
 
 _EPOCH_AT: Final = 12
 
 
 def main(sharing: list[str]) -> None:
-    """Judge once in a JVM with these flags, and let it exit: then it writes the archive."""
+    """Judge once in a JVM with these flags, and let the JVM exit: then it writes the archive."""
     threading.Thread(target=_end_with_who_asked, name="asked", daemon=True).start()
     options = SparkOptions(driver_memory="1g")
     started = classic.start(options, SETTINGS, sharing=tuple(sharing))
@@ -47,7 +47,7 @@ def main(sharing: list[str]) -> None:
 
 
 def _end_with_who_asked() -> None:
-    """Close standard input when the parent process ends."""
+    """End this process when its standard input closes: then the parent process has ended."""
     sys.stdin.read()
     os._exit(1)
 
@@ -55,7 +55,7 @@ def _end_with_who_asked() -> None:
 def warm_up(spark: "SparkSession") -> None:
     """Judge a made-up run in which one record is lost and one offset differs.
 
-    It is the smallest that makes every checker read, compare, find and explain.
+    It is the smallest run that makes every checker read, compare, find and explain.
     """
     folder = scratch("warm-up")
     try:

@@ -1,7 +1,7 @@
-"""Every checker, in the order in which reports and verdicts list its findings.
+"""All checkers, in the order in which reports and verdicts list their findings.
 
-To add one, import it and put it into the list. Where a checker finds several kinds in one pass, its
-decorator lists them in order.
+To add a checker, import it and put it into the list. Where a checker finds several kinds in one
+pass, its decorator lists the kinds in order.
 """
 
 from collections.abc import Iterable
@@ -64,50 +64,51 @@ CHECKERS: Final = (
     program_in_transactions,
     operations,
 )
-"""Ours."""
+"""Highwater's own checkers, in order."""
 
 
 def all_checkers() -> tuple[Checker, ...]:
-    """Return our checkers, and then those of other packages.
+    """Return Highwater's own checkers, and then the checkers of other packages.
 
     Raises:
-        HarnessError: a package with checkers cannot be loaded, or names an object that is no
-            checker.
+        HarnessError: a package with checkers cannot be loaded, or its entry point names an object
+            that is not a checker, or two checkers find a kind of the same name.
     """
     checkers = list(CHECKERS)
     for package, extension in extensions.load(extensions.CHECKERS):
         if not isinstance(extension, Checker):
             raise HarnessError(
                 f"{package} has a {type(extension).__name__} for {extensions.CHECKERS}, no checker",
-                hint="An entry point names a function that @checker decorates.",
+                hint="The entry point must name a function that @checker decorates.",
             )
         if twice := _names(checkers) & _names([extension]):
             raise HarnessError(
                 f"{package} has a checker called {min(twice)}, and there is one already",
-                hint="Give it another name, or uninstall the package.",
+                hint="Give the kind another name, or uninstall the package.",
             )
         checkers.append(extension)
     return tuple(checkers)
 
 
 def all_kinds() -> dict[str, Kind]:
-    """Return the kinds that they find, by name.
+    """Return the kinds of anomaly that all checkers find, by name.
 
     Raises:
-        HarnessError: as ``all_checkers``.
+        HarnessError: for the same reasons as ``all_checkers``.
     """
     return {kind.name: kind for checker in all_checkers() for kind in checker.kinds}
 
 
 def our_kinds() -> dict[str, Kind]:
-    """Return those that our own checkers find; the reference model knows only these."""
+    """Return the kinds that Highwater's own checkers find; the reference model knows only these."""
     return {kind.name: kind for checker in CHECKERS for kind in checker.kinds}
 
 
 def kind(name: str) -> Kind:
-    """Return the kind of that name.
+    """Return the kind of anomaly with this name, or a substitute if no checker finds it.
 
-    A reader of a verdict may not have its checker: it is another package's, or an older release's.
+    The checker behind a verdict may not be installed: it can belong to another package or to an
+    older release of Highwater.
     """
     entries = {entry.name: entry for entry in (*all_kinds().values(), *FOREIGN)}
     if name in entries:

@@ -1,4 +1,4 @@
-"""The logs of coordinators, ``__consumer_offsets`` and ``__transaction_state``, on disk."""
+"""The coordinators' topics, ``__consumer_offsets`` and ``__transaction_state``, on disk."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ Row = dict[str, Any]
 def coordinator_records(case: RunFiles, topic: str) -> list[Row] | None:
     """Return every record of a coordinators' topic, in order, in columns of ``reader.SCHEMA``.
 
-    Of the replicas the most up to date decides; that they agree is another checker's matter. None
-    where the run has no copy of the topic, or a part of it is no evidence.
+    The records are those of the most up-to-date replica; another checker compares the replicas.
+    None where the run has no copy of the topic, or a part of the copy is no evidence.
     """
     folder = case.run.coordinators
     if any(unused.path.startswith(f"{folder.name}/") for unused in case.unread):

@@ -1,4 +1,4 @@
-"""Judges runs: all checkers over all runs in one pass of Spark, then a verdict for each run."""
+"""Judges runs: runs all checkers over all runs in one pass, then makes a verdict for each run."""
 
 import contextlib
 import shutil
@@ -36,7 +36,7 @@ def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> 
     error.
 
     Args:
-        runs: of any number and size; what is large is spilled, and never held in Python.
+        runs: any number of runs, of any size; large data is spilled, and never held in Python.
         spark: from ``checkers.spark.session.spark``.
         stories: whether anomalies are explained with their evidence, which takes longer.
 
@@ -56,7 +56,7 @@ def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> 
         judged = _judge(list(cases.values()), spark, folder, stories=stories)
         verdicts |= dict(zip(cases, map(verdict, judged), strict=True))
         for index, run in enumerate(runs):
-            # A folder that is closed to us takes no verdict either; its own says why.
+            # No verdict can be written into an unreadable folder; the returned one has the reason.
             closed = (OSError,) if index not in cases else ()
             with contextlib.suppress(*closed):
                 run.write("analysis/verdict.json", verdicts[index].to_json())
@@ -68,9 +68,11 @@ class _Pass:
     """The result of one pass of Spark over some runs.
 
     Attributes:
-        crashed: checker name to the error.
-        lost: run to a sentence on recorded rows of its history that were not judged.
-        idle: run to checker name to why it has nothing to judge there.
+        anomalies: all anomalies that were found.
+        crashed: the error of each crashed checker, by the checker's name.
+        ledgers: each run's ledger; None when the ledgers could not be computed.
+        lost: by run, a sentence on recorded rows of its history that were not judged.
+        idle: by run and checker name, why the checker has nothing to judge in the run.
     """
 
     anomalies: Rows
@@ -83,7 +85,7 @@ class _Pass:
 def _judge(
     cases: list[RunFiles], spark: SparkSession, folder: Path, *, stories: bool
 ) -> list[Findings]:
-    """Judge all runs together; each half alone after a crash, so that no run spoils another."""
+    """Judge all runs together; after a crash judge each half alone, to find the run at fault."""
     if not cases:
         return []
     with Engine(spark) as engine:
@@ -115,7 +117,7 @@ def _pass(tables: Tables) -> _Pass:
             done.crashed |= dict.fromkeys(checker.names, first_line(error))
     try:
         done.anomalies = _gathered(tables, finds.values())
-    except Exception:  # noqa: BLE001 - whose fault it is will be seen when each runs alone
+    except Exception:  # noqa: BLE001 - each checker alone then shows which one crashes
         _gather_each(tables, finds, done)
     try:
         ledgers = record_outcomes.ledgers(tables, done.anomalies)
@@ -128,7 +130,7 @@ def _pass(tables: Tables) -> _Pass:
 
 
 def _gathered(tables: Tables, finds: Iterable[anomaly_files.Finds]) -> Rows:
-    """Return the anomalies of some checkers; of those in clients' histories with their words."""
+    """Return the anomalies of some checkers; findings in clients' histories get their values."""
     findings: list[Rows] = []
     anomalies: list[anomaly_files.Finds] = []
     for source in finds:
@@ -142,7 +144,7 @@ def _gathered(tables: Tables, finds: Iterable[anomaly_files.Finds]) -> Rows:
 
 
 def _lost(tables: Tables) -> dict[str, str]:
-    """Return, by run, a sentence where fewer rows of its history were judged than were recorded."""
+    """Return, by run, a sentence if fewer rows of its history were judged than were recorded."""
     judged = client_view(tables).judged
     return {
         case.key: f"has {case.operations:,} rows, of which {judged.get(case.key, 0):,} were judged"
@@ -154,7 +156,7 @@ def _lost(tables: Tables) -> dict[str, str]:
 def _gather_each(
     tables: Tables, finds: Mapping[tuple[str, ...], anomaly_files.Finds], done: _Pass
 ) -> None:
-    """Return the anomalies of every checker that does not crash."""
+    """Add the anomalies of every checker that does not crash to a pass; note the crashes."""
     for names, source in finds.items():
         try:
             done.anomalies = done.anomalies.union(_gathered(tables, [source]))
@@ -209,7 +211,7 @@ def _unfounded(case: RunFiles, done: _Pass) -> frozenset[str]:
 
 
 def _half_read(tables: Tables) -> dict[str, list[str]]:
-    """Return, by run, the verified replicas that the system could not read to their ends."""
+    """Return, by run, the replicas that were verified but could not be read to their end."""
     replicas: dict[str, list[str]] = {}
     with contextlib.suppress(Exception):  # a crash of every checker of the disks, which say so
         for end in log_ends(tables):

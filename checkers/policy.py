@@ -1,4 +1,4 @@
-"""The policy: promises of a run, and the anomalies that break them. Checkers do not know it."""
+"""The policy: a run's promises, and the anomalies that break them. Checkers do not know it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from highwater.harness.runs.verdict import ACKNOWLEDGED
 Word = Literal["valid", "invalid", "unknown"]
 
 _UNDECIDED: Final = frozenset((UNSEEN, UNREACHED_INPUT))
-"""Kinds that say only that the run does not show what became of something."""
+"""Kinds of anomaly that only say that the run does not show what happened to a record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,9 +21,9 @@ class Promise:
     """The promise that a run's settings make.
 
     Attributes:
-        says: one sentence for a person.
-        acks: with 0 no record counts as acknowledged.
-        breaking: the kinds of anomaly that break it.
+        says: the promise in one sentence for a person.
+        breaking: the kinds of anomaly that break the promise.
+        acks: the producers' acks; with 0 no record counts as acknowledged.
     """
 
     says: str
@@ -35,7 +35,7 @@ def promised(plan: Plan, *, faults: int) -> Promise:
     """Return the promise under which a run is judged.
 
     Args:
-        plan: its settings.
+        plan: the run's settings.
         faults: how many faults were injected.
     """
     kinds = catalogue.all_kinds().values()
@@ -52,14 +52,14 @@ def decide(
 ) -> tuple[Word, tuple[str, ...]]:
     """Return the verdict and its reasons.
 
-    Evidence that could not be judged outweighs everything. A broken promise outweighs records whose
-    offset no reader reached, and faults that were never injected.
+    Evidence that could not be judged decides first. Then a broken promise decides. Last come
+    records whose offset no reader reached, and faults that were never injected.
 
     Args:
         promise: from ``promised``.
         counts: how many anomalies of each kind were found, without those that follow from others.
-        unjudged: why the run could not be judged as a whole; empty when it could.
-        untested: why no promise was tested, though all could be judged; empty when one was.
+        unjudged: why the run could not be judged as a whole; empty if all of it was judged.
+        untested: why no promise was tested, though the whole run was judged; empty if one was.
     """
     kinds = sorted((kind for kind in counts if counts[kind]), key=_rank)
     broken = [
@@ -80,7 +80,7 @@ def decide(
 
 
 def phrase(kind: str, count: int, acks: str = "all") -> str:
-    """Return a finding and how often, as a sentence."""
+    """Return the number of anomalies of a kind, and what they are, as a sentence."""
     entry = catalogue.kind(kind)
     words = entry.singular if count == 1 else entry.plural
     if acks in ACKNOWLEDGED:

@@ -1,8 +1,8 @@
-"""Runs that only Spark can read: mirrored on this machine as far as necessary, and written back.
+"""Mirrors runs that only Spark can read on this machine, and writes the findings back.
 
-A run's files are listed and read by Spark's source ``binaryFile``, and mirrored in a folder of this
-machine. For long segments the mirror has sparse files of their length instead. Tables and segments
-are judged in place: Spark's tasks read them there.
+Spark's source ``binaryFile`` lists and reads a run's files, which are mirrored in a folder on this
+machine. For long segments the mirror has sparse files of the same length. Tables and segments are
+judged in place: Spark's tasks read them from the run's own folder.
 """
 
 import os
@@ -26,32 +26,33 @@ from highwater.harness.runs.manifest import RecordedFile
 from highwater.harness.runs.store import Run
 
 MIRRORED_MAX: Final = 1 << 30
-"""The longest file that is mirrored: Spark holds a file in memory several times while it reads
-it."""
+"""The length of the longest file that is mirrored: Spark has several copies of a file in memory
+while it reads the file."""
 
 SEGMENTS_MAX: Final = 1 << 30
-"""If all segments of a run together are longer, they are not mirrored."""
+"""If all segments of a run together are longer than this, no segment is mirrored."""
 
-_BATCH_BYTES: Final = 64 << 20  # bytes that come here at once
+_BATCH_BYTES: Final = 64 << 20  # bytes that Spark sends to this process at once
 
 _SEGMENT: Final = re.compile(r"replicas/\d+/[^/]+/\d{20}\.log")
 _PART: Final = re.compile(r"/part-\d{5}-[^/]+$")
 _NOISE: Final = re.compile(r"^\[[\w.]+\] |^(([\w$]+\.)+[\w$]+: )+| SQLSTATE: \w+$")
-"""Parts of an error that are no part of its sentence: Spark's name, Java classes, its code."""
+"""Parts of an error that do not belong to its sentence: Spark's name, Java classes, SQLSTATE."""
 
 _HINT: Final = (
-    "Name a run's folder that this Spark can reach. A store such as s3a: needs its jars and keys:"
+    "Name a run's folder that this Spark can reach. A store such as s3a: needs jars and keys:"
     " --spark-conf spark.jars.packages=… --spark-conf spark.hadoop.fs.s3a.access.key=…"
 )
 
 
 class RemoteRun(Run):
-    """The mirror of a run elsewhere.
+    """The local mirror of a run that is on another machine or in a store.
 
     Args:
-        path: the mirror.
-        uri: the run's folder, as Spark spells it.
-        digests: path from the run's folder to what Spark read of a segment that is sparse here.
+        path: the folder of the mirror.
+        uri: the run's own folder, as Spark spells it.
+        digests: the length and digest that Spark read of each segment that is sparse in the
+            mirror, by its path from the run's folder.
     """
 
     def __init__(self, path: Path, uri: str, digests: Mapping[str, RecordedFile]) -> None:
@@ -61,20 +62,20 @@ class RemoteRun(Run):
 
     @property
     def disks_here(self) -> bool:
-        """True if its segments can be read in the mirror."""
+        """True if the run's segments can be read in the mirror."""
         return not self.digests
 
     def uri_of(self, path: Path) -> str:
-        """Return the URI of a file of the mirror."""
+        """Return the URI of the file in the run's own folder for a path in the mirror."""
         return f"{self.uri}/{path.relative_to(self.path).as_posix()}"
 
 
 def fetch(spark: SparkSession, uri: str, folder: Path) -> RemoteRun:
-    """Mirror the run at a URI in ``folder``, in a folder of the run's name.
+    """Mirror the run at a URI below ``folder``, in a folder with the run's name.
 
     Raises:
-        NotThereError: what lies there is no run.
-        HarnessError: Spark cannot read it, or one of its files is too long for Spark.
+        NotThereError: there is no run at the URI.
+        HarnessError: Spark cannot read the run, or one of its files is too long for Spark.
     """
     with _translated_errors(spark, uri, "read"):
         root = _root(spark, uri)
@@ -99,11 +100,11 @@ def fetch(spark: SparkSession, uri: str, folder: Path) -> RemoteRun:
 def send_back(spark: SparkSession, run: RemoteRun) -> None:
     """Write the findings about a run into its folder, the verdict last.
 
-    Each file becomes a folder with one part of that content, as Spark writes it. Anomalies that
-    are too many to be brought here are there already.
+    Spark writes each file as a folder with one part, which has the file's content. Anomalies that
+    are too many for this process are already in the run's folder.
 
     Raises:
-        HarnessError: Spark cannot write there.
+        HarnessError: Spark cannot write into the run's folder.
     """
     with _translated_errors(spark, run.uri, "written"):
         if run.anomalies.exists():
@@ -123,13 +124,13 @@ def _root(spark: SparkSession, uri: str) -> str:
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
-        binary(spark, uri)  # says of what is not there at all that it is not
+        binary(spark, uri)  # raises an error that says so if the folder does not exist
         raise NotThereError(f"{uri} is not a run directory", hint="It has no plan.json.") from None
     return plan.removesuffix("/plan.json")
 
 
 def _sizes(files: DataFrame, root: str) -> dict[str, int]:
-    """Return the path of each file from the run's folder, and its bytes; no empty files."""
+    """Return each file's length in bytes by its path from the run's folder; 0 for an empty file."""
     sizes = dict.fromkeys(paths_of(files), 0)
     sizes |= {row.path: row.length for row in files.select("path", "length").collect()}
     return {path.removeprefix(f"{root}/"): size for path, size in sizes.items()}
@@ -141,12 +142,12 @@ def _require_readable(uri: str, sizes: Mapping[str, int]) -> None:
         if size > most:
             raise HarnessError(
                 f"{uri}/{name} has {size:,} bytes, and Spark can read no more than {most:,} of it",
-                hint="Copy the run to a folder of this machine, and name that.",
+                hint="Copy the run to a folder on this machine, and name that folder.",
             )
 
 
 def _targets(mirror: Path, names: Iterable[str]) -> dict[str, Path]:
-    """Return where each file goes; a folder with one part of Spark's is the file of its name."""
+    """Return where each file is mirrored; a folder with one Spark part becomes a single file."""
     targets = {name: _PART.sub("", name) for name in names}
     parts = Counter(targets.values())
     return {name: mirror / (part if parts[part] == 1 else name) for name, part in targets.items()}
@@ -155,9 +156,9 @@ def _targets(mirror: Path, names: Iterable[str]) -> dict[str, Path]:
 def _bring_files(
     spark: SparkSession, root: str, sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, int, bytes]]:
-    """Yield pieces of some files, with their positions in them."""
+    """Yield pieces of some files: the file's name, the piece's position, and its bytes."""
     files = contents(spark, [f"{root}/{name}" for name in sizes])
-    if (parts := sum(sizes.values()) // _BATCH_BYTES) > 0:  # Spark brings one at a time
+    if (parts := sum(sizes.values()) // _BATCH_BYTES) > 0:  # Spark sends one partition at a time
         files = files.repartition(1 + parts)
     for row in files.toLocalIterator():
         yield row.path.removeprefix(f"{root}/"), row.start, row.piece
@@ -174,14 +175,14 @@ def _digests(spark: SparkSession, root: str) -> dict[str, RecordedFile]:
 
 
 def _write_text(spark: SparkSession, text: str, uri: str) -> None:
-    """Write a file's text. Spark ends each row with a separator of ours: the text's last letter."""
+    """Write a file's text. Spark ends the row with our separator, the text's last character."""
     row = spark.createDataFrame([(text[:-1],)], "value string").coalesce(1)
     row.write.mode("overwrite").text(uri, lineSep=text[-1])
 
 
 @contextmanager
 def _translated_errors(spark: SparkSession, uri: str, done: str) -> Iterator[None]:
-    """Say in a sentence why Spark cannot read or write somewhere."""
+    """Raise an error that says in a sentence why Spark cannot read or write at a URI."""
     try:
         yield
     except HighwaterError:
@@ -190,7 +191,7 @@ def _translated_errors(spark: SparkSession, uri: str, done: str) -> Iterator[Non
         why, hint = _NOISE.sub("", first_line(error)).rstrip("."), _HINT
         try:
             spark.sql("SELECT 1").collect()
-        except Exception:  # noqa: BLE001 - whatever it says, Spark is no more
+        except Exception:  # noqa: BLE001 - any error here means that Spark has ended
             why = "Spark ended"
-            hint = "It holds a file whole, several times: --driver-memory gives it more memory."
+            hint = "It keeps several whole copies of a file: --driver-memory gives it more memory."
         raise HarnessError(f"{uri} cannot be {done}: {why}", hint=hint) from error

@@ -1,8 +1,8 @@
-"""The files of a run: those to judge, and those that are missing or broken.
+"""The files of a run: the files to judge, and the files that are missing or broken.
 
-Files are judged in place. Only the stream of a run that ended early is copied, up to its last whole
-batch. Files that are no evidence (``harness.runs.manifest``) are left out, and so is a whole
-replica if one of its segments is.
+Files are judged in place. Only the streams of a run that ended early are copied, up to their last
+whole batch. Files that are no evidence (``harness.runs.manifest``) are left out. If one segment of
+a replica is no evidence, the whole replica is left out.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ from highwater.harness.runs.verdict import UnusedFile
 _SCHEMAS: Final = {**TABLES, **WHERE_RECORDED}
 _REPLICAS: Final = "events/replicas"
 _NAMED_MAX: Final = 5
-"""Files that are no evidence and are named in the reasons; the others are counted."""
+"""How many files that are no evidence the reasons name; further files are only counted."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,17 +62,17 @@ class RunFiles:
     """One run to judge: its plan, its status, and what is wrong with its files.
 
     Attributes:
-        key: names the run in every table's ``run`` column; unlike a directory's name it is unique.
+        key: names the run in every table's ``run`` column; it is unique, unlike a directory's name.
         unread: files of the run that are no evidence, and are not staged.
-        unsealed: tables that were never finished, and the number of whole rows of each.
-        recorded: table to the number of its recorded rows, if the run says it.
-        tables: table to its Parquet file, of those that can be read.
-        sealed: the tables among them that are copies of streams, which this machine alone has.
-        operations: the number of rows of the history to judge.
-        replicas: the folders of the topic's replicas, of every broker, that are compared.
+        unsealed: tables that were never finished, with the number of whole rows in each.
+        recorded: the number of recorded rows in each table, if the run records it.
+        tables: the Parquet file of each table that can be read, by the table's name.
+        sealed: the tables that are copies of streams, which only this machine has.
+        operations: the number of rows in the history to judge.
+        replicas: the folders of the topic's replicas on all brokers that are compared.
         metadata_logs: the folder of each KRaft controller's metadata log, by node id.
-        merged: a copy of ``replicas``, where brokers had several log directories when the run was
-            cut short; None: they are where the run has them.
+        merged: a copy of ``replicas``, if brokers had several log directories when the run was
+            cut short; None: the replicas are in the run's own folder.
     """
 
     key: str
@@ -91,10 +91,10 @@ class RunFiles:
 
     @classmethod
     def of(cls, run: Run, key: str) -> Self:
-        """Read a run's small files, and verify all that are judged.
+        """Return a run to judge: read its small files, and verify all files that are judged.
 
         Raises:
-            StoreError: its plan or status is missing, broken, or not what was recorded.
+            StoreError: the run's plan or status is missing, broken, or differs from the manifest.
         """
         plan, status = run.plan(), run.status()
         digests = run.digests if isinstance(run, RemoteRun) else {}
@@ -105,7 +105,7 @@ class RunFiles:
         return cls(key=key, run=run, plan=plan, status=status, unread=unread, recorded=recorded)
 
     def afresh(self) -> Self:
-        """Return the same run, to be staged again."""
+        """Return the same run as before staging, so that it can be staged again."""
         return replace(
             self,
             unread=list(self.unread),
@@ -119,23 +119,23 @@ class RunFiles:
 
     @property
     def log_directories(self) -> Path:
-        """The folder with one of each broker's id, which holds its replicas and checkpoints."""
+        """The folder with a subfolder for each broker id, for its replicas and checkpoints."""
         return self.merged or self.run.replicas
 
     @property
     def listed(self) -> bool:
-        """True if a list of the run's files, which is sound, says which of them there were."""
+        """True if the run has an intact manifest, which lists all of its files."""
         broken = any(unused.path == manifest.NAME for unused in self.unread)
         return bool(self.status.manifest) and not broken
 
     @property
     def cut(self) -> str:
-        """The phase in which the run was cut short; empty when it ended."""
+        """The phase in which the run was cut short; empty when the run ended normally."""
         return "" if self.status.phase == "frozen" else self.status.phase
 
     @property
     def reasons(self) -> list[str]:
-        """Why the run cannot be judged as a whole, a sentence each."""
+        """The reasons why the run cannot be judged as a whole, a sentence each."""
         reasons = []
         if self.cut:
             reasons = [f"The run was cut short in its phase {self.cut}: what it left was judged."]
@@ -159,30 +159,30 @@ class RunFiles:
 
     @property
     def copyless(self) -> bool:
-        """True if its cluster was external and had no command to copy disks."""
+        """True if the run's cluster was external and had no command to copy disks."""
         outside = self.plan.external
         return outside is not None and "copy" not in outside.commands
 
     @property
     def broken(self) -> frozenset[Path]:
-        """The files, and the folders of replicas, that are no evidence."""
+        """The paths of files and of replicas' folders that are no evidence."""
         return frozenset(self.run.path / unused.path for unused in self.unread)
 
     @property
     def committed(self) -> dict[int, int]:
-        """By controller, the offset below which its metadata log must be what was committed."""
+        """The offset below which each controller's metadata log must hold the committed records."""
         if QUORUM_TABLE not in self.tables:
             return {}
         seen = pq.read_table(self.tables[QUORUM_TABLE], columns=["time_ns", "node", "leo", "hw"])
         rows = seen.sort_by("time_ns").to_pylist()
         watermark = max((row["hw"] for row in rows), default=0)
-        # The last one: a fault may have taken a disk, and the leader learns of it by a fetch.
+        # The last LEO counts: a fault may have emptied a disk, which the leader learns by a fetch.
         ends = {row["node"]: row["leo"] for row in rows}
         return {node: min(watermark, end) for node, end in ends.items()}
 
     @property
     def segments(self) -> list[Segment]:
-        """The segments of the replicas that are compared; ``run`` is ``key``."""
+        """The segments of the replicas that are compared; their ``run`` is this run's ``key``."""
         return limited(
             [
                 replace(
@@ -198,9 +198,9 @@ class RunFiles:
 
     @property
     def remote_segments(self) -> list[Segment]:
-        """The segments in the remote tier of the topic, each as a replica of its own.
+        """The segments in the topic's remote tier. Each segment counts as a separate replica.
 
-        Their brokers are -1, -2, …: leaders may have copied ranges of offsets that overlap.
+        Their broker ids are -1, -2, …: leaders may have copied ranges of offsets that overlap.
         """
         topic, broken = self.plan.topic.name, self.broken
         files = [
@@ -224,16 +224,16 @@ class RunFiles:
         ]
 
     def source(self, name: str) -> str:
-        """Return the path or URI by which Spark reads a table that is not sealed."""
+        """Return the path or URI from which Spark reads a table that is not in ``sealed``."""
         return self.uri_of(self.run.parquet(name)) or str(self.tables[name])
 
     def uri_of(self, path: Path) -> str:
-        """Return the URI of a file of a run elsewhere; empty for a run on this machine."""
+        """Return the URI of a file in a remote run; empty for a run on this machine."""
         return self.run.uri_of(path) if isinstance(self.run, RemoteRun) else ""
 
 
 def stage(case: RunFiles, folder: Path) -> None:
-    """Find the readable files of a run, copy streams into ``folder``, and note the others."""
+    """Find the readable files of a run, copy streams into ``folder``, and note unreadable files."""
     for name in TABLES:
         if not case.lacks(name):
             _stage_table(case, name, folder / f"{name.replace('/', '-')}.parquet")
@@ -270,7 +270,7 @@ def _stage_table(case: RunFiles, name: str, part: Path) -> None:
 
 
 def _words(error: Exception) -> str:
-    """Return the system's message, or the first line of Arrow's without its class names."""
+    """Return the system's message, or the first line of Arrow's message without class names."""
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
     line = str(error).partition("\n")[0].rstrip(".")
@@ -278,7 +278,7 @@ def _words(error: Exception) -> str:
 
 
 def _unusable(data: pq.FileMetaData, schema: pa.Schema, recorded: int | None) -> str:
-    """Return why a table is no evidence, the end of a sentence; empty where it is."""
+    """Return why a table is no evidence, the end of a sentence; empty for a table that is."""
     if missing := _missing_columns(data.schema.to_arrow_schema(), schema):
         return f"has no usable column {missing}"
     if recorded is not None and data.num_rows != recorded:
@@ -287,9 +287,9 @@ def _unusable(data: pq.FileMetaData, schema: pa.Schema, recorded: int | None) ->
 
 
 def _missing_columns(schema: pa.Schema, required: pa.Schema) -> str:
-    """Return columns that are missing or of another type; dictionaries count as their values.
+    """Return columns that are missing or have another type; dictionaries count as their values.
 
-    A column that later releases added is null in an older run, which Spark reads as that.
+    A column that a later release of Highwater added may be missing: Spark reads it as null.
     """
     return ", ".join(
         column.name
@@ -303,11 +303,11 @@ def _missing_columns(schema: pa.Schema, required: pa.Schema) -> str:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type that a column's values have, dictionary or not."""
+    """Return the type of a column's values, whether or not they are in a dictionary."""
     if pa.types.is_dictionary(kind):
         return plain(kind.value_type)
     if pa.types.is_list(kind):
-        return pa.list_(kind.value_type)  # whatever its element is called
+        return pa.list_(kind.value_type)  # the name of its element does not matter
     return kind
 
 
@@ -322,7 +322,7 @@ def _copy_stream(stream: Path, part: Path, name: str) -> int:
 
 
 def _merge_log_dirs(case: RunFiles, folder: Path) -> None:
-    """Bring together what a killed harness left in several log directories of each broker."""
+    """Merge each broker's log directories into one copy, if a killed harness left several."""
     more = case.run.path / MORE_LOG_DIRS
     if not more.is_dir() or not case.run.replicas.is_dir():
         return
@@ -367,11 +367,11 @@ def _stage_replicas(case: RunFiles) -> None:
 
 
 def _missing(case: RunFiles, folder: Path, answered: Mapping[tuple[str, str], int]) -> str:
-    """Return what a replica's folder shows to be missing, the end of a sentence; empty: nothing.
+    """Return what is missing in a replica's folder, the end of a sentence; empty: nothing is.
 
-    Where a list says that all files are there, what is missing is the broker's own loss. Where the
-    cluster did not quiesce, a log may have been truncated a moment ago, and no finding rests on its
-    end.
+    If the manifest lists all files and all are there, the broker itself lost the missing records.
+    If the cluster did not quiesce, a log may have been truncated just before the copy, and no
+    finding depends on its end.
     """
     segments = limited(inside(folder))
     if (why := incomplete(folder, segments)) or case.listed:
@@ -388,7 +388,7 @@ def _missing(case: RunFiles, folder: Path, answered: Mapping[tuple[str, str], in
 
 
 def _stage_remote_tier(case: RunFiles) -> None:
-    """Leave out segments of the remote tier that are no whole copies, as ``_missing``."""
+    """Leave out segments of the remote tier whose copies are not complete."""
     if case.listed or not case.plan.tiered or isinstance(case.run, RemoteRun):
         return
     unread = {segment.path: incomplete_segment(segment) for segment in case.remote_segments}
@@ -404,7 +404,7 @@ def _stage_remote_tier(case: RunFiles) -> None:
 
 
 def _answered(case: RunFiles) -> dict[tuple[str, str], int]:
-    """Return the log end offset that each broker told last, by its id and the replica's name."""
+    """Return the LEO that each broker last returned, by the broker's id and the replica's name."""
     if case.listed or _REPLICAS not in case.tables:
         return {}
     columns = ["time_ns", "broker", "topic", "partition", "leo"]
@@ -417,7 +417,7 @@ def _answered(case: RunFiles) -> dict[tuple[str, str], int]:
 
 
 def _checkpoints(case: RunFiles, folder: Path) -> dict[str, int]:
-    """Return the offsets that a broker's checkpoint files have of a replica, by file."""
+    """Return a replica's offsets in its broker's checkpoint files, by the file's name."""
     partition = case.plan.topic.name, int(folder.name.rpartition("-")[2])
     reached: dict[str, int] = {}
     for name in (HIGH_WATERMARK, RECOVERY_POINT, LOG_START):
@@ -430,9 +430,9 @@ def _checkpoints(case: RunFiles, folder: Path) -> dict[str, int]:
 
 
 def _stage_metadata_logs(case: RunFiles) -> None:
-    """Keep the metadata logs of controllers, all of them or none.
+    """Keep the metadata logs of all controllers, or of none.
 
-    Without one of them it is not known what a majority had.
+    If one log is missing, it is not known which records a majority had.
     """
     folders = manifest.metadata_logs(case.run)
     paths = {folder.relative_to(case.run.path).as_posix(): folder for folder in folders.values()}
@@ -450,9 +450,10 @@ def _stage_metadata_logs(case: RunFiles) -> None:
 
 
 def _missing_controllers(case: RunFiles, folders: Mapping[int, Path]) -> str:
-    """Return which controllers' metadata logs are not here, as ``_missing``; empty: none.
+    """Return which controllers' metadata logs are missing, the end of a sentence; empty: none is.
 
-    Voters are in the table of the quorum; how many began is in the plan, whatever is lost.
+    The quorum's table lists the voters. If that table is lost, the plan still has the number of
+    controllers at the start.
     """
     outside = case.plan.external is not None or isinstance(case.run, RemoteRun)
     if case.listed or outside:
@@ -470,7 +471,7 @@ def _missing_controllers(case: RunFiles, folders: Mapping[int, Path]) -> str:
 
 
 def _missing_metadata(case: RunFiles, controller: int, folder: Path) -> str:
-    """Return what a controller's folder shows to be missing, as ``_missing``."""
+    """Return what is missing in a controller's folder, the end of a sentence; empty: nothing is."""
     segments = metadata_segments(case.key, controller, folder)
     committed = case.committed
     if why := incomplete(folder, segments) or missing_metadata(

@@ -1,7 +1,7 @@
-"""Many runs' tables as one: the columns of ``harness.runs.history``, and ``run`` beside them.
+"""The tables of many runs as one: the columns of ``harness.runs.history``, and a column ``run``.
 
-``run`` holds the key of a case (``r0``, ``r1``, …), which unlike a directory's name is unique and
-safe in a path. What is derived from these tables is in the folders of those who derive it
+``run`` holds the key of a run (``r0``, ``r1``, …), which is unique and safe in a path, unlike a
+directory's name. Tables that are derived from these are defined beside the checkers that use them
 (``core.derived``).
 """
 
@@ -33,9 +33,10 @@ class Tables:
     """The tables of the runs under judgement.
 
     Args:
-        engine: of the session.
-        folder: an empty one that outlives this object's use, for copies of unfinished tables.
-        cases: the runs; their ``reasons`` get what is missing or broken.
+        engine: the engine of the Spark session.
+        folder: an empty folder for copies of unfinished tables; it must exist as long as this
+            object is used.
+        cases: the runs; missing and broken files are added to their ``reasons``.
     """
 
     def __init__(self, engine: Engine, folder: Path, cases: Sequence[RunFiles]) -> None:
@@ -63,7 +64,7 @@ class Tables:
 
     @property
     def ops(self) -> DataFrame:
-        """``operations`` under the name of its file, as ``harness.runs.history.TABLES`` has it."""
+        """``operations`` under its file's name, as in ``harness.runs.history.TABLES``."""
         return self.operations
 
     @cached_property
@@ -98,7 +99,7 @@ class Tables:
 
     @cached_property
     def remote_log(self) -> DataFrame | None:
-        """The same of the remote tiers' segments; None if there are none."""
+        """Every record and damaged range of the remote tiers' segments; None without segments."""
         segments = [segment for case in self.cases for segment in case.remote_segments]
         if not kafka_log.about(segments):
             return None
@@ -106,7 +107,7 @@ class Tables:
         return self.engine.keep(replica_extents.records(log))
 
     def local(self, table: pa.Table) -> DataFrame:
-        """Return a small table of this process for Spark to join with."""
+        """Return a small table of this process as a frame, so that Spark can join with it."""
         return self.engine.given(table)
 
     def _read(self, name: str) -> DataFrame:
@@ -133,7 +134,7 @@ class Tables:
         return reduce(DataFrame.unionByName, parts)
 
     def _files(self, runs: dict[str, str], schema: StructType) -> DataFrame:
-        """Return the files of some runs by their paths or URIs; some may be equal."""
+        """Return the rows of some runs' files, by path or URI; several runs may name one file."""
         plain_paths = [re.sub("^file:/+", "/", run) for run in runs.values()]
         files = dict(zip(plain_paths, runs.values(), strict=True))
         ordered = in_order(self.spark.read.schema(schema).parquet(*map(literal, files.values())))

@@ -1,4 +1,4 @@
-"""From findings to a verdict: the policy's judgement, the headline, and anomalies' stories."""
+"""Makes a verdict from findings: the policy's judgement, the headline, and anomalies' stories."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,7 +54,7 @@ from highwater.harness.runs.verdict import (
 )
 
 DETAILED_MAX: Final = 50
-"""Anomalies of a run that get a full story; other listed ones have only the finding."""
+"""The most anomalies of a run that get a full story; further anomalies have only the finding."""
 
 NOTHING: Final = Ledger(sent=0, acknowledged=0, failed=0, unknown=0, read=0, lost=0, unseen=0)
 
@@ -73,12 +73,12 @@ class Findings:
     """All findings about one run.
 
     Attributes:
-        ledger: None when it could not be computed.
+        ledger: the run's ledger; None when it could not be computed.
         fault_counts: the faults; None when their table is missing.
-        crashed: checker name to the error.
-        idle: checker name to why it has nothing to judge, the end of a sentence.
-        evidence: None when there was nothing to explain, or it could not be read.
-        untold: why it could not be read; empty when it could.
+        crashed: the error of each crashed checker, by the checker's name.
+        idle: why a checker has nothing to judge, the end of a sentence, by the checker's name.
+        evidence: None when there was nothing to explain, or the evidence could not be read.
+        untold: why the evidence could not be read; empty when it was read.
         half_read: replicas that could not be read to their ends.
     """
 
@@ -100,7 +100,7 @@ class Findings:
 
     @property
     def account(self) -> Account:
-        """The account of a run: how far the ledger's numbers count."""
+        """How far the ledger's numbers count: for the ``whole`` run, its begin, or not at all."""
         if self.ledger is None or self.case.lacks(OPERATIONS_TABLE):
             return "none"
         return "begun" if self.case.cut else "whole"
@@ -113,7 +113,7 @@ def verdict(findings: Findings) -> Verdict:
         findings.anomaly_counts.counts,
         findings.fault_counts,
     )
-    # Some fault may have been injected where it cannot be read whether one was.
+    # If the table of faults cannot be read, a fault may have been injected.
     promise = promised(case.plan, faults=1 if fault_counts is None else fault_counts.count)
     unstruck = [_UNSTRUCK.format(requested(case.plan))] if _unstruck(findings) else []
     word, reasons = decide(promise, counts, unjudged=_unjudged(findings), untested=unstruck)
@@ -144,7 +144,7 @@ def verdict(findings: Findings) -> Verdict:
 
 
 def unreadable(run: Run, error: StoreError) -> Verdict:
-    """Return the verdict on a run whose plan or status cannot be read: nothing of it was judged."""
+    """Return the verdict on a run whose plan or status cannot be read: nothing was judged."""
     return Verdict(
         run=run.name,
         kafka="unknown",
@@ -165,7 +165,7 @@ def unreadable(run: Run, error: StoreError) -> Verdict:
 def detailed(rows: Sequence[Row]) -> list[Row]:
     """Return the anomalies that get a full story, from every kind in turn.
 
-    Those that clients' own steps show need no other evidence.
+    Anomalies that clients' own steps show are left out: they need no other evidence.
     """
     rank: dict[str, int] = {}
     ranked: list[tuple[int, int, Row]] = []
@@ -178,7 +178,7 @@ def detailed(rows: Sequence[Row]) -> list[Row]:
 
 
 def fault_counts_of(case: RunFiles) -> FaultCounts | None:
-    """Return the faults in a run's cluster; None where their table cannot be read."""
+    """Return the counts of faults in a run's cluster; None if the faults' table cannot be read."""
     if "events/faults" not in case.tables:
         return None
     try:
@@ -189,7 +189,7 @@ def fault_counts_of(case: RunFiles) -> FaultCounts | None:
 
 
 def _unstruck(findings: Findings) -> bool:
-    """Return whether faults were planned, and none was injected in a run that reached its end."""
+    """Return whether a run reached its end, and planned faults, but injected none."""
     case, fault_counts = findings.case, findings.fault_counts
     whole = case.status.phase == "frozen"
     return whole and not case.plan.calm and fault_counts is not None and fault_counts.nothing
@@ -213,9 +213,9 @@ def _unjudged(findings: Findings) -> list[str]:
 
 
 def _standing(findings: Findings) -> list[str]:
-    """Return where the final read ended at a last stable offset for an unknown reason.
+    """Return sentences on partitions whose final read ended at the last stable offset (LSO).
 
-    A transaction that hangs is a reason, if that offset is of its first record.
+    A partition is left out if the reason is known: a hanging transaction begins at that offset.
     """
     topic = findings.case.plan.topic.name
     hangs = {
@@ -233,7 +233,7 @@ def _standing(findings: Findings) -> list[str]:
 
 
 def _outcomes(findings: Findings) -> dict[str, str]:
-    """Return the result of each checker; of lineage only a crash, on which no verdict depends."""
+    """Return each checker's result; lineage has one only if it crashed, and decides no verdict."""
     outcomes = {name: _outcome(name, findings) for name in all_kinds()}
     return outcomes | ({"lineage": f"crashed: {findings.untold}"} if findings.untold else {})
 
@@ -250,7 +250,7 @@ def _outcome(name: str, findings: Findings) -> str:
 
 
 def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> str:
-    """Return the headline: one sentence that claims no more than was recorded and read."""
+    """Return the headline: one sentence that claims only what was recorded and read."""
     plan = findings.case.plan
     settings = f"(acks={plan.workload.acks}, {elections(plan)})"
     if findings.account == "none":
@@ -278,7 +278,7 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
 
 
 def _processed(findings: Findings, counts: dict[str, int]) -> str:
-    """Return what became of a program's inputs; each finding says whether the program did it."""
+    """Return what happened to a program's inputs; findings say whether the program caused it."""
     program = findings.case.plan.program
     read = findings.ledger.read if findings.ledger else 0
     total = f"{read:,} {'input' if read == 1 else 'inputs'}"
@@ -295,13 +295,13 @@ def _processed(findings: Findings, counts: dict[str, int]) -> str:
 
 
 def _wrote(counts: dict[str, int]) -> str:
-    """Return what became of the records of a program without input."""
+    """Return what happened to the records of a program without input."""
     what = _counted({LOST_OUTPUT: "lost", DOUBLED_OUTPUT: "doubled"}, counts)
     return f"Of the records acknowledged to the program {what or 'none is lost or doubled'}"
 
 
 def _counted(words: Mapping[str, str], counts: Mapping[str, int]) -> str:
-    """Return how many there are of what was found, such as ``3 are lost and 1 is doubled``."""
+    """Return the counts of some kinds of anomaly in words: ``3 are lost and 1 is doubled``."""
     parts = [
         f"{number:,} {'is' if number == 1 else 'are'} {word}"
         for name, word in words.items()
@@ -322,7 +322,7 @@ def _no_promise(plan: Plan) -> str:
 
 
 def _other_findings(counts: dict[str, int]) -> str:
-    """Return what else a headline says: what is wrong though no record is lost."""
+    """Return the end of a headline: other anomalies than lost records."""
     did = ""
     if forks := counts.get(DIVERGENCE, 0):
         did += f" and holds different records at {forks:,} offset{'s' * (forks > 1)}"

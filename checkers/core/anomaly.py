@@ -41,31 +41,31 @@ SCHEMA: Final = pa.schema(
         ("partition", pa.int32()),
         ("offset", pa.int64()),
         ("value", pa.string()),
-        ("acks", pa.string()),  # what its producer waited for, where that matters
+        ("acks", pa.string()),  # the producer's acks setting, where it matters
         ("copies", pa.list_(_COPY)),
         ("steps", pa.list_(_STEP)),
         ("delta", pa.int64()),  # places in the log's order from one step to the next; 1 is right
-        ("cause", pa.string()),  # what other finding this one follows from; null: it stands alone
+        ("cause", pa.string()),  # the finding from which this one follows; null: from none
     ]
 )
-"""One row an anomaly: the columns of ``analysis/anomalies.parquet``.
+"""The columns of ``analysis/anomalies.parquet``, which has one row for each anomaly.
 
-``copies`` are the places where a record stands: on a broker's disk, or (no broker) where the final
-read returned it. ``steps`` are the fewest operations of clients that show the anomaly, in columns
-of ``harness.runs.history.OPERATIONS``, in order.
+``copies`` are the places where a record is: on a broker's disk, or (without a broker) the offset at
+which the final read returned it. ``steps`` are the fewest operations of clients that show the
+anomaly, in order, in columns of ``harness.runs.history.OPERATIONS``.
 """
 
 ANOMALY: Final[T.StructType] = from_arrow_schema(SCHEMA)
-"""``SCHEMA`` as Spark has it."""
+"""``SCHEMA`` as a Spark type."""
 
 
 def anomalies(rows: DataFrame, kind: str | Column, **columns: Column) -> DataFrame:
     """Return rows as anomalies of one kind, in the columns of ``analysis/anomalies.parquet``.
 
     Args:
-        rows: with a column ``run``; columns that an anomaly also has are copied.
+        rows: rows with a column ``run``; their columns that an anomaly also has are copied.
         kind: the name of a ``Kind`` of the checker.
-        columns: values of an anomaly's other columns, by name; what is missing is null.
+        columns: values for an anomaly's other columns, by name; missing columns become null.
     """
     values = {"kind": F.lit(kind), **columns}
     return rows.select(

@@ -1,4 +1,4 @@
-"""Kinds of anomaly. ``checkers.catalogue`` has all of them."""
+"""The kinds of anomaly, as data. ``checkers.catalogue`` lists all kinds."""
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -28,7 +28,7 @@ LOST_INPUT: Final = "lost-input"
 DOUBLED_INPUT: Final = "doubled-input"
 HALF_INPUT: Final = "half-input"
 UNREACHED_INPUT: Final = "unreached-input"
-"""Kinds for which verdicts and ``checkers.lineage`` have special sentences."""
+"""Kinds of anomaly for which verdicts and ``checkers.lineage`` have special sentences."""
 
 STRANGE_OUTPUT: Final = "strange-output"
 OVERTAKEN_INPUT: Final = "overtaken-input"
@@ -43,46 +43,46 @@ OF_PROGRAMS: Final = frozenset(
         *(LOST_OUTPUT, DOUBLED_OUTPUT),
     )
 )
-"""Kinds about the program under test, of which the rules of Kafka say nothing."""
+"""Kinds of anomaly in the program under test, about which Kafka's rules say nothing."""
 
 MISTAKE: Final = "mistake"
-"""The word of the witness that says who did it, of a kind about a program."""
+"""The ``what`` of a witness that names the mistake, in anomalies of a program under test."""
 
 BELOW: Final = "below its HW "
 ABOVE: Final = "above its HW "
-"""The beginning of the note of a divergent copy; its broker's last checkpointed HW follows."""
+"""How the note of a divergent copy begins; the last HW that its broker checkpointed follows."""
 
 Breaks: TypeAlias = Callable[[Plan, int], bool]
-"""A function of a plan and the number of injected faults: whether an anomaly breaks a promise."""
+"""A function that returns whether an anomaly breaks a promise, from a plan and its fault count."""
 
 
 class Severity(StrEnum):
     """The severity of an anomaly where it breaks a promise."""
 
-    CRITICAL = "critical"  # data is gone, or is not what it was
-    SERIOUS = "serious"  # data is there, and clients that do everything right are misled
+    CRITICAL = "critical"  # data is gone or was changed
+    SERIOUS = "serious"  # data is there, but correct clients get wrong results
     MINOR = "minor"  # order is lost, which many clients do not need
-    EXPECTED = "expected"  # Kafka promises nothing against it
-    UNDECIDED = "undecided"  # it is not known
+    EXPECTED = "expected"  # Kafka does not promise to prevent this anomaly
+    UNDECIDED = "undecided"  # the severity is not known
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of anomaly. Those of clients have the names that Jepsen's Kafka workload gives them.
+    """A kind of anomaly. Kinds that clients see have their names in Jepsen's Kafka workload.
 
     Attributes:
-        name: such as ``lost-write``.
-        guarantee: what holds when none is found, a sentence.
-        singular: what one of them is, the end of a sentence that begins with 1.
-        plural: what several are.
-        promise: what it breaks, and who promised it.
-        breaks: whether a run had that promise; ``checkers.core.promises`` has the usual answers.
-        says: what one anomaly is, a sentence, of its row in columns of ``anomaly.SCHEMA``; None:
-            ``checkers.lineage`` knows.
-        evidence: what shows one anomaly, in order of time, of its row; None: ``checkers.lineage``
-            knows.
-        absence: it rests on rows that are *not* in a history. A run that ended early lacks its last
-            rows, so it shows none of these.
+        name: the kind's name, such as ``lost-write``.
+        guarantee: what holds when no such anomaly is found, a sentence.
+        singular: words for one such anomaly, the end of a sentence that begins with 1.
+        plural: the same words for several.
+        promise: the promise that the anomaly breaks, and where Kafka makes that promise.
+        breaks: whether a run had that promise; ``checkers.core.promises`` has the usual functions.
+        says: returns a sentence about one anomaly from its row, in columns of ``anomaly.SCHEMA``;
+            None: ``checkers.lineage`` has the sentence.
+        evidence: returns the witnesses of one anomaly from its row, in order of time; None:
+            ``checkers.lineage`` has the witnesses.
+        absence: whether the anomaly is shown by rows that are *not* in a history. A run that ended
+            early lacks its last rows, so that it cannot show such an anomaly.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A checker: one function from the tables of all runs to the anomalies in them."""
+"""A checker: one function that returns the anomalies in the tables of all runs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,24 +15,25 @@ from highwater.checkers.spark.engine import Rows
 Find: TypeAlias = Callable[[Tables], DataFrame | Rows | pa.Table | None]
 """A function that returns anomalies in columns of ``anomaly.SCHEMA``, or None if there are none.
 
-Instead it may return ``Rows`` in ``history.findings.FINDING``, which name the rows of the history
-that show anomalies: the judge looks up the words of all of these together.
+Instead it may return ``Rows`` in ``history.findings.FINDING``, which refer to the rows of the
+history that show anomalies: the judge looks up the values of all these rows together.
 """
 
 Idle: TypeAlias = Callable[[Tables, RunFiles], str]
 """A function that returns why a checker has nothing to judge in a run, the end of a sentence.
 
-Empty where it has something, or where something of the run is no evidence, which says it already.
+It returns an empty string where the checker has something to judge, or where files of the run are
+no evidence: the verdict already names these files.
 """
 
 
 def never_idle(_tables: Tables, _case: RunFiles) -> str:
-    """Return nothing: what the checker judges is there in every run."""
+    """Return an empty string: every run has something for the checker to judge."""
     return ""
 
 
 def without_disks(_tables: Tables, case: RunFiles) -> str:
-    """Return why a checker of replicas' disks has nothing to judge; empty where it has."""
+    """Return why a checker of replicas' disks has nothing to judge; empty if it can judge."""
     return "no disk was copied" if case.copyless else ""
 
 
@@ -41,9 +42,9 @@ class Checker:
     """A function that finds anomalies.
 
     Attributes:
-        find: all runs' tables to their anomalies.
-        kinds: of its findings, in the order of the report.
-        idle: why it has nothing to judge in a run.
+        find: the function that finds the anomalies in all runs' tables.
+        kinds: the kinds of anomaly that it finds, in the order of the report.
+        idle: the function that returns why the checker has nothing to judge in a run.
     """
 
     find: Find
@@ -52,12 +53,12 @@ class Checker:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the kinds that it finds."""
+        """The names of the kinds that the checker finds."""
         return tuple(kind.name for kind in self.kinds)
 
 
 def checker(*kinds: Kind, idle: Idle = never_idle) -> Callable[[Find], Checker]:
-    """Make a function the checker of a kind, or of several that it finds in one pass."""
+    """Make a function the checker for one kind, or for several that it finds in one pass."""
 
     def made(find: Find) -> Checker:
         return Checker(find, kinds, idle)

@@ -1,6 +1,6 @@
-"""Derived tables, each made by one function and kept with what it is made of.
+"""Derived tables. One function makes each table, and it is kept with the tables it is made from.
 
-A checker that needs one calls the function that makes it: ``log_ends(tables)``.
+A checker that needs a derived table calls its function: ``log_ends(tables)``.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ _Result = TypeVar("_Result")
 
 
 class DerivedFrom(Protocol):
-    """The source of derived tables, which keeps them: ``Tables``, or one ``ClientHistory``."""
+    """The source of derived tables, in which they are kept: ``Tables``, or a ``ClientHistory``."""
 
     derived: dict[object, Any]
 
@@ -20,7 +20,7 @@ _Source = TypeVar("_Source", bound=DerivedFrom)
 
 
 def derived(make: Callable[[_Source], _Result]) -> Callable[[_Source], _Result]:
-    """Make a function compute its result once for each source, however often it is asked for."""
+    """Make a function compute its result only once for each source."""
 
     @wraps(make)
     def once(source: _Source) -> _Result:

@@ -1,4 +1,4 @@
-"""Promises to runs: each checker says which of these an anomaly breaks.
+"""The promises that a run can have. Each kind of anomaly names the promise that it breaks.
 
 Kafka's promises follow from three settings, ``acks`` (ProducerConfig), ``min.insync.replicas`` and
 ``unclean.leader.election.enable`` (TopicConfig), and from the faults in the cluster.
@@ -14,7 +14,7 @@ DURABLE: Final = "durability: acks=all and clean elections (ProducerConfig acks,
 AGREED: Final = "agreement: every replica gives the same record at an offset (KIP-101)"
 ISOLATED: Final = "isolation: read_committed sees committed transactions alone (KIP-98)"
 UNORDERED: Final = "none: transactions of several producers share a log (KIP-98)"
-"""Promises that kinds of several modules break."""
+"""Promises that kinds of anomaly in several modules break."""
 
 _FENCES_MEMBERS: Final = (2, 5)
 
@@ -22,17 +22,17 @@ CONTROLLER_DISK_LOSS: Final = "controller-disk-loss"
 
 
 def always(_plan: Plan, _faults: int) -> bool:
-    """Every run was promised that."""
+    """Return True: every run has the promise."""
     return True
 
 
 def never(_plan: Plan, _faults: int) -> bool:
-    """No run was promised that."""
+    """Return False: no run has the promise."""
     return False
 
 
 def if_idempotent(plan: Plan, _faults: int) -> bool:
-    """Return whether its producers are idempotent."""
+    """Return whether the run's producers are idempotent."""
     return plan.workload.idempotence
 
 
@@ -48,33 +48,34 @@ def if_acknowledged_is_kept(plan: Plan, faults: int) -> bool:
 
 
 def if_controllers_keep_disks(plan: Plan, _faults: int) -> bool:
-    """Return whether every controller keeps its votes and its log, without which Raft fails.
+    """Return whether every controller keeps its votes and its log, which Raft needs.
 
-    A controller that comes back empty can elect a leader that lacks what was committed (KIP-595).
+    A controller that comes back with an empty disk can elect a leader that lacks committed records
+    (KIP-595).
     """
     words = (*plan.nemesis, *(step.fault for step in plan.steps))
     return not any(word.startswith(CONTROLLER_DISK_LOSS) for word in words)
 
 
 def if_committed_is_kept(plan: Plan, faults: int) -> bool:
-    """Return whether readers may rely on records that they read: all are below the HW."""
+    """Return whether readers may rely on the records that they read, which are all below the HW."""
     return faults == 0 or not plan.topic.unclean_leader_election
 
 
 def if_program_says(*guarantees: Guarantee) -> Callable[[Plan, int], bool]:
-    """Return whether a run has a program under test that gives one of these guarantees."""
+    """Return a function: whether a run has a program under test with one of these guarantees."""
     return lambda plan, _: plan.program is not None and plan.program.guarantee in guarantees
 
 
 def if_program_keeps_order(plan: Plan, _faults: int) -> bool:
-    """Return whether a run has a program under test whose outputs are in the order of inputs."""
+    """Return whether a run has a program under test that keeps the order of its inputs."""
     return plan.program is not None and plan.program.ordered
 
 
 def if_members_are_fenced(plan: Plan, faults: int) -> bool:
-    """Return whether a transaction commits a group's offsets for a current member alone (KIP-447).
+    """Return whether only a current member can commit a group's offsets in a transaction (KIP-447).
 
-    Before 2.5 a coordinator takes them from any former member.
+    Before 2.5 a coordinator accepts such offsets from any former member.
     """
     if plan.external is None and release(plan.kafka).number < _FENCES_MEMBERS:
         return False

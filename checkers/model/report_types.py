@@ -14,13 +14,13 @@ Word = Literal["explained", "unexplained", "unknown"]
 
 
 class ExplanationLink(msgspec.Struct, frozen=True, kw_only=True):
-    """One link of an explanation, tied to what was observed.
+    """One link of an explanation, with the observation that shows it.
 
     Attributes:
         rule: a switch of ``Rules`` (``epochs``: KIP-101), or a plain name such as ``acks=1``.
-        event: the observation, in the words of its source; None if it was not observed.
-        broker: None for clients and the controller.
-        time_ns: since the run's start; None for evidence of the disks at the end.
+        event: the observation, in the words of its source; None if nothing was observed.
+        broker: the broker that did it; None for clients and the controller.
+        time_ns: the time since the run's start; None for evidence from the disks at the end.
     """
 
     rule: str
@@ -34,14 +34,14 @@ class ModelFinding(msgspec.Struct, frozen=True, kw_only=True):
     """One anomaly, or one event that no rule of the release allows, with its explanation.
 
     Attributes:
-        kind: of the anomaly (lost-write, unseen, divergence, duplicate, corrupt); else ``trace``,
-            an event that the rules do not allow, or ``books``, a contradiction among the records of
-            the run.
-        record: its id; None when it cannot be read, or there is none.
-        verdict: ``unknown``: what could explain it was not observed.
-        because: the chain, in order of time. The last link is the reason, except of an
-            ``explained`` one.
-        count: the number of equal anomalies for which this finding stands.
+        kind: the anomaly's kind (lost-write, unseen, divergence, duplicate, corrupt); or ``trace``
+            for an event that the rules do not allow, or ``books`` for a contradiction among the
+            records of the run.
+        record: the record's id; None when it cannot be read, or there is no record.
+        verdict: ``unknown`` when the events that could explain the anomaly were not observed.
+        because: the links of the explanation, in order of time. Unless the verdict is
+            ``explained``, the last link is the reason for the verdict.
+        count: the number of equal anomalies that this finding represents.
     """
 
     kind: str
@@ -55,13 +55,13 @@ class ModelFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a partition.
+    """The outcome for a partition: lost records, forked offsets, and the replicas' logs.
 
     Attributes:
         lost: ids of acknowledged records that no replica returns, sorted.
         forked: offsets at which replicas hold different records, sorted.
         logs: the record ids of each replica, by broker id as text, in order of offset; empty where
-            they were not compared (a random run has too many records).
+            logs were not compared (a random run has too many records).
     """
 
     lost: tuple[str, ...] = ()
@@ -73,9 +73,9 @@ class ModelSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The state of the model after a line of its script.
 
     Attributes:
-        line: of the script, in which replicas are called A, B and C.
-        leader: by its id as text, as everywhere here; empty without a leader.
-        down: brokers that are dead or stopped.
+        line: the line of the script, in which replicas are called A, B and C.
+        leader: the leader's id as text, like all ids here; empty without a leader.
+        down: the brokers that are dead or stopped.
     """
 
     line: str
@@ -91,8 +91,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """One place at which the predicted and the observed log of a replica differ.
 
     Attributes:
-        predicted: the record's id; None: the log should end before.
-        observed: the record's id; None without one.
+        predicted: the id of the predicted record; None if the log should end before this offset.
+        observed: the id of the observed record; None if there is no record.
     """
 
     broker: int
@@ -106,23 +106,23 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         kafka: the release whose rules were applied.
-        to: the newest release to which its brokers were upgraded meanwhile, each with its own
-            rules from then on; empty if they were not.
-        protocol: the newest ``inter.broker.protocol.version`` or ``metadata.version`` that it was
-            to speak, by which older rules hold; empty: its own.
-        written: the newest ``log.message.format.version`` that it was to write, in the same form.
+        to: the newest release to which brokers were upgraded during the run; from its upgrade on,
+            a broker has the new rules. Empty if there was no upgrade.
+        protocol: the newest ``inter.broker.protocol.version`` or ``metadata.version`` that the
+            brokers may speak, because of which older rules apply; empty: the release's own.
+        written: the newest ``log.message.format.version`` that the brokers may write, or empty.
         kind: ``scripted``: the model played the same schedule; ``random``: the run was checked as a
             trace.
-        status: ``as-predicted``: exactly what was predicted; ``explained``: every anomaly follows
-            from the rules; ``unexplained``: something does not; ``not-reproduced``: what was
-            predicted did not happen; ``unknown``: not known, ``reasons`` say why.
-        predicted: None for a random run.
+        status: ``as-predicted``: the run did exactly what was predicted; ``explained``: every
+            anomaly follows from the rules; ``unexplained``: an anomaly does not follow from them;
+            ``not-reproduced``: a prediction did not happen; ``unknown``: ``reasons`` say why.
+        predicted: the predicted outcome; None for a random run.
         findings: one for each anomaly of the verdict, and one for each event outside the rules.
-        absent: predictions that did not happen, a sentence each.
-        differences: record by record, where predicted and observed logs differ.
-        course: the model's states, line by line of its script; empty where it played none.
-        checked: how many events of each kind were found to be within the rules: elections, cuts,
-            ISR changes, acknowledgements, logs.
+        absent: the predictions that did not happen, a sentence each.
+        differences: the records in which predicted and observed logs differ.
+        course: the model's state after each line of its script; empty if it played no script.
+        checked: how many events of each kind were checked: elections, decisions about leaders and
+            ISRs, truncations (``cuts``), operations of clients, and records on disks.
     """
 
     format: int = FORMAT
@@ -144,7 +144,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def software(self) -> str:
-        """The software whose rules hold: ``Kafka 0.11.0.3 speaking protocol 0.10.2``."""
+        """The software whose rules apply: ``Kafka 0.11.0.3 speaking protocol 0.10.2``."""
         names = f"{self.kafka} to {self.to}" if self.to else self.kafka
         verbs = (("speaking protocol", self.protocol), ("writing format", self.written))
         limits = " and ".join(f"{what} {most}" for what, most in verbs if most)
@@ -157,24 +157,24 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unexplained(self) -> int:
-        """The number of anomalies and events that do not."""
+        """The number of anomalies and events that do not follow from the rules."""
         return sum(finding.count for finding in self.findings if finding.verdict == "unexplained")
 
     @property
     def not_known(self) -> int:
-        """The number of those of which too little was observed."""
+        """The number of anomalies for which too little was observed to explain them."""
         return sum(finding.count for finding in self.findings if finding.verdict == "unknown")
 
     def to_json(self) -> bytes:
-        """Return the answer as ``analysis/model.json`` holds it."""
+        """Return the answer as the text of ``analysis/model.json``."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """Read it back.
+        """Return the answer that the text of ``analysis/model.json`` holds.
 
         Raises:
-            StoreError: the text is not one, or of another format.
+            StoreError: the text is not an answer, or has another format.
         """
         hint = "Judge the run again: highwater check RUN"
         try:

@@ -1,1 +1,1 @@
-"""The checkers: one function for each kind of anomaly, or for several related ones."""
+"""The checkers: one function for each kind of anomaly, or for several related kinds."""

@@ -1,8 +1,8 @@
-"""The clients' view of our own runs, and the outcomes of their records, as checkers.
+"""The checkers of what the clients of our own runs saw, and of the outcomes of their records.
 
 ``checkers.anomalies.record_outcomes`` judges the outcome of each record: it has our fence and
-disks. It calls a record lost whether it was read before or not, so nothing is called vanished.
-Write-write edges are left out of cycles: they are ordinary in Kafka.
+disks. There, a missing record is lost even if it was read before, so no record is called vanished.
+Cycles have no write-write edges, because such edges are ordinary in Kafka.
 """
 
 from functools import partial
@@ -45,7 +45,7 @@ _read_in_order = partial(
 _sent_in_order = partial(
     Kind,
     severity=Severity.MINOR,
-    promise="order: an idempotent producer's records keep theirs (KIP-98)",
+    promise="order: an idempotent producer's records keep their order (KIP-98)",
     breaks=if_idempotent,
 )
 _cycle = partial(
@@ -58,8 +58,8 @@ CONTENTS: Final = (
     Kind(
         "inconsistent-offsets",
         guarantee="Producers and readers know the same record at an offset.",
-        singular="offset is several records'",
-        plural="offsets are several records'",
+        singular="offset has several records",
+        plural="offsets have several records",
         severity=Severity.CRITICAL,
         promise=AGREED,
         breaks=if_acknowledged_is_kept,
@@ -76,13 +76,13 @@ CONTENTS: Final = (
     ),
     _isolated(
         "G1a",
-        guarantee="A reader of committed records returns none of a transaction that was aborted.",
+        guarantee="A read_committed reader returns no record of an aborted transaction.",
         singular="aborted record was read",
         plural="aborted records were read",
     ),
     _isolated(
         "precommitted-read",
-        guarantee="No transaction reads what it has sent itself.",
+        guarantee="No transaction reads records that it has sent.",
         singular="record was read before it was committed",
         plural="records were read before they were committed",
     ),
@@ -91,14 +91,14 @@ CONTENTS: Final = (
 SKIPS: Final = (
     _read_in_order(
         "poll-skip",
-        guarantee="A poll begins with the record after the last one of the poll before.",
+        guarantee="A poll begins with the record after the previous poll's last record.",
         singular="reader skipped records between polls",
         plural="times a reader skipped records between polls",
         severity=Severity.SERIOUS,
     ),
     _read_in_order(
         "int-poll-skip",
-        guarantee="A poll leaves out no record between two that it returns.",
+        guarantee="A poll skips no record between the records that it returns.",
         singular="poll left out records",
         plural="times a poll left out records",
         severity=Severity.SERIOUS,
@@ -108,7 +108,7 @@ SKIPS: Final = (
 STEPS: Final = (
     _read_in_order(
         "nonmonotonic-poll",
-        guarantee="A poll begins behind the last record of the poll before.",
+        guarantee="A poll begins after the last record of the previous poll.",
         singular="reader went back between polls",
         plural="times a reader went back between polls",
         severity=Severity.MINOR,
@@ -122,21 +122,21 @@ STEPS: Final = (
     ),
     _sent_in_order(
         "nonmonotonic-send",
-        guarantee="A producer's records are in the log in the order of their sending.",
-        singular="record is before one that was sent earlier",
-        plural="records are before ones that were sent earlier",
+        guarantee="A producer's records are in the log in the order of sending.",
+        singular="record is before a record that was sent earlier",
+        plural="records are before records that were sent earlier",
     ),
     _sent_in_order(
         "int-nonmonotonic-send",
-        guarantee="The records of one transaction are in the log in the order of their sending.",
-        singular="record is before one that its transaction sent earlier",
-        plural="records are before ones that their transaction sent earlier",
+        guarantee="The records of one transaction are in the log in the order of sending.",
+        singular="record is before a record that its transaction sent earlier",
+        plural="records are before records that their transaction sent earlier",
     ),
     Kind(
         "int-send-skip",
         guarantee="The records of one transaction are side by side.",
-        singular="transaction has others' records among its own",
-        plural="times a transaction has others' records among its own",
+        singular="transaction has records of other transactions among its own",
+        plural="times a transaction has records of other transactions among its own",
         severity=Severity.EXPECTED,
         promise=UNORDERED,
         breaks=never,
@@ -157,8 +157,8 @@ STEPS: Final = (
     Kind(
         anomaly_kinds.UNSEEN,
         guarantee="The final read reaches the offset of every acknowledged record.",
-        singular="acknowledged record is out of sight",
-        plural="acknowledged records are out of sight",
+        singular="acknowledged record was not reached by a reader",
+        plural="acknowledged records were not reached by a reader",
         severity=Severity.UNDECIDED,
         promise=DURABLE,
         breaks=never,
@@ -180,14 +180,15 @@ def records(tables: Tables) -> Rows:
 
 
 def _compacted(_tables: Tables, case: RunFiles) -> str:
-    return "compaction may remove what other readers were given" if case.compacted else ""
+    return "compaction may remove records that other readers were given" if case.compacted else ""
 
 
 @checker(*SKIPS, idle=_compacted)
 def skips(tables: Tables) -> Rows:
     """Return the records that our runs' readers stepped over.
 
-    Those of compacted topics may have been removed: the final read shows which were lost.
+    Compacted topics are left out, because compaction may have removed the skipped records: the
+    final read shows which records were lost.
     """
     view = client_view(tables)
     steps = wrong_steps(view)
@@ -199,7 +200,7 @@ def skips(tables: Tables) -> Rows:
 
 @checker(*CONTENTS, *STEPS)
 def clients(tables: Tables) -> Rows:
-    """Return the anomalies that the clients of our runs saw, by record and by step."""
+    """Return the anomalies that our runs' clients saw, in single records and in their steps."""
     view = client_view(tables)
     none = view.engine.table(FINDING.empty_table())
     return none.union(*findings(view, frozenset(clients.names)))
@@ -212,15 +213,15 @@ def _unsearched(tables: Tables, case: RunFiles) -> str:
 @checker(
     _cycle(
         "G1c",
-        guarantee="No circle of transactions read from each other.",
+        guarantee="No cycle of transactions read from one another.",
     ),
     _cycle(
         "G1c-process",
-        guarantee="No such circle includes the order of one process.",
+        guarantee="No such cycle includes the order of one process.",
     ),
     _cycle(
         "G1c-realtime",
-        guarantee="No such circle includes the order of real time.",
+        guarantee="No such cycle includes the order of real time.",
     ),
     idle=_unsearched,
 )

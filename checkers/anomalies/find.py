@@ -1,7 +1,7 @@
-"""Every anomaly of the clients' view, of all histories in one pass.
+"""Finds every anomaly that clients saw, in all histories in one pass.
 
-A few sums over all rows show first which anomalies are possible; then only the rows concerned are
-read again. A history in which nothing is wrong costs the sums alone.
+First, a few sums over all rows show which anomalies are possible. Then only the rows of possible
+anomalies are read again. A history in which nothing is wrong costs only the sums.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
 KINDS: Final = frozenset({*CONTENTS, INCONSISTENT, *STEPS, VANISHED})
-"""All kinds but the cycles."""
+"""All kinds of anomaly that clients see, except the cycles."""
 
 
 def find(view: ClientHistory, kinds: frozenset[str] = KINDS) -> Rows:

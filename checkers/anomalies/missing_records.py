@@ -1,8 +1,8 @@
-"""Lost and unseen records: one meaning for our own runs and for histories of Jepsen's.
+"""Lost and unseen records: one definition for our own runs and for Jepsen's histories.
 
-The evidence differs. After a run of ours a final reader reads every partition up to a fence: only
-it counts, and it settles the outcome of a record without an offset too. In a history of Jepsen's
-any reader counts, and the greatest offset that one of them read is how far they came.
+The evidence differs. At the end of our own runs a final reader reads every partition up to a
+fence: only this reader counts, and it also decides about records without an offset. In Jepsen's
+histories every reader counts, and the greatest offset that any reader read is how far they came.
 """
 
 from typing import NamedTuple
@@ -22,12 +22,12 @@ def missing_records(
 ) -> MissingRecords:
     """Decide which records are lost and which are unseen.
 
-    lost: it took effect, no reader that counts met it, and these readers have passed its offset
-    (``lost-write-cases`` of ``jepsen.tests.kafka``). unseen: it was acknowledged, no such reader
-    met it, and none is known to have come so far.
+    lost: the record took effect, no reader that counts read it, and these readers have passed its
+    offset (``lost-write-cases`` of ``jepsen.tests.kafka``). unseen: the record was acknowledged, no
+    reader that counts read it, and none is known to have reached its offset.
 
-    A record ``took_effect`` if it was acknowledged, or is known from what others saw; it was
-    ``returned`` by a reader that counts, and ``passed`` if such readers came as far as its offset.
+    A record ``took_effect`` if it was acknowledged, or if other operations prove it. It was
+    ``returned`` if a reader that counts read it, and ``passed`` if such readers reached its offset.
     """
     missing = took_effect & ~returned
     return MissingRecords(missing & passed, missing & ~passed & acknowledged)

@@ -1,7 +1,7 @@
-"""Find what is wrong with single records.
+"""Finds anomalies of single records.
 
-duplicate, G1a, precommitted-read, phantom, lost-write and unseen. A kernel gets all rows of a
-record together, and only records in doubt.
+They are duplicate, G1a, precommitted-read, phantom, lost-write and unseen. A kernel gets all rows
+of a record together, and only rows of records in doubt.
 """
 
 from functools import partial
@@ -44,8 +44,8 @@ from highwater.checkers.spark.engine import Rows
 
 LATE: Final = "late"
 UNDECIDABLE: Final = "undecidable"
-"""Why an acknowledged record is unseen: no reader is known to have reached its offset, or its
-offset is not known."""
+"""Why an acknowledged record is unseen. LATE: no reader is known to have reached its offset;
+UNDECIDABLE: its offset is not known."""
 
 _DOUBTS: Final = {
     "duplicate": "twice",
@@ -60,8 +60,8 @@ CONTENTS: Final = frozenset(_DOUBTS)
 _LOST: Final = 1
 _UNSEEN: Final = 2
 _UNREAD: Final = schema("key", "slot", "client", "at", "last", "bound", "fate", fate=pa.int32())
-"""An unread record: the row that sent it, its greatest known offset, how far its slot was read, and
-whether it is lost or unseen."""
+"""An unread record: the row that sent it (``client, at``), its greatest known offset (``last``),
+how far its slot was read (``bound``), and whether it is lost or unseen (``fate``)."""
 
 _FURTHEST: Final = schema("slot", "client", "at")
 
@@ -84,7 +84,7 @@ def contents(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
 def several_places(rows: pa.Table) -> pa.Table:
     """Return records at several offsets, in ``FINDING``. A kernel by ``key``.
 
-    Rows are of ``ClientHistory.placed`` (Jepsen's ``duplicate-cases``).
+    The rows come from ``ClientHistory.placed`` (Jepsen's ``duplicate-cases``).
     """
     places = first_of(numbers(rows, ("key", "offset", "client", "at")), "key", "offset")
     record = Groups.of(places["key"])
@@ -92,17 +92,17 @@ def several_places(rows: pa.Table) -> pa.Table:
 
 
 def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedArray) -> pa.Table:
-    """Return what is wrong with each record by itself, in ``FINDING``. A kernel by ``key``.
+    """Return the anomalies of each record by itself, in ``FINDING``. A kernel by ``key``.
 
-    G1a: a read_committed reader read a record that was never committed (Adya). One for each record,
-    with the first of its readers; Jepsen has one for each reader. A record that was sent again, in
-    an operation that did not fail, may be that one.
-    precommitted-read: an operation read what it sent: pollers must not see it before it commits.
-    phantom: it was read, and no client sent it. Jepsen's checker fails on it.
+    G1a: a read_committed reader read a record that was never committed (Adya). There is one finding
+    for each record, with its first reader; Jepsen has one for each reader. A record that was also
+    sent in an operation that did not fail is left out: the reader may have read that copy.
+    precommitted-read: an operation read a record that it sent, before it committed the record.
+    phantom: a record was read, and no client sent it. Jepsen's checker fails on such a record.
 
     Args:
         rows: in ``DOUBTFUL``.
-        kinds: those to find.
+        kinds: the kinds to find.
         adrift: the keys of records that a client may have sent to an unknown partition.
     """
     columns = numbers(rows, DOUBTFUL.names)
@@ -127,13 +127,13 @@ def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedAr
 def unread_records(rows: pa.Table, *, bounds: pa.Table, adrift: pa.Table) -> pa.Table:
     """Return records that took effect and were not read, in ``_UNREAD``. A kernel by ``key``.
 
-    ``checkers.anomalies.missing_records`` says which; Jepsen counts lost ones among its unseen.
+    ``checkers.anomalies.missing_records`` defines them; Jepsen counts lost records as unseen, too.
 
     Args:
         rows: in ``DOUBTFUL``.
-        bounds: ``slot, bound``, how far each slot was read.
-        adrift: ``key, seen``, as ``ClientHistory.adrift`` has it: a record that may be in any
-            partition was read if its value was read in any.
+        bounds: ``slot, bound``: how far each slot was read.
+        adrift: ``key, seen``, from ``ClientHistory.adrift``: a record that may be in any partition
+            was read if its value was read in any partition.
     """
     columns, group = grouped(numbers(rows, DOUBTFUL.names), "key", then=("at",))
     fact = columns["fact"]
@@ -162,7 +162,7 @@ def unread_findings(rows: pa.Table, *, kinds: frozenset[str], furthest: pa.Table
 
     Args:
         rows: in ``_UNREAD``.
-        kinds: lost-write, unseen.
+        kinds: lost-write, unseen, or both.
         furthest: in ``_FURTHEST``, the first row that read each slot up to its bound.
     """
     columns = numbers(rows)
@@ -183,7 +183,7 @@ def unread_findings(rows: pa.Table, *, kinds: frozenset[str], furthest: pa.Table
 
 
 def _read(kind: str, rows: Numbers, sent: int, read: int, *by: str) -> pa.Table:
-    """Return a finding for each group in which a row sent a record and another read it."""
+    """Return a finding for each group in which one row sent a record and another row read it."""
     rows, group = grouped(rows, *by, then=("at",))
     places = [group.first_place(any_of(rows["fact"], bits)) for bits in (sent, read)]
     both = (places[0] != NONE) & (places[1] != NONE)
@@ -215,7 +215,7 @@ def _unread(view: ClientHistory, kinds: frozenset[str]) -> Rows:
 
 
 def _furthest(view: ClientHistory, places: pa.Table) -> pa.Table:
-    """Return the first row that read at each of some places, one a slot, in ``_FURTHEST``."""
+    """Return the first row that read at each of these places, one for a slot, in ``_FURTHEST``."""
     if not len(places):
         return _FURTHEST.empty_table()
     readers = view.rows.where(flags.SEEN_OK).join(view.engine.table(places), ["slot", "offset"])

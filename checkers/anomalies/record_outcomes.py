@@ -1,8 +1,8 @@
-"""Decide the outcome of every record that was sent, from the clients' side alone.
+"""Decides the outcome of every record that was sent, from the clients' history only.
 
-The clients' view sums up all rows of every record, partition by partition: the ledger and the
-extent of the final read are these sums. Only the rows of records that the final read did not
-return, or returned at two offsets, are read again.
+The clients' view sums up all rows of every record, partition by partition. The ledger and the
+extent of the final read come from these sums. Rows are read again only for records that the final
+read did not return, or returned at two offsets.
 """
 
 from collections import Counter
@@ -42,13 +42,13 @@ from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
 
 _LEDGER: Final = {LOST: "lost", UNSEEN: "unseen"}
-"""The name in ``harness.runs.verdict.Ledger`` of acknowledged records that were not read back."""
+"""The field of ``harness.runs.verdict.Ledger`` that counts each kind of record not read back."""
 
 _READ_NOTE: Final = "a reader met it"
 
 
 def outcomes(tables: Tables) -> Rows:
-    """Return the records of our runs that are lost, unseen, or there several times."""
+    """Return the records of our runs that are lost, unseen, or in the log several times."""
     values = keyed_values(tables)
     replaced = None if values is None else values.replaced
     return decided(client_view(tables), tables.cases, partition_ledgers(tables), replaced)
@@ -60,10 +60,13 @@ def decided(
     ledgers: Sequence[PartitionLedger],
     replaced: Rows | None = None,
 ) -> Rows:
-    """Return every record that is lost, unseen, or there several times, in ``FINDING``.
+    """Return every record that is lost, unseen, or in the log several times, in ``FINDING``.
 
     Args:
-        replaced: ``key`` of the records that compaction may have removed.
+        view: the clients' view of the runs.
+        cases: the runs.
+        ledgers: the ledgers of all partitions.
+        replaced: the ``key`` of each record that compaction may have removed.
     """
     if not any(ledger.missing or ledger.again for ledger in ledgers):
         return view.engine.table(FINDING.empty_table())
@@ -81,16 +84,16 @@ def decided(
 def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
     """Return records with a wrong outcome, in ``FINDING``. A kernel by ``key``.
 
-    ``checkers.anomalies.missing_records`` says which are lost and unseen; only the final reader
-    counts. A record without an offset (acks=0) is lost when it has read the whole partition, fence
-    included; the whole topic where the partition is not known either. If another reader read a lost
-    record before, its copy says where. duplicate: the final read returned it at two offsets or
-    more; the first and last are copies.
+    ``checkers.anomalies.missing_records`` defines lost and unseen; only the final reader counts. A
+    record without an offset (acks=0) is lost if the final reader has read the whole partition with
+    its fence, but not the record; if the partition is not known either, the whole topic. If another
+    reader has read a lost record, a copy names the offset. duplicate: the final read returned the
+    record at two or more offsets, of which the first and last are copies.
 
     Args:
         rows: in ``checkers.history.record_summaries.DOUBTFUL``.
         limits: in ``LIMIT``.
-        adrift: ``key, there``, as ``ClientHistory.adrift`` has it.
+        adrift: ``key, there``, from ``ClientHistory.adrift``.
     """
     columns, group = grouped(numbers(rows, DOUBTFUL.names), "key", then=("at",))
     fact, offset = columns["fact"], columns["offset"]
@@ -100,7 +103,7 @@ def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
     low, high = group.least(offset, read_back), group.greatest(offset, read_back)
     offered = group.greatest(offset, sent)
     limit = look_up_columns(limits, "slot", record["slot"])
-    # A log that was cut may end, fence and all, before the offset that was acknowledged once.
+    # A truncated log, with its fence, may end before an offset that was acknowledged earlier.
     reached = (offered != NONE) & (limit["reach"] != NONE) & (offered <= limit["reach"])
     acknowledged = any_of(record["facts"], flags.SENT_OK)
     lost, unseen = missing_records(
@@ -127,7 +130,7 @@ def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
 
 
 def ledgers(tables: Tables, anomalies: Rows) -> dict[str, dict[str, int]]:
-    """Return the ledger of every run, given all anomalies: fields of ``Ledger`` by its key."""
+    """Return the fields of each run's ``Ledger`` by the run's key, from all anomalies."""
     counted = anomalies.only("kind", *_LEDGER).counts(["run", "kind"]).to_pylist()
     counts = {(row["run"], row["kind"]): row["count"] for row in counted}
     values = keyed_values(tables)
@@ -143,8 +146,9 @@ def ledger(
     """Return the ledger of every run: the fields of ``harness.runs.verdict.Ledger``.
 
     Args:
-        counts: how many anomalies there are of partition run and kind.
-        replaced: how many records of partition run compaction may have removed.
+        ledgers: the ledgers of all partitions.
+        counts: the number of anomalies by run and kind.
+        replaced: how many records compaction may have removed, by run.
     """
     runs: dict[str, Counter[str]] = {}
     for partition in ledgers:
@@ -153,7 +157,7 @@ def ledger(
             ledger[name] += getattr(partition, name)
     for run, ledger in runs.items():
         ledger.update({name: counts.get((run, kind), 0) for kind, name in _LEDGER.items()})
-        # Records without a partition may be found in any: ``PartitionLedger.read`` lacks them.
+        # ``PartitionLedger.read`` lacks records without a known partition, which may be in any.
         ledger["replaced"] = replaced.get(run, 0)
         gone = (*_LEDGER.values(), "replaced")
         ledger["read"] = ledger["acknowledged"] - sum(ledger[name] for name in gone)
@@ -164,8 +168,10 @@ def _subjects(kind: str, sends: Numbers, chosen: Bools, offset: Ints) -> pa.Tabl
     """Return the sends of the chosen records as subjects of findings.
 
     Args:
-        sends: rows of ``DOUBTFUL``, and ``record``, the index of each one's record.
-        chosen: of all records, as ``offset``.
+        kind: the kind of anomaly.
+        sends: rows of ``DOUBTFUL``, with ``record``, the index of each row's record.
+        chosen: whether each record is chosen, by the record's index.
+        offset: each record's offset, by the record's index.
     """
     rows = choose(sends, chosen[sends["record"]])
     return findings(
@@ -181,7 +187,7 @@ def _subjects(kind: str, sends: Numbers, chosen: Bools, offset: Ints) -> pa.Tabl
 def _copies(
     kind: str, record: Numbers, chosen: Bools, offset: Ints, place: Ints, note: str | None = None
 ) -> pa.Table:
-    """Return a copy of each chosen record whose ``place`` is known; it refers to the first send."""
+    """Return a copy for each chosen record with a known ``place``; it refers to the first send."""
     columns = {name: record[name] for name in ("key", "client", "at")}
     copy = choose(columns | {"offset": offset, "place": place}, chosen & (place != NONE))
     return findings(kind, copy.pop("key"), part=COPY, note=note, **copy)

@@ -1,27 +1,27 @@
-"""Root causes: one truncation shows in many anomalies, and is one finding.
+"""Root causes: one truncation causes many anomalies, and is reported as one finding.
 
-When a log was truncated and written again from some offset on, clients see more than the loss
-there. A *range* is a run of offsets of one partition, each the next of the one before, at which a
-record was lost (lost-write), vanished, or stands beside another (divergence, inconsistent-offsets).
-In the same partition these follow from a range:
+When a log was truncated and written again from some offset on, clients see more anomalies than the
+loss. A *range* is a sequence of consecutive offsets in one partition. At each offset a record was
+lost (lost-write), vanished, or differs from another record (divergence, inconsistent-offsets). In
+the same partition these anomalies follow from a range:
 
-- inconsistent-offsets at an offset of it, when something was lost, vanished or diverges in it:
-  the record there now was written after the truncation;
-- duplicate, when one of its offsets is of the range: a truncated record was sent again;
-- poll-skip and int-poll-skip, when every record that is named as skipped (the first 16 of many)
-  is of a range: there was nothing to read. One that skipped another record stands alone;
-- nonmonotonic-poll, int-nonmonotonic-poll, nonmonotonic-send and int-nonmonotonic-send, when they
-  went back over an offset of it or to one: a reader begins again where the log was truncated, and a
-  producer goes on there;
-- G0, G1c and their forms, when a step's record is of the range: its place was given twice.
+- inconsistent-offsets at an offset in the range, if any record in the range was lost, vanished or
+  diverges: the record now at that offset was written after the truncation;
+- duplicate, if one of its offsets is in the range: a truncated record was sent again;
+- poll-skip and int-poll-skip, if every record that is named as skipped (the first 16 of many) is in
+  a range: there was nothing to read. A skip of any other record follows from no range;
+- nonmonotonic-poll, int-nonmonotonic-poll, nonmonotonic-send and int-nonmonotonic-send, if the step
+  back passes or reaches an offset in the range: a reader begins again where the log was truncated,
+  and a producer continues there;
+- G0, G1c and their forms, if the record of a step is in the range: its offset was used twice.
 
-A record is unseen behind a hanging-transaction of the same partition because no reader of committed
-records gets past that: it follows from the first one there (``OpenEnds``).
+A record behind a hanging transaction of the same partition is unseen because no read_committed
+reader gets past that transaction: it follows from the partition's first one (``OpenEnds``).
 
 These never follow from a range: lost-write, vanished and divergence (a truncation may lose many
 records, and each is a loss); G1a, precommitted-read, phantom, unseen, corrupt and int-send-skip,
 which no truncation causes; and an anomaly in another partition or without an offset. The offset of
-a lost record is the one that its producer received, or at which a reader read it.
+a lost record is the offset that its producer received, or at which a reader read the record.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ from highwater.checkers.spark.engine import Rows
 VANISHED: Final = "vanished"
 INCONSISTENT: Final = "inconsistent-offsets"
 _BEFOREHAND: Final = (LOST, VANISHED, DIVERGENCE, INCONSISTENT)
-"""The kinds that make a range; the first finding of the first of these kinds names it."""
+"""The kinds that make a range, in order: the first finding of the first kind names the range."""
 
 _COLUMNS: Final = ("run", "kind", "topic", "partition", "offset", "copies")
 """The columns of an anomaly that decide whether it makes a range."""
@@ -62,7 +62,7 @@ _NOWHERE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Offsets from ``low`` to ``high`` of logs, each for a ``row``."""
+    """Places of anomalies: for a ``row``, offsets from ``low`` to ``high`` in a ``log``."""
 
     row: Ints
     log: Ints
@@ -71,9 +71,9 @@ class _Places:
 
 
 class TruncatedRanges:
-    """All ranges of any number of runs, by which anomalies are attributed to their cause.
+    """The ranges of all runs, which show the cause of an anomaly.
 
-    Anomalies are columns of ``checkers.core.anomaly.ANOMALY``.
+    Anomalies are in columns of ``checkers.core.anomaly.ANOMALY``.
     """
 
     def __init__(self, anomalies: pa.RecordBatch) -> None:
@@ -93,7 +93,7 @@ class TruncatedRanges:
     def of(self, batch: pa.RecordBatch) -> pa.Array:
         """Return the ``cause`` of each anomaly."""
         places = self._places_of(batch)
-        # Of the ranges of a log the last that begins at or before a place.
+        # For each place, the last range of its log that begins at or before the place.
         nearest = so_far((self._log, self._low), (places.log, places.high)) - 1
         kind = batch["kind"]
         deep, every = _among(kind, (INCONSISTENT,)), _among(kind, _SKIPS)
@@ -114,7 +114,7 @@ class TruncatedRanges:
     def _made(self, batch: pa.RecordBatch) -> tuple[Ints, Ints, Ints]:
         """Return the log, the offset and the rank of the anomalies that make ranges."""
         rank = pc.index_in(batch["kind"], pa.array(_BEFOREHAND))
-        # Under acks=0 no client learns a record's offset; a reader may have read it.
+        # With acks=0 no producer learns a record's offset, but a reader may have read the record.
         untold = pc.and_(batch["offset"].is_null(), pc.equal(batch["kind"], LOST))
         points = _points(batch, "copies", untold.to_numpy(zero_copy_only=False))
         offset, has_offset = _numbers(batch["offset"])
@@ -126,7 +126,7 @@ class TruncatedRanges:
         return log[good], offset[good], rank.to_numpy().astype(np.int64)[good]
 
     def _places_of(self, batch: pa.RecordBatch) -> _Places:
-        """Return the offsets by which anomalies are matched with ranges."""
+        """Return the offsets of anomalies that are compared with ranges."""
         kind, rows = batch["kind"], np.arange(len(batch))
         offset, has_offset = _numbers(batch["offset"])
         partition, has_partition = _numbers(batch["partition"])
@@ -147,13 +147,13 @@ class TruncatedRanges:
         return _Places(row, self._logs(batch, row, place, sure), low, high)
 
     def _logs(self, batch: pa.RecordBatch, row: Ints, partition: Ints, mask: Bools) -> Ints:
-        """Return a number for the log of each row and partition; ``_NOWHERE`` for no log."""
+        """Return a number for the log of each row and partition; ``_NOWHERE`` without a log."""
         name = pc.index_in(_names(batch), self._names).fill_null(_NOWHERE).to_numpy()
         topic = name.astype(np.int64)[row]
         return np.where(mask & (topic >= 0), topic * _PARTITIONS + partition, _NOWHERE)
 
     def _call(self, worst: Ints, head: Ints) -> None:
-        """Return the names of the ranges, and their places in the order of low and name."""
+        """Set the names of the ranges, sorted by lowest offset and name, and each range's place."""
         topics = pc.list_element(pc.split_pattern(self._names, "\0"), 1)
         place = pc.binary_join_element_wise(
             topics.take(pa.array(self._log // _PARTITIONS)),
@@ -171,7 +171,7 @@ class TruncatedRanges:
 
 
 class OpenEnds:
-    """The first hanging transaction of each partition, by which unseen records are attributed."""
+    """The first hanging transaction of each partition, which is the cause of unseen records."""
 
     def __init__(self, anomalies: pa.Table) -> None:
         first: dict[tuple[str, str, int], int] = {}
@@ -181,7 +181,7 @@ class OpenEnds:
         self._first = first
 
     def of(self, batch: pa.RecordBatch, cause: pa.Array) -> pa.Array:
-        """Return the ``cause`` of each anomaly, where it has none yet."""
+        """Return the ``cause`` of each anomaly; a cause that is already known stays."""
         for (run, topic, partition), offset in self._first.items():
             here = [("kind", UNSEEN), ("run", run), ("topic", topic), ("partition", partition)]
             behind = pc.greater_equal(batch["offset"], offset)
@@ -212,7 +212,7 @@ def caused(
     ends: OpenEnds | None = None,
     alone: str | None = None,
 ) -> pa.Table:
-    """Return anomalies with their ``cause``; a kind ``alone`` never has one. A kernel."""
+    """Return anomalies with their ``cause``; those of kind ``alone`` get none. A kernel."""
     (batch,) = table.combine_chunks().to_batches()
     cause = causes.of(batch)
     if ends is not None:
@@ -238,7 +238,7 @@ def _numbers(column: pa.Array) -> tuple[Ints, Bools]:
 
 
 def _points(batch: pa.RecordBatch, array: str, mask: Bools) -> tuple[Ints, Ints, Ints, Bools]:
-    """Return row, partition, offset, and whether a partition is known, of array elements."""
+    """Return each array element's row, partition, offset, and whether its partition is known."""
     rows = np.flatnonzero(mask)
     column = batch[array].take(pa.array(rows))
     structs = pc.list_flatten(column)

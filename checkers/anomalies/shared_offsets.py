@@ -1,4 +1,4 @@
-"""Find offsets that several records have (Jepsen's ``inconsistent-offsets``)."""
+"""Finds offsets at which clients know several records (Jepsen's ``inconsistent-offsets``)."""
 
 from typing import Final
 
@@ -28,17 +28,18 @@ from highwater.checkers.spark.engine import Rows
 INCONSISTENT: Final = "inconsistent-offsets"
 
 PLACES: Final = schema("slot", "places", "far", "end")
-"""One row a slot: how many of its offsets are known, the greatest of them, and the least offset at
-which a client learned that the log ends (null: no client did)."""
+"""One row for each slot: how many of its offsets are known (``places``), the greatest known offset
+(``far``), and the least offset at which a client learned that the log ends (``end``; null: no
+client did)."""
 
 
 def places(view: ClientHistory) -> pa.Table:
-    """Return each slot's known offsets, counted, in ``PLACES``."""
+    """Return the number of known offsets in each slot, in ``PLACES``."""
     return known_runs(view).by(["slot"], known_places, PLACES).table()
 
 
 def known_places(rows: pa.Table) -> pa.Table:
-    """Return ``PLACES`` of slots with a known offset. A kernel by ``slot`` from ``OFFSET_RUN``."""
+    """Return ``PLACES`` of slots with a known offset. A kernel by ``slot`` on ``OFFSET_RUN``."""
     columns = numbers(rows, ("what", "sure", "slot", "place", "last_place"))
     what, place = columns["what"], columns["place"]
     tells = (what == SLOT_TOLD) | ((what == READS) & columns["sure"])
@@ -59,7 +60,7 @@ def known_places(rows: pa.Table) -> pa.Table:
 def crowded(view: ClientHistory, places: pa.Table) -> pa.Table:
     """Return the slots, in a column ``slot``, in which several records may have one offset.
 
-    Where each record has one place and there are as many records as ``places``, none have.
+    No offset has several if each record has one place and there are as many records as ``places``.
     """
     sums = view.sums.join(places.select(["slot", "places"]), "slot", join_type="inner")
     more = pc.greater(pc.add(sums["known"], sums["maybe"]), sums["places"])
@@ -67,7 +68,7 @@ def crowded(view: ClientHistory, places: pa.Table) -> pa.Table:
 
 
 def shared_offsets(view: ClientHistory) -> Rows | None:
-    """Return findings of offsets with several records, in ``FINDING``; None: no offset has."""
+    """Return findings about offsets with several records, in ``FINDING``; None without any."""
     slots = crowded(view, places(view))
     if not len(slots):
         return None
@@ -78,7 +79,7 @@ def shared_offsets(view: ClientHistory) -> Rows | None:
 def several_records(rows: pa.Table) -> pa.Table:
     """Return findings about offsets with several records. A kernel by ``slot, offset``.
 
-    Rows are in ``ROW``, of ``ClientHistory.placed``.
+    The rows are in ``ROW``, and come from ``ClientHistory.placed``.
     """
     columns = numbers(rows, ("slot", "offset", "key", "client", "at"))
     records = first_of(columns, "slot", "offset", "key")

@@ -1,7 +1,7 @@
-"""Wrong steps as findings, with the records that they leave out.
+"""Makes findings of wrong steps, with the records that the steps leave out.
 
-poll-skip, nonmonotonic-poll, nonmonotonic-send and their internal forms are steps of
-``checkers.history.steps``.
+The kinds are poll-skip, nonmonotonic-poll, nonmonotonic-send, and their forms inside one operation.
+The steps come from ``checkers.history.steps``.
 """
 
 from functools import partial
@@ -42,12 +42,12 @@ KINDS: Final = (
     *("int-nonmonotonic-send", "int-send-skip", "nonmonotonic-send"),
     *("int-nonmonotonic-poll", "int-poll-skip", "nonmonotonic-poll", "poll-skip"),
 )
-"""Names of wrong steps; see ``kinds``."""
+"""The kinds of wrong steps, in the order of the conditions in ``kinds``."""
 
 _OFFSETS_SKIPPED: Final = schema(
     *("kind", "finding", "reader", "from_at", "to_at", "delta", "slot", "offset"), kind=pa.string()
 )
-"""An offset that a step left out, and the step."""
+"""An offset that a step left out, and the step that did so."""
 
 _OVER: Final = schema("slot", "from_place", "place", "at", "client")
 
@@ -63,7 +63,7 @@ def step_findings(view: ClientHistory, wrong: Rows, kinds: frozenset[str]) -> Ro
 
 
 def kinds(steps: pa.Table) -> pa.Array:
-    """Return the kinds of wrong steps; null for a step that begins where a reader seeked to."""
+    """Return each wrong step's kind; null for a step that begins at the offset of a seek."""
     columns = numbers(steps, ("inner", "sent", "sought", "delta"))
     inner, sent, back = columns["inner"], columns["sent"], columns["delta"] < 1
     conditions = (sent & inner & back, sent & inner, sent, inner & back, inner, back, True)
@@ -71,9 +71,9 @@ def kinds(steps: pa.Table) -> pa.Array:
 
 
 def steps_back(rows: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
-    """Return steps of these kinds that lead back, or to where they begin, in ``FINDING``. A kernel.
+    """Return steps of these kinds that go back, or stay at one offset, in ``FINDING``. A kernel.
 
-    The record at fault is that of the last row.
+    The record at fault is the record of the step's last row.
     """
     kind, back = _of_kinds(rows.filter(pc.less(rows["delta"], 1)), kinds)
     step = numbers(back, ("client", "from_at", "at", "delta"))
@@ -94,8 +94,8 @@ def offsets_left_out(rows: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
 def skips(rows: pa.Table) -> pa.Table:
     """Return steps with the records that they leave out, in ``FINDING``. A kernel by ``finding``.
 
-    The record at fault is the first of these. Rows are in ``_OFFSETS_SKIPPED``, each with ``key,
-    client, at`` of a row that has a record's place.
+    The record at fault is the first record left out. The rows are in ``_OFFSETS_SKIPPED``, with
+    ``key, client, at`` of a row that knows the record at the skipped offset.
     """
     place = numbers(rows.drop_columns("kind")) | {"row": np.arange(len(rows))}
     place, record = grouped(place, "finding", "offset", "key", then=("at",))
@@ -118,7 +118,7 @@ def skips(rows: pa.Table) -> pa.Table:
 def passed(view: ClientHistory, wrong: Rows) -> Rows:
     """Return records at skipped offsets, and the row to which the reader stepped, in ``GONE``.
 
-    Of several rows the last; a seek counts as a step from the place sought.
+    If several steps skipped an offset, the last one counts. A seek is a step from the place sought.
     """
     over = wrong.map(_read_over, _OVER).table()
     if not len(over):
@@ -132,13 +132,14 @@ def _read_over(rows: pa.Table) -> pa.Table:
 
 
 def last_over(rows: pa.Table) -> pa.Table:
-    """Return the last client that stepped over the offsets from ``low`` up to the next row's.
+    """Return the last client that stepped over each range of offsets.
 
     Args:
         rows: steps, ``slot, from_place, place, at, client``.
 
     Returns:
-        ``slot, low, at, client``, the last two null where no client did.
+        ``slot, low, at, client``: a range goes from ``low`` up to the next row's ``low``; ``at``
+        and ``client`` are null where no client stepped over the range.
     """
     step = sort(numbers(rows), "at", "client")
     edges = {
@@ -158,17 +159,17 @@ def last_over(rows: pa.Table) -> pa.Table:
 
 
 def _last_over_each(begin: Ints, end: Ints, size: int) -> Ints:
-    """Return, for each number below ``size``, the last range ``[begin, end)`` that has it.
+    """Return, for each number below ``size``, the last range ``[begin, end)`` that contains it.
 
-    A range is the union of two blocks whose size is a power of 2, which may overlap; each block is
-    halved in the same way.
+    A range is the union of two blocks, which may overlap and whose size is a power of 2. Each block
+    is split into halves again.
     """
     number = np.arange(len(begin))
     power = np.frexp(end - begin)[1] - 1
     positions = np.full(size, NONE)
     for exponent in range(int(power.max()), -1, -1):
         block = 1 << exponent
-        # What has been found up to here is of blocks that begin there, and are twice as long.
+        # A position found so far belongs to a block that begins there and is twice as long.
         positions[block:] = np.maximum(positions[block:], positions[:-block])
         at_power = power == exponent
         np.maximum.at(positions, begin[at_power], number[at_power])
@@ -179,7 +180,7 @@ def _last_over_each(begin: Ints, end: Ints, size: int) -> Ints:
 def stepped_over(rows: pa.Table, *, ranges: pa.Table) -> pa.Table:
     """Return rows of ``ROW`` at offsets that a reader stepped over, in ``GONE``. A kernel.
 
-    ``ranges`` are as ``last_over`` gives them. The last one of a slot belongs to no client.
+    ``ranges`` come from ``last_over``. No client stepped over the last range of a slot.
     """
     spans, targets = numbers(ranges), numbers(rows, ("key", "slot", "offset"))
     low, end = spans["low"].min(), spans["low"].max()
@@ -197,6 +198,6 @@ def _of_kinds(rows: pa.Table, wanted_kinds: frozenset[str]) -> tuple[pa.Array, p
 
 
 def _steps(kind: pa.Array, finding: Ints, step: Numbers, *, fault: int) -> pa.Table:
-    """Return the two rows of each step, in ``FINDING``."""
+    """Return the first and last row of each step, in ``FINDING``."""
     ends = [(step["client"], step[name]) for name in ("from_at", "at")]
     return steps(kind, finding, ends, fault=fault, delta=step["delta"])

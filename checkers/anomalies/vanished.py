@@ -1,11 +1,11 @@
-"""Find records that were read and then disappeared.
+"""Finds records that were read and then disappeared.
 
-A record vanished when it was acknowledged, a client read it, and the last reader after that did not
-find it: it stepped over the record's offset, sought a place before it and got one behind it, or
-read another record there. Or no reader followed, and the log is known to have ended at or before
-its offset since: a client asked where it ends (``harness.runs.history.END``), or a send that began
-later got an offset there. Jepsen calls such a history valid, or lists only its other anomalies: it
-takes a record that was read once as safe.
+A record vanished if it was acknowledged, a client read it, and the last reader after that did not
+find it. That reader stepped over the record's offset, or sought an offset before the record and got
+a later one, or read another record at its offset. Or no reader followed, but the log is known to
+have ended at or before the record's offset: a client asked for the log's end
+(``harness.runs.history.END``), or a later send got that offset or a lower one. Jepsen calls such a
+history valid, or lists only its other anomalies: there, a record that was read once is safe.
 """
 
 from typing import Final
@@ -37,17 +37,17 @@ from highwater.checkers.spark.engine import Rows
 VANISHED: Final = "vanished"
 
 GONE: Final = schema("key", "client", "at")
-"""A record, and a row that shows that it was not there any more."""
+"""A record, and the row that shows that the record was no longer in the log."""
 
 _OF_OFFSETS: Final = ("slot", "offset", "key", "fact")
 _OF_TIMES: Final = (*_OF_OFFSETS, "client", "at", "invoke_ns", "complete_ns")
 
 
 def vanished(view: ClientHistory, passed: Rows) -> Rows | None:
-    """Return findings of acknowledged records that were read, and not found by the last reader.
+    """Return findings about acknowledged records that were read, but not found by the last reader.
 
-    ``passed`` are records at offsets that a reader stepped over, in ``GONE``. None: every reader
-    found what was there.
+    ``passed`` are records at offsets that a reader stepped over, in ``GONE``. The result is None if
+    no row shows that a record was gone.
     """
     gone = [passed] if len(passed) else []
     order = places(view)
@@ -70,7 +70,7 @@ def vanished_records(rows: pa.Table) -> pa.Table:
     """Return records that vanished, in ``FINDING``. A kernel by ``key``.
 
     Args:
-        rows: some columns of ``ROW``, and rows of ``GONE``, where ``fact`` is null.
+        rows: some columns of ``ROW``, and rows of ``GONE``, whose ``fact`` is null.
     """
     of_gone = rows["fact"].is_null().to_numpy()
     rows = rows.set_column(rows.column_names.index("fact"), "fact", pc.fill_null(rows["fact"], 0))
@@ -86,10 +86,10 @@ def vanished_records(rows: pa.Table) -> pa.Table:
 
 
 def replaced(rows: pa.Table) -> pa.Table:
-    """Return records at whose offset another was read last, in ``GONE``. By ``slot, offset``.
+    """Return records whose offset last gave another record, in ``GONE``. By ``slot, offset``.
 
     Args:
-        rows: of ``ROW``, and rows of ``ClientHistory.placed_late`` once more, whose ``at`` is null.
+        rows: rows of ``ROW``; and rows of ``ClientHistory.placed_late`` again, with ``at`` null.
     """
     columns = numbers(rows, (*_OF_OFFSETS, "client", "at"))
     columns = choose(columns, columns["offset"] != NONE)
@@ -103,12 +103,13 @@ def replaced(rows: pa.Table) -> pa.Table:
 
 
 def cut_off(rows: pa.Table) -> pa.Table:
-    """Return records where the log was shorter after all their readers, in ``GONE``. By ``slot``.
+    """Return records whose log was shorter after all their readers, in ``GONE``. By ``slot``.
 
     Readers read below the high watermark, and a leader's log never ends before that (KIP-101). So a
-    record has vanished if a send that began after its last reader had ended got an offset at or
-    before it, and was read there: a deposed leader may append records that no reader gets. An
-    answer about the log's end came from such a leader if any client was further at any time since.
+    record has vanished if a send that began after the last read of the record got its offset or a
+    lower one, and the sent record was read there: without that read a deposed leader may have
+    appended it. An answer about the log's end is also from a deposed leader if any client was
+    further at a later time.
     """
     columns = numbers(rows, _OF_TIMES)
     fact, offset, began = columns["fact"], columns["offset"], columns["invoke_ns"]
@@ -123,7 +124,7 @@ def cut_off(rows: pa.Table) -> pa.Table:
     sends = choose(placed, record.spread(read) & placed["sent_ok"])
     records = choose(placed, record.first) | {
         "place": record.least(placed["offset"]),
-        # Its own send is no word against a record, either.
+        # A record's own send does not show that the record has vanished.
         "time": record.greatest(placed["time"]),
     }
     records = choose(records, read)
@@ -140,21 +141,23 @@ def cut_off(rows: pa.Table) -> pa.Table:
 
 
 def _best_since(events: Numbers, records: Numbers, by: tuple[Ints, ...]) -> Ints:
-    """Return for each record the place of the best event of its slot after it; NONE without one.
+    """Return, for each record, the index of the best later event in its slot; NONE without one.
 
     Args:
-        events: with ``slot, time``, as the records.
-        by: what makes an event better, least first; the last column comes first, as in lexsort.
+        events: the events, with ``slot, time``.
+        records: the records, with ``slot, time``.
+        by: the columns that order events, the best event first; the last column counts first, as
+            in ``lexsort``.
     """
     size = len(events["slot"])
     best = np.lexsort(by)
     rank = np.full(size + len(records["slot"]), size)
     rank[best] = np.arange(size)
     slot, time = (np.concatenate((events[name], records[name])) for name in ("slot", "time"))
-    # Backwards in time, and an event at the time of a record is not after it.
+    # The order is backwards in time; an event at the same time as a record is not after it.
     order = np.lexsort((np.arange(len(rank)) < size, -time, slot))
     slots = Groups.of(slot[order])
-    # The ranks of a slot are less than all of those before.
+    # After the subtraction, the ranks in a slot are less than all ranks in the slots before it.
     base = slots.spread(np.arange(len(slots))) * (size + 1)
     least_since = np.empty(len(rank), np.int64)
     least_since[order] = np.minimum.accumulate(rank[order] - base) + base

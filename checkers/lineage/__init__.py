@@ -1,1 +1,1 @@
-"""Why a record is lost: the evidence about it in order of time, as witnesses and one sentence."""
+"""Explains why a record is lost: the evidence in order of time, as witnesses and one sentence."""

@@ -1,4 +1,4 @@
-"""An anomaly that clients' own steps show: its sentence, and its steps as witnesses."""
+"""The sentence and the witnesses of an anomaly that clients' own steps show."""
 
 from typing import Final
 
@@ -9,37 +9,39 @@ from highwater.harness.runs.verdict import Witness
 
 _SOURCE: Final = "history/ops"
 _SAYS: Final = {
-    "inconsistent-offsets": "{place} is that of {copies}.",
+    "inconsistent-offsets": "clients know several records at {place}: {copies}.",
     "phantom": "{last} read {record} at {place}; no producer sent it.",
-    "G1a": "{first} failed to send {record}; {last} read it at {place} all the same.",
+    "G1a": "{first} failed to send {record}, but {last} read it at {place}.",
     "precommitted-read": "{last} sent {record} and read it in the same operation.",
     "vanished": "{first} sent {record}, and it was read at {place}; {last} did not find it there.",
     "poll-skip": "{last} polled {to} after {from_}, and left out {skipped}.",
     "int-poll-skip": "{last} got {to} right after {from_} in one operation: {skipped} is left out.",
     "nonmonotonic-poll": "{last} polled {to} after {from_}: it went back.",
     "int-nonmonotonic-poll": "{last} got {to} after {from_} in one operation: it went back.",
-    "nonmonotonic-send": "{last} sent {to} after {from_}; in the log it is before it.",
-    "int-nonmonotonic-send": "{last} sent {to} after {from_} in one operation; in the log it"
-    " is before it.",
-    "resurrected-value": "{first} deleted the key of {record}, acknowledged behind it; the final"
-    " read returned {record} at {place} as its last value all the same.",
-    "undelivered": "{first} sent {record}, acknowledged at {place}; group {group} went past it, to"
-    " {to}, and none of its members was ever given it.",
-    "torn-transaction": "{first} sent {from_} and {to} in one transaction, whose outcome it was"
-    " never returned; the first is in the log, at {copied}, and the second is not.",
+    "nonmonotonic-send": "{last} sent {to} after {from_}; in the log their order is reversed.",
+    "int-nonmonotonic-send": "{last} sent {to} after {from_} in one operation; in the log their"
+    " order is reversed.",
+    "resurrected-value": "{first} deleted the key of {record}, and the tombstone was acknowledged"
+    " at a later offset; but the final read returned {record} at {place} as the key's last value.",
+    "undelivered": "{first} sent {record}, which was acknowledged at {place}; group {group} read"
+    " past it, to {to}, but no member of the group was ever given {record}.",
+    "torn-transaction": "{first} sent {from_} and {to} in one transaction, and was never told its"
+    " outcome; the first record is in the log, at {copied}, and the second is not.",
     "processed-twice": "{first} and {last} each read {record} at {place} in a transaction of group"
     " {group} that took effect.",
-    "unprocessed": "{first} sent {record}, acknowledged at {place}; transactions of group {group}"
-    " went past it, to {to}, and none that took effect has read it.",
+    "unprocessed": "{first} sent {record}, which was acknowledged at {place}; transactions of group"
+    " {group} went past it, to {to}, but no transaction that took effect read {record}.",
     "int-send-skip": "{last} sent {to} right after {from_} in one operation; {skipped} is"
     " between them.",
 }
-_CYCLE: Final = "{count} operations, each of which came before the next, came before themselves."
+_CYCLE: Final = (
+    "{count} operations form a cycle: each is before the next, the last before the first."
+)
 _NAMED_MAX: Final = 3
 
 
 def sentence(row: Row) -> str:
-    """Return what is wrong, for a person, of a row of ``anomaly.ANOMALY`` that has steps."""
+    """Return a sentence about an anomaly that has steps, a row of ``anomaly.ANOMALY``."""
     steps = row["steps"]
     first, last = steps[0], steps[-1]
     name = where(row["topic"], row["partition"])
@@ -61,7 +63,7 @@ def sentence(row: Row) -> str:
 
 
 def witnesses(row: Row) -> tuple[Witness, ...]:
-    """Return the steps that show an anomaly, in the order that makes it one."""
+    """Return the steps that show an anomaly as witnesses, in the order of the anomaly."""
     return tuple(
         Witness(
             who=step["process"],

@@ -1,4 +1,4 @@
-"""The rows that bear on a few anomalies of one run, out of all tables, as plain Python values."""
+"""Reads the rows about a few anomalies of one run from all tables, as plain Python values."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,13 +22,13 @@ from highwater.harness.runs.partition_trace import PartitionTrace, partition_tra
 
 Row = dict[str, Any]
 Place = tuple[int, int]
-"""Partition and offset."""
+"""A partition and an offset in it."""
 
 _Copies = dict[tuple[str, int, int], list[Row]]
-"""Rows of records by run, partition and offset."""
+"""Rows about records, by run, partition and offset."""
 
 _ROWS_MAX: Final = 200_000
-"""Rows of a table of events at most, per run: more than a person reads."""
+"""The most rows that are read from a table of one run: more than a person reads."""
 _TELLING: Final = pc.field("kind").isin(pa.array(["truncation", "expired", "log-start"]))
 
 
@@ -37,14 +37,17 @@ class RecordEvidence:
     """The evidence about some records in one run's tables.
 
     Attributes:
-        operations: sends and reads of these records, and at their offsets, in order of time.
+        topic: the topic under test.
+        operations: sends and reads of these records, and of others at their offsets, in order of
+            time.
         traces: leaders and replicas over time, by partition.
-        faults: rows of ``events/faults`` in order of time, which is the begin of an injection.
+        faults: rows of ``events/faults`` in order of time; an injection has the time of its begin.
         log_lines: rows of ``events/log_lines`` about truncations, and about retention in the remote
             tier, in order of time.
-        disk: what every broker's disk holds at these offsets: (broker, leader epoch, record id).
-        remote: what the remote tier holds at these offsets; None where there is no remote tier.
+        disk: the copies on the brokers' disks at these offsets: (broker, leader epoch, record id).
+        remote: the records in the remote tier at these offsets; None without a remote tier.
         ends: the extent of every replica.
+        reach: the ledger of each partition of which the final read returned records, by partition.
     """
 
     topic: str
@@ -59,11 +62,11 @@ class RecordEvidence:
 
 
 def gather(tables: Tables, suspects: dict[str, list[Row]]) -> dict[str, RecordEvidence]:
-    """Return the evidence about some anomalies of every run.
+    """Return the evidence about some anomalies, by the key of their run.
 
     Args:
-        tables: of all runs.
-        suspects: a case's key to rows of ``anomaly.ANOMALY``.
+        tables: the tables of all runs.
+        suspects: the anomalies of each run, rows of ``anomaly.ANOMALY``, by the run's key.
     """
     disk = _copies(tables, tables.log, suspects)
     far = {} if tables.remote_log is None else _copies(tables, tables.remote_log, suspects)
@@ -75,7 +78,7 @@ def gather(tables: Tables, suspects: dict[str, list[Row]]) -> dict[str, RecordEv
 
 
 def places(rows: Iterable[Row]) -> set[Place]:
-    """Return every place that some anomalies are about."""
+    """Return every partition and offset that these anomalies name."""
     place_set = {(row["partition"], row["offset"]) for row in rows}
     for row in rows:
         place_set |= {(copy["partition"], copy["offset"]) for copy in row["copies"] or ()}
@@ -139,9 +142,9 @@ def _operations(case: RunFiles, place_set: set[Place], values: set[str]) -> list
 
 
 def _faults(case: RunFiles) -> list[Row]:
-    """Return the rows of faults; an injection is dated as the schedule began it, if known.
+    """Return the rows of faults; an injection gets the time when the schedule began it, if known.
 
-    Its row is written once it has taken effect, and its consequences may have been seen before.
+    Its row is written only when the fault has taken effect: consequences may have been seen before.
     """
     schedule = strikes(case.run, without=[file.path for file in case.unread])
     rows = _rows(_read(case, "events/faults"))
@@ -154,7 +157,7 @@ def _faults(case: RunFiles) -> list[Row]:
 
 
 def _read(case: RunFiles, name: str, where: pc.Expression | None = None) -> pa.Table:
-    """Return rows of one table, ``_ROWS_MAX`` at most; none when it cannot be read."""
+    """Return rows of one table, at most ``_ROWS_MAX``; no rows if the table was not staged."""
     part = case.tables.get(name)
     if part is None:
         return TABLES[name].empty_table()
@@ -162,14 +165,14 @@ def _read(case: RunFiles, name: str, where: pc.Expression | None = None) -> pa.T
     columns = pa.schema([field.with_type(plain(field.type)) for field in ds.dataset(part).schema])
     batches: list[pa.RecordBatch] = []
     for group in _groups(part):
-        # Only what the filter asks for is read, unless there is such a row: a quarter of the time.
+        # First only the filter's columns are read, to find groups with such rows: 1/4 of the time.
         if where is None or group.scanner(columns, filter=where, columns=[]).count_rows():
             batches += group.scanner(columns, filter=where, batch_readahead=1).to_batches()
     return pa.Table.from_batches(batches, columns).slice(0, _ROWS_MAX)
 
 
 def _rows(table: pa.Table, *, time: str = "time_ns") -> list[Row]:
-    """Return the rows in order of time, those without one at the end."""
+    """Return the rows in order of time; rows without a time come last."""
     return sorted(table.to_pylist(), key=lambda row: (row[time] is None, row[time]))
 
 
@@ -179,7 +182,7 @@ def _groups(part: Path) -> Iterator[ds.ParquetFileFragment]:
 
 
 def _copies(tables: Tables, log: DataFrame, suspects: dict[str, list[Row]]) -> _Copies:
-    """Return the records of logs at the places of all suspects: one Spark job for all runs."""
+    """Return the records in logs at the places of all suspects, by one Spark job for all runs."""
     asked_places = [
         {"run": run, "partition": partition, "offset": offset}
         for run, rows in suspects.items()

@@ -1,4 +1,4 @@
-"""Witnesses of the remote tier (KIP-405): what it holds, and how records went by retention."""
+"""Witnesses about the remote tier (KIP-405): its records, and records deleted by retention."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _LOG_DIR: Final = re.compile(r", dir=[^\]]*")
 
 
 def log_starts(subject: Subject) -> dict[int, int]:
-    """Return where each broker's log begins, as far as it logged that the beginning moved."""
+    """Return each broker's log start offset, if the broker logged that it moved."""
     starts: dict[int, int] = {}
     for row in subject.evidence.log_lines:
         if row["kind"] == "log-start" and row["partition"] == subject.partition:
@@ -22,14 +22,14 @@ def log_starts(subject: Subject) -> dict[int, int]:
 
 
 def gone_by_retention(subject: Subject) -> dict[int, int]:
-    """Return the brokers whose logs begin behind the record, and where they begin."""
+    """Return the log start offset of each broker whose log begins after the record."""
     if subject.offset is None:
         return {}
     return {b: start for b, start in log_starts(subject).items() if start > subject.offset}
 
 
 def retention(subject: Subject) -> Iterator[Witness]:
-    """Yield what brokers logged of retention in the remote tier, if the record went by it."""
+    """Yield brokers' log lines about retention in the remote tier, if that deleted the record."""
     if not gone_by_retention(subject):
         return
     for row in subject.evidence.log_lines:
@@ -48,7 +48,7 @@ def retention(subject: Subject) -> Iterator[Witness]:
 
 
 def copies(subject: Subject) -> Iterator[Witness]:
-    """Yield what the remote tier holds at the offset; nothing where there is no remote tier."""
+    """Yield what the remote tier holds at the offset; nothing if there is no remote tier."""
     if subject.offset is None or subject.partition is None or subject.evidence.remote is None:
         return
     values = subject.evidence.remote.get((subject.partition, subject.offset), [])

@@ -1,4 +1,4 @@
-"""An anomaly in a few plain sentences: let R be …, then …, because …, however …."""
+"""Describes an anomaly in a few plain sentences: Let R be …, Then …, However …."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,11 +12,11 @@ from highwater.harness.runs.verdict import ACKNOWLEDGED
 
 
 def sentence(row: Row, subject: Subject | None) -> str:
-    """Return what is wrong with a record, for a person.
+    """Return sentences about what is wrong with a record, for a person.
 
     Args:
         row: the anomaly, in columns of ``anomaly.ANOMALY``.
-        subject: it with its evidence; None for the many that are only listed.
+        subject: the anomaly with its evidence; None for an anomaly that is only listed.
     """
     if row["kind"] == DIVERGENCE:
         return _divergence(row)
@@ -27,7 +27,7 @@ def sentence(row: Row, subject: Subject | None) -> str:
     let = f"Let R be {row['value']}, {_acknowledged(row, subject)}."
     if row["kind"] == LOST:
         return " ".join([let, *_lost(row, subject)])
-    return f"{let} However, no reader came as far as R, so it is not known whether it is there."
+    return f"{let} However, no reader came as far as R, so it is not known whether the log has R."
 
 
 def _acknowledged(row: Row, subject: Subject | None) -> str:
@@ -56,7 +56,7 @@ def _lost(row: Row, subject: Subject | None) -> list[str]:
 
 
 def _expired(subject: Subject) -> list[str]:
-    """Return who deleted it by retention, if the logs begin behind it."""
+    """Return which broker deleted the record by retention, if the logs begin after the record."""
     gone = gone_by_retention(subject)
     deleted = [row["broker"] for row in subject.evidence.log_lines if row["kind"] == "expired"]
     first = next((broker for broker in deleted if broker in gone), None)
@@ -74,7 +74,7 @@ def _cut(subject: Subject) -> list[str]:
 
 
 def _removed(gone: list[EndOffsetDrop]) -> list[str]:
-    """Return the broker whose disk lost it to a fault, without a truncation of Kafka's."""
+    """Return the brokers from whose disks a fault removed the record, without a truncation."""
     brokers = sorted({cut.broker for cut in gone})
     disks = "the disk of broker" if len(brokers) == 1 else "the disks of brokers"
     return [f"Then a fault took R from {disks} {joined(map(str, brokers))}."] if gone else []
@@ -89,16 +89,16 @@ def _came_back(back: list[EndOffsetDrop]) -> list[str]:
 def _by_themselves(subject: Subject, cuts: list[EndOffsetDrop]) -> list[str]:
     brokers = sorted({cut.broker for cut in cuts})
     first = cuts[0]
-    knew = ""  # what it knew; by which rule it cut is the model's to say
+    knew = ""  # the HW that the broker knew; the model explains by which rule it truncated
     if subject.offset is not None and UNKNOWN < first.hw <= subject.offset:
         knew = f", whose HW was still {first.hw},"
     if len(brokers) == 1:
         return [f"Then broker {first.broker}{knew} cut its log to offset {first.after}."]
-    return [f"Then brokers {joined(map(str, brokers))} cut R off their logs."]
+    return [f"Then brokers {joined(map(str, brokers))} truncated their logs, and removed R."]
 
 
 def _succession(subject: Subject) -> list[str]:
-    """Return the leader without R: the last one elected before R's offset was written anew."""
+    """Return the leader without R: the last leader before another record got R's offset."""
     elected = [change for change in subject.elections if change.leader >= 0]
     if not elected:
         return []
@@ -133,7 +133,7 @@ def _divergence(row: Row) -> str:
 
 
 def _depth(copies: Sequence[Row]) -> str:
-    """Return whether every side had committed the offset, by the brokers' checkpoints."""
+    """Return a sentence: whether the brokers' checkpointed HWs are above or below the offset."""
     notes = [(copy["broker"], copy.get("note") or "") for copy in copies]
     above = [(broker, note) for broker, note in notes if note.startswith(ABOVE)]
     if above:

@@ -1,4 +1,4 @@
-"""Why a record is lost, or duplicated: evidence as witnesses in order of time."""
+"""Shows why a record is lost or duplicated: the evidence as witnesses, in order of time."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,14 +14,14 @@ from highwater.harness.runs.partition_trace import UNKNOWN, Leadership
 from highwater.harness.runs.verdict import ACKNOWLEDGED, Witness
 
 _FAULTS_MAX: Final = 12
-"""Faults listed of a record's life; of more, the first half and the last half of this many."""
+"""The most faults in a record's story; if there were more, half are the first, half the last."""
 
 _OPS, _LEADERS, _REPLICAS = "history/ops", "events/partitions", "events/replicas"
 _FAULTS, _LINES, _DISKS = "events/faults", "events/log_lines", "replicas"
 
 
 def witnesses(subject: Subject) -> tuple[Witness, ...]:
-    """Return everything known about an anomaly, in order of time; the disks come last."""
+    """Return all evidence about an anomaly, in order of time; the disks come last."""
     evidence = [
         *_sent(subject),
         *_acknowledged(subject),
@@ -51,7 +51,7 @@ def _sent(subject: Subject) -> Iterator[Witness]:
 
 
 def _unacknowledged(row: Row) -> str:
-    """Return the outcome of a send in words; one without an error is of an aborted transaction."""
+    """Return a send's outcome in words; a failed send without an error was aborted."""
     if row["outcome"] != INFO and row["error"] is None:
         return ": its transaction was aborted"
     outcome = "it is not known whether it was written" if row["outcome"] == INFO else "refused"
@@ -85,7 +85,7 @@ def _acknowledged(subject: Subject) -> Iterator[Witness]:
 
 
 def _answer(subject: Subject, row: Row, what: str, says: str, *, title: str = "") -> Witness:
-    """Return the answer to a send, of the broker that led then, if that was observed."""
+    """Return the answer to a send; it names the broker that led then, if this was observed."""
     leader = subject.leader_of(row)
     by = "The cluster" if leader is None else f"Broker {leader.leader}{title}"
     return Witness(
@@ -105,7 +105,7 @@ def _of_broker(broker: int, what: str, time_ns: int | None, says: str, source: s
 
 
 def _copies(subject: Subject) -> Iterator[Witness]:
-    """Yield the HW-lag window: a replica that holds a committed record above its own HW."""
+    """Yield each replica that held the record, and whether its HW showed it as committed."""
     if subject.kind == CORRUPT:
         return
     for track in subject.holders:
@@ -114,7 +114,10 @@ def _copies(subject: Subject) -> Iterator[Witness]:
         first_hw, last_hw = track.hw[[0, -1]].tolist()
         says = f"Broker {track.broker} held offset {subject.offset} (LEO {track.leo[0]})"
         if not len(learned):
-            says += f" above its HW, which was still {last_hw}: to it the record was not committed."
+            says += (
+                f" above its HW, which was still {last_hw}:"
+                " the broker did not know that the record was committed."
+            )
         elif learned[0] == 0:
             says += f" and knew it as committed (HW {first_hw})."
         else:
@@ -216,10 +219,10 @@ def _passed(subject: Subject) -> Iterator[Witness]:
     if reach is None:
         yield _reader(f"The final reader read nothing of {name}.")
     elif subject.kind == UNSEEN:
-        yield _reader(f"The final reader came to offset {reach.last} of {name} and no further.")
+        yield _reader(f"The final reader reached offset {reach.last} of {name} and no further.")
     else:
         yield _reader(
-            f"The final reader came to offset {reach.last} of {name} without meeting"
+            f"The final reader reached offset {reach.last} of {name} and did not meet"
             f" {subject.value}."
         )
 
@@ -241,8 +244,8 @@ def _disks(subject: Subject) -> Iterator[Witness]:
         for broker, epoch, value in copies_there or [(end.broker, None, None)]:
             written = "" if epoch is None else f", written in epoch {epoch}"
             if copies_there and began.get(broker, 0) > subject.offset:
-                says = f"The disk of broker {broker} holds {value} at {place}{written}: its log"
-                says += f" begins at {began[broker]}, and it cannot be read."
+                says = f"The disk of broker {broker} holds {value} at {place}{written}, but its log"
+                says += f" begins at {began[broker]}: the record cannot be read."
             elif copies_there:
                 says = f"The disk of broker {broker} holds {value} at {place}{written}."
             elif end.last is None or end.last < subject.offset:

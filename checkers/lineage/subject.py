@@ -1,4 +1,4 @@
-"""The subject of an anomaly, and the evidence that its story needs."""
+"""The subject of an anomaly, with the evidence from which its story is told."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,15 +19,15 @@ from highwater.harness.runs.partition_trace import (
 
 NEVER: Final = (1 << 63) - 1
 _SILENT: Final = frozenset(("kill", "stop", "pause", "power-failure"))
-"""Faults under which a broker answers nothing."""
+"""Faults during which a broker answers no request."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """The subject of an anomaly: a place in a partition, and the record that should be there.
+    """The subject of an anomaly: an offset in a partition, and the record that should be there.
 
-    Its story lasts from the record's sending until nothing can change it any more. Properties are
-    cached, because each reads all observations.
+    The record's story begins when the record is sent, and ends when later events cannot change its
+    outcome. Properties are cached, because each property reads all observations.
     """
 
     evidence: RecordEvidence
@@ -38,7 +38,7 @@ class Subject:
 
     @cached_property
     def sends(self) -> list[Row]:
-        """The sends of this record."""
+        """The sends of this record, as rows of the history."""
         return [
             row
             for row in self.evidence.operations
@@ -47,7 +47,7 @@ class Subject:
 
     @cached_property
     def others(self) -> list[Row]:
-        """Acknowledgements of other records at this very place."""
+        """The acknowledged sends of other records at the subject's offset."""
         return [
             row
             for row in self._here(SEND)
@@ -56,7 +56,7 @@ class Subject:
 
     @cached_property
     def reads(self) -> list[Row]:
-        """Reads of this record anywhere, and of any record at its place."""
+        """The reads of this record at any offset, and of other records at its offset."""
         rows = [
             row
             for row in self.evidence.operations
@@ -66,15 +66,16 @@ class Subject:
 
     @cached_property
     def began_ns(self) -> int:
-        """When the record was sent; the beginning of time where no send is known."""
+        """When the record was first sent; 0 if no send is known."""
         return min((row["invoke_ns"] for row in self.sends), default=0)
 
     @cached_property
     def ended_ns(self) -> int:
-        """The end of the story; later events explain nothing.
+        """The end of the story: later events explain nothing.
 
-        For a lost record it is the time when a replica leads that has truncated it, or when another
-        record has its offset; for a duplicate, when it is acknowledged. Others have no end.
+        For a lost record, this is when a replica that has truncated the record begins to lead, or
+        when another record is acknowledged at its offset. For a duplicate, it is the time of the
+        last acknowledgement. Other stories have no end.
         """
         if self.kind == DUPLICATE:
             return max((row["complete_ns"] or NEVER for row in self.sends), default=NEVER)
@@ -94,11 +95,11 @@ class Subject:
 
     @cached_property
     def cuts(self) -> list[EndOffsetDrop]:
-        """Replicas whose LEO fell from above the offset to it or below it."""
+        """The drops of a replica's LEO from above the offset to the offset or below it."""
         return [cut for cut in self._all_cuts if cut.time_ns <= self.ended_ns]
 
     def taken_from(self, cut: EndOffsetDrop) -> bool:
-        """Return whether a fault, and no truncation of Kafka's, removed the offset there."""
+        """Return whether a fault, and not a truncation by Kafka, removed the record there."""
         return any(
             self.offset in offsets
             for row in self.evidence.faults
@@ -107,7 +108,7 @@ class Subject:
         )
 
     def lost_while_down(self, cut: EndOffsetDrop) -> bool:
-        """Return whether a broker came back with less, and no log of it says how that came."""
+        """Return whether a broker came back with a shorter log, but logged no truncation."""
         was_down = any(
             row["broker"] == cut.broker
             and row["phase"] == "inject"
@@ -120,12 +121,12 @@ class Subject:
 
     @cached_property
     def elections(self) -> list[Leadership]:
-        """Changes of leader or epoch."""
+        """The changes of leader or leader epoch during the story."""
         return [change for change in self._changes if change.time_ns <= self.ended_ns]
 
     @cached_property
     def holders(self) -> list[Track]:
-        """For each replica that held the offset, its observations while it did."""
+        """The observations of each replica that held the offset, while the replica held it."""
         if self.offset is None:
             return []
         tracks = (track.holding(self.offset, self.ended_ns) for track in self._tracks)
@@ -133,16 +134,17 @@ class Subject:
 
     @property
     def trace(self) -> PartitionTrace:
-        """Leaders and replicas of its partition over time."""
+        """The leaders and replicas of the subject's partition over time."""
         observed = {} if self.partition is None else self.evidence.traces
         return observed.get(self.partition or 0, PartitionTrace())
 
     def leader_of(self, row: Row) -> Leadership | None:
         """Return the leadership under which a send was acknowledged, if it was observed.
 
-        It is that of the epoch in which the record was written, as a client or a disk has it: who
-        led at the time may have been learned late, or not at all. Without one it is none in whose
-        epoch another record is known there, and no broker that was down.
+        If a client or a disk shows the leader epoch in which the record was written, it is the
+        leadership of that epoch: leaders may be observed late, or not at all. Otherwise it is the
+        leadership observed at the time, unless its broker was down, or another record at the offset
+        is known to be from its epoch.
         """
         place = self.partition or 0, row["offset"]
         records = [(epoch, value) for _, epoch, value in self.evidence.disk.get(place, ())]
@@ -165,7 +167,7 @@ class Subject:
         return next(leaders, None)
 
     def _was_down(self, broker: int, row: Row) -> bool:
-        """Return whether a broker did not run from before a send until after its answer."""
+        """Return whether a broker was down from before a send until after the answer to it."""
         down_ns = NEVER
         for fault in self.evidence.faults:
             if fault["broker"] == broker and fault["fault"] in _SILENT:
@@ -209,5 +211,5 @@ class Subject:
 
 
 def where(topic: str, partition: int | None) -> str:
-    """Return a partition as Kafka writes it."""
+    """Return a partition's name as Kafka writes it; the topic's name without a partition."""
     return topic if partition is None else f"{topic}-{partition}"

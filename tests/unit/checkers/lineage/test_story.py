@@ -90,7 +90,7 @@ def test_followers_in_the_window_are_told_from_the_leader(lost: Subject) -> None
     assert "Broker 1 held offset 3 (LEO 4) and knew it as committed (HW 4)." in held
     assert (
         "Broker 3 held offset 3 (LEO 4) above its HW, which was still 3:"
-        " to it the record was not committed." in held
+        " the broker did not know that the record was committed." in held
     )
 
 

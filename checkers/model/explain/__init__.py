@@ -1,1 +1,1 @@
-"""Explains the observations of a run by the rules of its release, or says that they do not."""
+"""Explains a run's anomalies by its release's rules, or says that no rule explains them."""

@@ -1,7 +1,7 @@
-"""Consistency: clients and disks must agree on each record, in every release.
+"""Consistency: the history and the disks must agree on each record, in every release.
 
-Kafka's rules only excuse what they allow. A history from which something was dropped, or a disk
-that was edited, contradicts what the others hold.
+Kafka's rules can explain a difference only if they allow it. A history that lacks rows, or a disk
+that was edited, contradicts the rest of the evidence.
 """
 
 import re
@@ -28,7 +28,7 @@ _NAMED_MAX: Final = 5
 
 
 def contradictions(observed: RunTraces) -> Iterator[tuple[int | None, ExplanationLink]]:
-    """Yield contradictions, each with its partition."""
+    """Yield contradictions in a run's evidence, each with its partition (None: of no partition)."""
     sends = observed.sends()
     sent = set(sends["value"].to_pylist())
     yield from ((None, wrong) for wrong in _gaps(sent))
@@ -58,7 +58,7 @@ def contradictions(observed: RunTraces) -> Iterator[tuple[int | None, Explanatio
 
 
 def _hidden(observed: RunTraces, sends: pa.Table) -> set[str]:
-    """Return records in a log that read_committed readers may step over (KIP-98)."""
+    """Return the records in a log that read_committed readers may skip (KIP-98)."""
     if not observed.plan.workload.transactions:
         return set()
     uncommitted = sends.filter(pc.not_equal(sends["outcome"], OK))
@@ -66,7 +66,7 @@ def _hidden(observed: RunTraces, sends: pa.Table) -> set[str]:
 
 
 def _withdrawn(observed: RunTraces, sends: pa.Table) -> Iterator[str]:
-    """Yield the committed records about which a marker decided that is not their own."""
+    """Yield the committed records whose outcome another transaction's marker decided."""
     if observed.lacks(Observation.WIRE) and LATE_MARKER.licence.holds(observed, None):
         yield from sends["value"].to_pylist()  # any of them may have met a late marker
         return
@@ -80,7 +80,7 @@ def _withdrawn(observed: RunTraces, sends: pa.Table) -> Iterator[str]:
 
 
 def _gaps(sent: set[str]) -> Iterator[ExplanationLink]:
-    """Yield gaps in a producer's numbers; it numbers its records from 0."""
+    """Yield gaps in the numbers of a producer's records, which begin at 0."""
     numbers: dict[str, set[int]] = defaultdict(set)
     for value in sent:
         if match := _SEQUENCE.fullmatch(value):
@@ -95,7 +95,7 @@ def _gaps(sent: set[str]) -> Iterator[ExplanationLink]:
 def _unsent(
     sent: set[str], values: pa.ChunkedArray | pa.Array, where: str
 ) -> Iterator[ExplanationLink]:
-    """Yield records that were read or stored and never sent."""
+    """Yield records that were read, or are on a disk, but were never sent."""
     unknown = {value for value in pc.unique(values).to_pylist() if value is not None} - sent
     if unknown:
         says = f"No producer sent {_listed(sorted(unknown))}, which is {where}."
@@ -103,12 +103,11 @@ def _unsent(
 
 
 def _disks(observed: RunTraces, trace: Trace, *, compacted: bool) -> Iterator[ExplanationLink]:
-    """Offsets rise by one, epochs never fall, and no epoch begins before its leader did.
+    """Yield disks on which offsets do not rise by one, epochs fall, or an epoch begins too early.
 
-    Where the topic is compacted, offsets may be missing.
-
-    On ZooKeeper a leader that is the only one in sync may start again, and begin its epoch anew
-    from where its log then ends.
+    An epoch begins too early if its first offset is below the one at which its leader began. If the
+    topic is compacted, offsets may be missing. On ZooKeeper a leader that is alone in the ISR may
+    restart, and begin its epoch again at the offset where its log then ends.
     """
     begun = {start.epoch: start.offset for start in trace.starts if start.logged}
     for line in (
@@ -127,7 +126,7 @@ def _disks(observed: RunTraces, trace: Trace, *, compacted: bool) -> Iterator[Ex
                 says = f"The disk of broker {broker} has a gap after offset {after}."
                 yield _wrong(says, "replicas")
                 break
-        stated = np.flatnonzero(disk.epochs >= 0)  # records of before KIP-98's format have none
+        stated = np.flatnonzero(disk.epochs >= 0)  # record formats before KIP-98 have no epoch
         falls = np.flatnonzero(np.diff(disk.epochs[stated]) < 0)
         if len(falls):
             at = int(disk.offsets[stated[falls[0] + 1]])
@@ -145,7 +144,7 @@ def _disks(observed: RunTraces, trace: Trace, *, compacted: bool) -> Iterator[Ex
 
 
 def _fences(trace: Trace, sends: pa.Table) -> list[tuple[int, str]]:
-    """Return offset and id of the partition's last acknowledged record."""
+    """Return the offset and id of the partition's fence, its last acknowledged record."""
     ours = pc.and_(pc.equal(sends["process"], FENCE), pc.equal(sends["outcome"], OK))
     here = sends.filter(pc.and_(ours, pc.equal(sends["partition"], trace.partition)))
     rows = zip(here["offset"].to_pylist(), here["value"].to_pylist(), strict=True)
@@ -155,9 +154,9 @@ def _fences(trace: Trace, sends: pa.Table) -> list[tuple[int, str]]:
 def _ends(
     observed: RunTraces, trace: Trace, fences: list[tuple[int, str]]
 ) -> Iterator[ExplanationLink]:
-    """Yield replicas without the fence, which was committed: each of the ISR must have it.
+    """Yield replicas in the ISR that lack the fence: it was committed, so that all must have it.
 
-    The whole of a log may have gone to a remote tier (KIP-405), the fence with it.
+    A whole log may have moved to a remote tier (KIP-405), with the fence.
     """
     last = trace.leaderships[-1] if trace.leaderships else None
     if observed.lacks(Observation.DISKS):
@@ -169,8 +168,8 @@ def _ends(
                 continue
             if disk is None or disk.record(offset) != value:
                 yield _wrong(
-                    f"The disk of broker {broker}, a member of the ISR, lacks {value}, which all of"
-                    f" the ISR of {observed.topic}-{trace.partition} acknowledged at {offset}.",
+                    f"The disk of broker {broker}, a member of the ISR, lacks {value}, which the"
+                    f" whole ISR of {observed.topic}-{trace.partition} acknowledged at {offset}.",
                     "replicas",
                 )
 
@@ -182,9 +181,9 @@ def _final_reads(
     hidden: set[str],
     lso: int | None,
 ) -> Iterator[ExplanationLink]:
-    """Yield differences between the final read and the leader's disk, up to the fence.
+    """Yield the first difference between the final read and the leader's disk, up to the fence.
 
-    Where the last stable offset ``lso`` stood before that, they count up to there.
+    If the last stable offset ``lso`` was below the fence, differences count only up to the LSO.
     """
     last = trace.leaderships[-1] if trace.leaderships else None
     disk = trace.disks.get(last.leader) if last else None
@@ -209,10 +208,10 @@ def _final_reads(
 def _jumps(
     observed: RunTraces, trace: Trace, reads: pa.Table, hidden: set[str]
 ) -> Iterator[ExplanationLink]:
-    """Yield gaps in what a consumer read while no leader was elected.
+    """Yield gaps in a consumer's reads, in a partition that had the same leader all the time.
 
-    Members of a group are left out. Markers of transactions, and records that were not committed,
-    are no gap; nor is what a fault took later, of which the disk does not show what it was.
+    Members of a group are left out. Transaction markers and uncommitted records are no gap. Offsets
+    that a fault removed later are no gap either: the disk does not show what was at these offsets.
     """
     if len({row.leader for row in trace.leaderships}) != 1:
         return
@@ -238,7 +237,7 @@ def _jumps(
 
 
 def _taken_after(observed: RunTraces, trace: Trace, since_ns: int) -> set[int]:
-    """Return the offsets of which a fault took what stood there, in a run with transactions."""
+    """Return the offsets whose records a later fault removed, in a run with transactions."""
     if not observed.plan.workload.transactions:
         return set()
     removals = observed.removals(trace.partition)

@@ -1,4 +1,4 @@
-"""Every election and every change of an ISR must be one that the rules allow."""
+"""Checks that the rules allow every observed election and every change of an ISR."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -15,18 +15,18 @@ from highwater.harness.runs.partition_trace import Leadership
 _AWAY: Final = frozenset(
     ("kill", "pause", "zombie", "power-failure", "wipe", "segment-deleted", "bit-flip")
 )
-"""Faults between whose injection and healing a broker certainly does nothing."""
+"""Faults during which the broker certainly does nothing, from injection to healing."""
 
 
 def wrong_elections(observed: RunTraces, trace: Trace) -> Iterator[ExplanationLink]:
-    """Yield decisions about a partition that no rule allows."""
+    """Yield the elections and ISR changes of a partition that no rule allows."""
     first = next(iter(trace.leaderships), None)
     assigned = frozenset(first.isr if first else ())
     for row in trace.leaderships:
         if row.leader >= 0 and row.leader not in row.isr:
             yield _wrong(row, "leader-in-isr", f"leader {row.leader} is not in the ISR")
         if len(assigned) == observed.plan.topic.replication_factor and not assigned >= {*row.isr}:
-            yield _wrong(row, "assignment", "the ISR has a member that is no replica")
+            yield _wrong(row, "assignment", "the ISR has a member that has no replica")
     for before, now in pairwise(trace.leaderships):
         if now.epoch < before.epoch:
             yield _wrong(now, "epochs-rise", f"the leader epoch fell from {before.epoch}")
@@ -39,39 +39,39 @@ def wrong_elections(observed: RunTraces, trace: Trace) -> Iterator[ExplanationLi
 def _elected(
     observed: RunTraces, trace: Trace, before: Leadership, now: Leadership
 ) -> Iterator[ExplanationLink]:
-    """Yield leaders that were not in the ISR before, if unclean elections are forbidden."""
+    """Yield elections of leaders from outside the ISR, if unclean elections are forbidden."""
     if now.epoch == before.epoch:
         yield _wrong(now, "elections", f"two leaders in epoch {now.epoch}: {before.leader} too")
-    # Changes of the ISR between two looks are known from the brokers' logs alone.
+    # Only the brokers' logs show changes of the ISR between two observations.
     if observed.lacks(Observation.BROKER_LOGS):
         return
     if observed.elects_anybody or trace.was_eligible(before, now):
         return
     too_small = len(before.isr) < observed.plan.topic.min_insync_replicas
     if too_small and observed.software.may_have("elr", now.time_ns):
-        return  # an eligible leader, kept while the ISR is too small, seen by no broker (KIP-966)
+        return  # an eligible leader replica (KIP-966) may be elected; no broker reports these
     yield _wrong(now, "elections", f"leader {now.leader} was not in the ISR {list(before.isr)}")
 
 
 def _changed(
     observed: RunTraces, trace: Trace, before: Leadership, now: Leadership
 ) -> Iterator[ExplanationLink]:
-    """Yield joiners that did not run or catch up.
+    """Yield brokers that joined the ISR, but did not run or had not caught up.
 
-    Who leaves has lagged, or its session has ended, as on a busy machine: none of it is observed.
+    A broker that leaves is not checked: that it lagged, or lost its session, is not observed.
     """
     for joined in {*now.isr} - {*before.isr}:
         asks = not observed.software.may_lack("live_joins_only", now.time_ns, now.leader)
         if asks and _away(observed, trace, joined, now.time_ns):
-            yield _wrong(now, "live_joins_only", f"broker {joined} joined the ISR, and did not run")
+            yield _wrong(now, "live_joins_only", f"broker {joined} joined the ISR, but did not run")
         if _lacks(observed, trace, joined, now) and not _emptied(observed, trace, joined, now):
             yield _wrong(now, "isr", f"broker {joined} joined the ISR below the leader's HW")
 
 
 def _away(observed: RunTraces, trace: Trace, broker: int, time_ns: int) -> bool:
-    """Return whether a broker was surely down: from well before until well after a time.
+    """Return whether a broker was certainly down: from well before a time until well after it.
 
-    Its start is healing, and may take a minute on a busy machine until it has taken effect.
+    A broker that starts is not down: on a busy machine healing may take a minute to take effect.
     """
     starts = [line.time_ns for line in trace.of_kind(broker, "start")]
     return any(
@@ -85,10 +85,10 @@ def _away(observed: RunTraces, trace: Trace, broker: int, time_ns: int) -> bool:
 
 
 def _lacks(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> bool:
-    """Return whether a replica surely had less than what its leader had committed well before.
+    """Return whether a replica certainly lacked records that its leader had committed well before.
 
-    What a leader was seen to have committed before a fault took records from its log says nothing,
-    nor what a follower has after one.
+    Observations of the leader do not count if a fault removed records from its log after them.
+    Observations of the follower do not count after a fault that removed records from its log.
     """
     leader = trace.sample(now.leader, now.time_ns - WITHIN.log)
     cuts = [*observed.may_have_removed(trace.partition)]
@@ -107,10 +107,10 @@ def _lacks(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> b
 
 
 def _emptied(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> bool:
-    """Return whether a broker lost records after its leader had asked for it to be in the ISR.
+    """Return whether a broker lost records after its leader had asked to add it to the ISR.
 
-    A controller without KIP-903 does not ask whether the broker has started again since then
-    (KAFKA-14139). Only a request that the wire had kept is known to be so late.
+    A controller without KIP-903 does not check whether the broker has restarted since that request
+    (KAFKA-14139). Only a request that the wire held back is known to be so late.
     """
     asked_ns = [
         row["time_ns"]

@@ -1,4 +1,4 @@
-"""A run against the rules of its release: a finding for each anomaly, and for each wrong event."""
+"""Compares a run with its release's rules: a finding for each anomaly, and for each wrong event."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -86,7 +86,7 @@ _EXPLAIN: Final = {
     "stale-commit": forgotten,
     "two-owners": forgotten,
 }
-"""Explainers by kind of anomaly."""
+"""The function that explains an anomaly, by kind of anomaly."""
 
 EXPLANATIONS: Final[Mapping[str, tuple[Explanation[Any], ...]]] = {
     "lost-write, in the log and not read": WITHDRAWN,
@@ -109,69 +109,73 @@ EXPLANATIONS: Final[Mapping[str, tuple[Explanation[Any], ...]]] = {
     "lost-commit": FORGOTTEN_GROUP,
     "any other": SEEN,
 }
-"""All explanations, by what they explain."""
+"""All explanations, by the kind of anomaly that they explain."""
 
 _SCRIPTED: Final = (
-    "No line of a log shows it. Where it loses or forks, the model predicts that of a script, and"
-    " names the switch; in a random run it stays unexplained."
+    "No log line shows its effect. If it loses or forks a record in a story (scripted scenario),"
+    " the model predicts that and names the switch; in a random run it stays unexplained."
 )
-_CHECKED: Final = "It is asked when elections and ISR changes are checked, and explains no anomaly."
+_CHECKED: Final = "It is used to check elections and ISR changes, and explains no anomaly."
 _HARMLESS: Final = "No search found a promise that breaks without it (docs/model-rules.md)."
-_REFUSED: Final = "Without it a broker refuses what it should take, which is no anomaly."
+_REFUSED: Final = "Without it a broker refuses a request that is correct, which is no anomaly."
 
 NOT_EXPLAINING: Final[Mapping[str, str]] = {
-    "kraft": "It is the difference of two coordinators, and neither loses by it alone.",
-    "below_first_is_empty": "It came with epoch_on_election, and leaves the same lines.",
+    "kraft": "It chooses the coordinator, ZooKeeper or KRaft; neither loses records by itself.",
+    "below_first_is_empty": "It came with epoch_on_election, and leaves the same log lines.",
     "no_epochs_is_undefined": "Every release without it lacks exact_epochs, which explains a fork.",
     "cut_on_missed_epoch": _SCRIPTED,
     "cut_on_new_epoch": _HARMLESS,
     "fenced_questions": _SCRIPTED,
     "fenced_fetches": _SCRIPTED,
-    "cut_on_fetch": "It decides how truncations are checked, and loses nothing alone.",
+    "cut_on_fetch": "It decides how truncations are checked, and loses no record by itself.",
     "diverging_is_no_progress": _SCRIPTED,
     "late_needs_fetching": _SCRIPTED,
-    "out_of_range_cuts": "Without it a broker ends itself: the run shows that it died.",
+    "out_of_range_cuts": "Without it a broker ends its process: the run shows that it died.",
     "diverging_tells_hw": _SCRIPTED,
     "cut_drops_empty_epoch": _HARMLESS,
-    "async_isr": "It decides for whom an answer waits, which delays and loses nothing.",
+    "async_isr": "It decides for which brokers an answer waits: that is a delay, not a loss.",
     "strict_min_isr": _HARMLESS,
     "caught_up_stays": _HARMLESS,
     "elr": _CHECKED,
     "unclean_start_leaves": _HARMLESS,
-    "last_leader_alive": "Without it a partition waits for a dead leader, and loses nothing.",
+    "last_leader_alive": "Without it a partition waits for a dead leader, and loses no record.",
     "removal_bumps_epoch": _HARMLESS,
     "live_joins_only": _CHECKED,
     "decisions_logged": "Without it decisions are missed: elected_again_is_new explains the loss.",
     "joins_by_broker_epoch": _CHECKED,
     "added_complete": _SCRIPTED,
     "elr_of_replicas": _SCRIPTED,
-    "partition_fails_alone": "Without it more partitions stop to be fetched; nothing is lost.",
+    "partition_fails_alone": "Without it followers stop fetching more partitions; nothing is lost.",
     "duplicates_cached": _REFUSED,
-    "lowest_sequence": "It came with verification, whose absence explains what a late record does.",
+    "lowest_sequence": "It came with verification: the lack of that explains late records.",
     "copy_is_not_lowest": _REFUSED,
     "open_in_epoch": _REFUSED,
     "stale_epoch_first": _REFUSED,
-    "adds_by_produce": "It decides who adds a partition; what is late follows from bumps_epoch.",
-    "first_is_zero": "Where it holds, bumps_epoch refuses what it would refuse.",
-    "answers_first": "Every release has it; what comes late is seen on the wire.",
+    "adds_by_produce": "It decides who adds a partition; late requests depend on bumps_epoch.",
+    "first_is_zero": "If it is on, bumps_epoch already refuses the requests that it would refuse.",
+    "answers_first": "Every release has it; late messages are seen on the wire.",
 }
 """Switches that license no explanation, each with the reason."""
 
 UNKNOWN_RULE: Final = "unknown"
-"""In place of a rule: nothing contradicts the events, but no known rule leads there."""
+"""The ``rule`` of a link if nothing contradicts the events, but no known rule leads to them."""
 
 UNOBSERVED: Final = "not-observed"
-"""In place of a rule: what could explain it was not observed."""
+"""The ``rule`` of a link if the events that could explain an anomaly were not observed."""
 
 _WORDS_MAX: Final = 300
 
 
 @dataclass(slots=True, kw_only=True)
 class PartitionExplanations:
-    """The explanations of one partition by the release's rules.
+    """A run's anomalies and wrong events, with their explanations by the release's rules.
 
     Attributes:
-        unread: why its trace could not be followed; empty when it could.
+        observed: the lost records and forked offsets.
+        findings: one for each anomaly and for each event that no rule allows.
+        checked: how many events of each kind were checked.
+        unread: why the run's trace could not be followed; empty if it could.
+        trace: the observations of the run; None if they could not be read.
     """
 
     observed: PartitionOutcome
@@ -182,7 +186,7 @@ class PartitionExplanations:
 
     @property
     def upgraded_to(self) -> str:
-        """The newest release to which a broker was upgraded; empty if none was."""
+        """The newest release to which a broker was upgraded; empty if no broker was upgraded."""
         software = self.trace.software if self.trace else None
         return software.newest if software and software.newest != software.first.kafka else ""
 
@@ -190,7 +194,7 @@ class PartitionExplanations:
 def explain(run: Run) -> PartitionExplanations:
     """Explain every anomaly of a judged run, and find every event that no rule allows.
 
-    Whatever cannot be read leaves its anomalies unexplained.
+    If the run's evidence cannot be read, all anomalies stay unexplained.
     """
     rows = _anomalies(run)
     lost = sorted({row["value"] for row in rows if row["kind"] == "lost-write" and row["value"]})
@@ -220,7 +224,7 @@ def _unread(outcome: PartitionOutcome, rows: Iterable[Row], why: str) -> Partiti
 
 
 def _anomalies(run: Run) -> list[Row]:
-    """Return the anomalies of our own kinds that break a promise and follow from no other one."""
+    """Return the anomalies of our own kinds that can break a promise and have no cause."""
     kinds = our_kinds().items()
     names = {name for name, kind in kinds if kind.severity is not Severity.EXPECTED} - OF_PROGRAMS
     rows: list[Row] = pq.read_table(run.anomalies).to_pylist() if run.anomalies.exists() else []
@@ -234,7 +238,7 @@ def _records(rows: Iterable[Row]) -> set[str]:
 
 
 def _wrong(observed: RunTraces) -> Iterator[ModelFinding]:
-    """Yield events and records of the run that break a rule or contradict each other."""
+    """Yield the run's events that break a rule, and records that contradict each other."""
     violations: list[tuple[str, int | None, ExplanationLink]] = [
         ("trace", partition, link)
         for partition, trace in observed.traces.items()
@@ -254,7 +258,7 @@ def _wrong(observed: RunTraces) -> Iterator[ModelFinding]:
 
 
 def _wrong_cuts(observed: RunTraces, trace: Trace) -> Iterator[ExplanationLink]:
-    """Yield truncations that no rule allows; none where it is not known where one may end."""
+    """Yield truncations that no rule allows; none if leaders or replicas were not observed."""
     if not observed.lacks(Observation.LEADERSHIPS, Observation.REPLICAS):
         yield from wrong_cuts(trace, observed.software)
 
@@ -277,7 +281,7 @@ def _finding(row: Row, chain: Chain) -> ModelFinding:
 
 
 def _merged(findings: Iterable[ModelFinding]) -> list[ModelFinding]:
-    """Return one finding for anomalies that differ only in their record, with their number."""
+    """Return one finding for anomalies that differ only in their record, with their count."""
     by_subject: dict[tuple[object, ...], ModelFinding] = {}
     for finding in findings:
         links = (link for link in finding.because if not link.rule.startswith("acks="))
@@ -291,7 +295,7 @@ def _merged(findings: Iterable[ModelFinding]) -> list[ModelFinding]:
 
 
 def _checked(observed: RunTraces) -> dict[str, int]:
-    """Return how many events of each kind were checked; no kind that was not observed."""
+    """Return how many events of each kind were checked, without kinds that were not observed."""
     traces = observed.traces.values()
     counts = {
         "elections": sum(len(trace.starts) for trace in traces),

@@ -1,4 +1,4 @@
-"""Why replicas differ: one returned with records that a new leader never had, and kept them."""
+"""Explains forks: a replica returned with records that a new leader never had, and kept them."""
 
 from functools import partial
 from typing import Final
@@ -22,8 +22,8 @@ from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.intervals import NEVER
 
 TRUNCATED_INSIDE: Final = lacks("epochs") | lacks("exact_epochs")
-"""Where an epoch of the leader ends, batches end, too; the own HW, or where an epoch of another log
-ends, may lie inside of one."""
+"""The licence for truncations inside a batch. Where an epoch of the leader ends, a batch ends, too.
+But a broker's own HW, or the end of an epoch in another log, may be inside a batch."""
 
 
 def fork(observed: RunTraces, anomaly: Row) -> Chain:
@@ -33,12 +33,12 @@ def fork(observed: RunTraces, anomaly: Row) -> Chain:
 
 
 def _own_records(case: AnomalyCase) -> Chain:
-    """Return why a replica kept other records than the leader has, or why a whole batch is gone."""
+    """Return why a replica kept other records than the leader has, or why a batch is gone."""
     observed, anomaly = case.observed, case.anomaly
     trace = observed.traces.get(anomaly["partition"])
     offset = anomaly["offset"]
     if trace is None or offset is None or not trace.leaderships:
-        return refuse("It is not known where.")
+        return refuse("It is not known at which offset the replicas differ.")
     holders = {
         broker: disk.record(offset) for broker, disk in trace.disks.items() if offset in disk.at
     }
@@ -49,7 +49,7 @@ def _own_records(case: AnomalyCase) -> Chain:
         holes = [hole for broker in trace.disks if (hole := _hole(trace, broker, offset))]
         if holes and TRUNCATED_INSIDE.holds(observed, None):
             return Chain(links=tuple(holes))
-        return refuse("The replicas hold the same record there, or one of them none.")
+        return refuse("The replicas hold the same record there, or one of them holds no record.")
     links: list[ExplanationLink] = []
     for broker, value in others.items():
         chain = _strayed(observed, trace, broker, offset, value)
@@ -60,7 +60,7 @@ def _own_records(case: AnomalyCase) -> Chain:
 
 
 def _hole(trace: Trace, broker: int, offset: int) -> ExplanationLink | None:
-    """Return the truncation that removed a whole batch if only its rest was fetched again."""
+    """Return the truncation that removed a batch, if only a part of it was fetched again."""
     disk = trace.disks[broker]
     cut = None if offset in disk.at else trace.cut_within(broker, disk.after(offset))
     return None if cut is None else cut_link(cut)
@@ -69,7 +69,7 @@ def _hole(trace: Trace, broker: int, offset: int) -> ExplanationLink | None:
 def _strayed(
     observed: RunTraces, trace: Trace, broker: int, offset: int, value: str | None
 ) -> Chain:
-    """Explain why one replica kept its own record."""
+    """Explain why a replica kept its own record at a divergent offset."""
     send = observed.suspects.get(value or "")
     if send is None:
         return refuse(f"{value}, which broker {broker} holds, was never sent.")
@@ -104,9 +104,9 @@ def _strayed(
 def _noop_truncation(
     trace: Trace, broker: int, start: LeadershipStart, offset: int
 ) -> BrokerLogLine | None:
-    """Return the line by which a replica kept an offset though its leader began below it.
+    """Return the log line by which a replica kept an offset, though its leader began below that.
 
-    None if it was truncated to that offset or below afterwards: then it fetched the leader's
+    None if the replica truncated its log to that offset or below: then it fetched the leader's
     records.
     """
     lines = [
@@ -126,8 +126,8 @@ FORK: Final = (
     Explanation(
         name="exact_epochs",
         says="A replica returned with records that a new leader never had, and kept them: it"
-        " truncated to its own HW (before KIP-101), or to an offset of its leader's that is of"
-        " another epoch (before KIP-279).",
+        " truncated to its own HW (before KIP-101), or to its leader's answer for another epoch"
+        " (before KIP-279).",
         licence=TRUNCATED_INSIDE,
         needs=STARTS | FILES,
         evidence=_own_records,

@@ -1,8 +1,8 @@
 """Licences: each explanation names the rule, or the fact, that lets its anomaly happen.
 
-A licence is a switch of the model that is on or off in the software of a run, brokers and client,
-or a fact of its release, settings, client or faults. An explanation whose licence is not in force
-explains nothing: what is left is what a bug of Kafka would look like.
+A licence is a switch of the model that is on or off in a run's software (brokers and client), or a
+fact about the run's release, settings, client or faults. An explanation whose licence is not in
+force explains nothing: an anomaly that stays unexplained looks like a bug in Kafka.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +31,7 @@ _NEW_SETS: Final = (0, 11)
 
 
 Holds: TypeAlias = Callable[[RunTraces, int | None], bool]
-"""Say whether something was in force in a run: at a time, or at any time."""
+"""A function that returns whether a licence was in force in a run: at a time, or (None) at any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +39,10 @@ class Licence:
     """A rule or a fact that lets an anomaly happen in a run.
 
     Attributes:
-        name: what is in force: a switch of the model, or a fact in a few words.
-        says: the sentence that is given where it is not in force.
-        holds: whether it was in force. Which broker it was, only the evidence knows, and asks
-            ``SoftwareHistory`` itself.
+        name: a switch of the model, or a fact in a few words.
+        says: the sentence for an anomaly if the licence is not in force.
+        holds: returns whether the licence was in force. Only the evidence knows for which broker
+            it must be in force, and asks ``SoftwareHistory`` itself.
         switches: the switches of ``Rules`` and ``TransactionRules`` that decide; none for a fact.
     """
 
@@ -69,7 +69,7 @@ class Licence:
 
 
 def lacks(switch: str) -> Licence:
-    """Return the licence of a release, with its client, that does not have a rule."""
+    """Return the licence that is in force if the release, with its client, lacks a rule."""
     return Licence(
         name=f"{switch}: off",
         says=f"On this release, with this client: {_says(switch)}",
@@ -79,7 +79,7 @@ def lacks(switch: str) -> Licence:
 
 
 def has(switch: str) -> Licence:
-    """Return the licence of a release, with its client, that has a rule."""
+    """Return the licence that is in force if the release, with its client, has a rule."""
     return Licence(
         name=switch,
         says=f"Not on this release, with this client: {_says(switch)}",
@@ -89,7 +89,7 @@ def has(switch: str) -> Licence:
 
 
 def hazard_of_release(hazard: str) -> Licence:
-    """Return the licence of releases that have a hazard of the catalogue."""
+    """Return the licence that is in force if the release has a hazard of the catalogue."""
     row = find_hazard(hazard)
     return of_releases(
         hazard, "This release is not affected.", lambda entry: of_release(row, entry)
@@ -97,7 +97,7 @@ def hazard_of_release(hazard: str) -> Licence:
 
 
 def of_releases(name: str, says: str, has_it: Callable[[Release], bool]) -> Licence:
-    """Return the licence of some releases."""
+    """Return the licence that is in force if ``has_it`` is true for a release in the run."""
     return Licence(
         name=name,
         says=says,
@@ -106,7 +106,7 @@ def of_releases(name: str, says: str, has_it: Callable[[Release], bool]) -> Lice
 
 
 def hazard_of_clients(hazard: str) -> Licence:
-    """Return the licence of clients that have a hazard of the catalogue."""
+    """Return the licence that is in force if the client has a hazard of the catalogue."""
     row = find_hazard(hazard)
 
     def holds(run: RunTraces, _: int | None) -> bool:
@@ -117,19 +117,19 @@ def hazard_of_clients(hazard: str) -> Licence:
 
 
 def of_plan(name: str, says: str, holds: Callable[[RunTraces], bool]) -> Licence:
-    """Return a licence of the settings of a run."""
+    """Return a licence that depends on the settings of a run."""
     return Licence(name=name, says=says, holds=lambda run, _: holds(run))
 
 
 def _says(switch: str) -> str:
-    """Return the sentence of a switch, to go on with."""
+    """Return the sentence about a switch, with a small first letter, to follow a colon."""
     rules = Rules if switch in Rules.__dataclass_fields__ else TransactionRules
     sentence = str(rules.__dataclass_fields__[switch].metadata["says"])
     return f"{sentence[:1].lower()}{sentence[1:]}"
 
 
 class _Asks(Protocol):
-    """A case: it knows the run in which it was observed."""
+    """A case of an anomaly, with the run in which it was observed."""
 
     @property
     def observed(self) -> RunTraces: ...
@@ -140,16 +140,16 @@ C = TypeVar("C", bound=_Asks)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation(Generic[C]):
-    """One way in which an anomaly comes about.
+    """One cause of an anomaly: its licence, and the function that finds its evidence.
 
     Attributes:
         name: a switch of the model's rules, or a plain name.
-        says: the way in a sentence.
-        licence: what must be in force for it.
-        evidence: the links of the explanation, in order of time; empty if it was not observed. Or a
-            chain, which says why not.
-        applies: whether the case is of its kind.
-        needs: the observations without which its evidence may be missing.
+        says: the cause in a sentence.
+        licence: what must be in force for the explanation.
+        evidence: returns the links of the explanation, in order of time; empty if the cause was not
+            observed. Or it returns a chain, which says why the cause is excluded.
+        applies: returns whether the explanation fits the case.
+        needs: the observations without which the evidence may be missing.
     """
 
     name: str
@@ -160,21 +160,21 @@ class Explanation(Generic[C]):
     needs: frozenset[Observation] = frozenset()
 
     def may_explain(self, case: C) -> bool:
-        """Return whether release, client and settings allow it in a case, at any time."""
+        """Return whether release, client and settings allow the explanation, at any time."""
         return self.licence.holds(case.observed, None) and self.applies(case)
 
     def outcome(self, case: C) -> Chain:
-        """Return the evidence for it, whether or not it is allowed."""
+        """Return the evidence for the explanation, even if its licence is not in force."""
         evidence = self.evidence(case) if self.applies(case) else ()
         return evidence if isinstance(evidence, Chain) else Chain(links=evidence)
 
     def allows(self, case: C, outcome: Chain) -> bool:
-        """Return whether its licence was in force when the events of a chain happened."""
+        """Return whether the explanation's licence was in force when a chain's events happened."""
         named = (link.time_ns for link in outcome.links if link.rule == self.name)
         return self.licence.holds(case.observed, next(named, None))
 
     def links(self, case: C) -> Links:
-        """Return the links of the explanation; empty if it does not explain the anomaly."""
+        """Return the explanation's links; empty if it does not explain the anomaly."""
         outcome = self.outcome(case) if self.may_explain(case) else Chain()
         return () if outcome.why_not or not self.allows(case, outcome) else outcome.links
 
@@ -187,13 +187,13 @@ def first(explanations: Sequence[Explanation[C]], case: C) -> Links:
 def by_first(
     explanations: Sequence[Explanation[C]], case: C, why_not: str, *present: ExplanationLink
 ) -> Chain:
-    """Explain an anomaly by the first of some explanations.
+    """Explain an anomaly by the first explanation that has evidence and a licence in force.
 
     Args:
-        explanations: in order.
+        explanations: the explanations, in order.
         case: the anomaly.
-        why_not: the reason when none has evidence or says why not.
-        present: links that are there without an explanation, too.
+        why_not: the reason to return if no explanation has evidence or a reason of its own.
+        present: links to return even if there is no explanation.
     """
     refused = []
     for rule in explanations:
@@ -208,11 +208,11 @@ def by_first(
 
 
 def if_observed(outcome: Chain, explanations: Iterable[Explanation[C]], case: C) -> Chain:
-    """Return a refusal only if nothing is missing that an allowed explanation needs.
+    """Return a chain; a refusal becomes "not known" if an allowed explanation lacks observations.
 
     Args:
-        outcome: what was found; an explanation stays.
-        explanations: those that were tried.
+        outcome: the chain that was found; an explanation is returned unchanged.
+        explanations: the explanations that were tried.
         case: the anomaly.
     """
     needs = (rule.needs for rule in explanations if rule.may_explain(case))
@@ -222,7 +222,7 @@ def if_observed(outcome: Chain, explanations: Iterable[Explanation[C]], case: C)
 
 UNACKNOWLEDGED: Final = Licence(
     name="acks=0",
-    says="A broker has acknowledged it: only with acks=0 there is no answer.",
+    says="A broker has acknowledged the record: only with acks=0 no broker answers.",
     holds=lambda run, _: run.plan.workload.acks == "0",
 )
 LEADER_ALONE: Final = Licence(
@@ -232,7 +232,7 @@ LEADER_ALONE: Final = Licence(
 )
 UNCLEAN: Final = Licence(
     name="unclean elections",
-    says="No replica outside of the ISR may be elected.",
+    says="Unclean elections are off: no replica outside the ISR may be elected.",
     holds=lambda run, _: run.elects_anybody,
 )
 FAULT: Final = Licence(
@@ -247,7 +247,7 @@ SEEN_TO_HAPPEN: Final = Licence(
 )
 OLD_SETS: Final = Licence(
     name="message sets of before 0.11",
-    says="Only sets of before 0.11 are sent whole.",
+    says="Only message sets from before 0.11 are sent whole.",
     holds=lambda run, _: (
         any(software.number < _NEW_SETS for software in run.software.at(None))
         or old_format(run.plan.protocol, run.plan.format)

@@ -1,7 +1,8 @@
-"""Explains lost records by a table of rules, tried in order: the first with evidence explains it.
+"""Explains lost records by tables of explanations: the first one with evidence explains a record.
 
-``WITHDRAWN`` is for records that are in the log and are not read, ``UNANSWERED`` for those without
-an offset, ``SUCCESSION`` for each leader that began without the record, ``OTHERWISE`` for the rest.
+``WITHDRAWN`` is for records that are in the log but are not read, ``UNANSWERED`` for records
+without an offset, ``SUCCESSION`` for each leader that began without the record, and ``OTHERWISE``
+for other causes.
 """
 
 from dataclasses import replace
@@ -46,8 +47,8 @@ from highwater.harness.runs.history import OK
 UNANSWERED: Final = (
     Explanation(
         name="fault",
-        says="A fault, or a change of leader, kept the leader from appending it. With acks=0 a"
-        " broker that refuses one record closes the connection, and requests in flight are lost.",
+        says="A fault, or a change of leader, kept the leader from appending the record. With"
+        " acks=0 a broker that refuses a record closes the connection, losing requests in flight.",
         licence=UNACKNOWLEDGED,
         needs=LEADERS,
         evidence=evidence.disturbance,
@@ -60,36 +61,36 @@ UNANSWERED: Final = (
     ),
     Explanation(
         name="client-left",
-        says="The client left right after it: a closed connection loses it.",
+        says="The client left right after the send: its closed connection loses the record.",
         licence=UNACKNOWLEDGED,
         needs=FILES,
         evidence=evidence.client_left,
     ),
     Explanation(
         name="zombie-send",
-        says="It was sent to a deposed leader, of which a producer with acks=0 does not learn.",
+        says="The record went to a deposed leader; a producer with acks=0 does not learn that.",
         licence=UNACKNOWLEDGED,
         needs=LEADERS | LOGS,
         evidence=evidence.sent_to_deposed,
     ),
     Explanation(
         name="shorter-log",
-        says="It was beyond the end of the log of a later leader.",
+        says="The record was beyond the end of a later leader's log.",
         licence=LEADER_ALONE | UNCLEAN,
         needs=STARTS,
         evidence=evidence.shorter_successor,
     ),
     Explanation(
         name="connection",
-        says="Its broker closed the connection because it no longer led another partition.",
+        says="The broker closed the connection because it no longer led another partition.",
         licence=UNACKNOWLEDGED,
         needs=LEADERS,
         evidence=evidence.connection_closed,
     ),
     Explanation(
         name="unread",
-        says="Its broker had not read it when the connection ended: nothing that the producer sent"
-        " between is in a log.",
+        says="The broker had not read the record when the connection ended: no log has a record"
+        " that the producer sent between.",
         licence=UNACKNOWLEDGED,
         needs=LEADERS | FILES,
         evidence=evidence.left_unread,
@@ -147,8 +148,8 @@ SUCCESSION: Final = (
     ),
     Explanation(
         name="elected_again_is_new",
-        says="A leader that is elected again, and never knew of another one between, commits by"
-        " what its followers had before.",
+        says="A leader that is elected again, and never knew of a leader between, commits by its"
+        " followers' old offsets.",
         licence=lacks("elected_again_is_new"),
         applies=lambda case: case.is_committed,
         needs=STARTS,
@@ -156,7 +157,7 @@ SUCCESSION: Final = (
     ),
     Explanation(
         name="late_fenced",
-        says="A follower takes a late answer of an older leader epoch (KAFKA-18991).",
+        says="A follower accepts a late answer from an older leader epoch (KAFKA-18991).",
         licence=lacks("late_fenced"),
         applies=lambda case: case.is_committed,
         needs=STARTS,
@@ -167,15 +168,15 @@ SUCCESSION: Final = (
 OTHERWISE: Final = (
     Explanation(
         name="zombie",
-        says="A deposed leader that did not know its successor acknowledged it.",
+        says="A deposed leader that did not know its successor acknowledged the record.",
         licence=LEADER_ALONE,
         needs=LEADERS | LOGS,
         evidence=evidence.acknowledged_by_deposed,
     ),
     Explanation(
         name="reused-sequence",
-        says="Its client had given its sequence number to a record of an aborted transaction, about"
-        " which it had no answer; the leader took it for that one.",
+        says="The client had used the sequence number for an unanswered record of an aborted"
+        " transaction; the leader took the lost record for that one.",
         licence=has("purges_unanswered"),
         applies=lambda case: case.observed.plan.workload.transactions,
         needs=LEADERS | FILES,
@@ -183,15 +184,15 @@ OTHERWISE: Final = (
     ),
     Explanation(
         name="segment-deleted",
-        says="A fault removed it from the front of the leader's log.",
+        says="A fault removed the record from the front of the leader's log.",
         licence=FAULT,
         needs=LEADERS,
         evidence=evidence.removed_from_the_front,
     ),
     Explanation(
         name="counted-twice",
-        says="A new leader counted segments that are local and in the remote tier twice, took the"
-        " partition for larger than retention.bytes, and deleted the oldest (KAFKA-20732).",
+        says="A new leader counted twice the segments that are both local and remote, so that the"
+        " partition seemed larger than retention.bytes, and deleted the oldest (KAFKA-20732).",
         licence=hazard_of_release("KAFKA-20732"),
         applies=lambda case: case.observed.plan.tiered,
         needs=LOGS,
@@ -205,9 +206,9 @@ def lost(observed: RunTraces, anomaly: Row) -> Chain:
     trace = observed.traces.get(anomaly["partition"])
     send = observed.suspects.get(anomaly["value"])
     if send is None or send["outcome"] != OK:
-        return refuse("The history does not show that it was acknowledged.")
+        return refuse("The history does not show that the record was acknowledged.")
     if trace is None:
-        return refuse("It is not known which partition it was sent to.")
+        return refuse("It is not known to which partition the record was sent.")
     ack = acknowledged(observed, trace, send)
     case = LostRecord(observed=observed, trace=trace, send=send, ack=ack)
     if withdrawn := first(WITHDRAWN, case):
@@ -221,16 +222,16 @@ def lost(observed: RunTraces, anomaly: Row) -> Chain:
 
 def _unanswered(case: LostRecord) -> Chain:
     links = first(UNANSWERED, case)
-    why_not = "Its leader ran undisturbed when it was sent."
+    why_not = "Its leader ran undisturbed when the record was sent."
     return Chain(links=links) if links else refuse(why_not, case.ack)
 
 
 def _replaced(case: LostRecord) -> Chain:
     if not case.trace.leaderships:
-        return refuse("No broker was ever seen to lead.", case.ack)
+        return refuse("No broker was ever observed as the leader.", case.ack)
     chains = [_after(replace(case, start=start)) for start in evidence.successors(case)]
     chains += [Chain(links=links) for links in [first(OTHERWISE, case)] if links]
-    none = unknown("No broker was seen to begin to lead without it.", case.ack)
+    none = unknown("No broker was observed to become leader without the record.", case.ack)
     return next((chain for chain in chains if not chain.why_not), chains[0] if chains else none)
 
 
@@ -241,14 +242,14 @@ def _after(case: LostRecord) -> Chain:
     assert case.start is not None
     election = led_without(case.start, case.send)
     if case.unclean:
-        why_not = "It was elected from outside the ISR, which is not allowed."
+        why_not = "The leader was elected from outside the ISR, which is not allowed."
         return refuse(why_not, case.ack, election)
     present = [link for link in (case.ack, evidence.truncation(case), election) if link]
-    return unknown("A member of the ISR should have had it.", *present)
+    return unknown("A member of the ISR should have had the record.", *present)
 
 
 def _held_after_all(observed: RunTraces, trace: Trace, anomaly: Row) -> str:
-    """Return the contradiction that a log of the last ISR holds the lost record."""
+    """Return a contradiction: the last leader's disk holds the lost record, or is missing."""
     last = trace.leaderships[-1] if trace.leaderships else None
     if last is None or observed.lacks(Observation.DISKS):
         return ""
@@ -257,5 +258,5 @@ def _held_after_all(observed: RunTraces, trace: Trace, anomaly: Row) -> str:
         return "The disk of the last leader is missing."
     begun = anomaly["offset"] is None or anomaly["offset"] >= trace.log_start(last.leader)
     if begun and anomaly["value"] in disk.records:
-        return f"The disk of broker {last.leader}, the last leader, holds it."
+        return f"The disk of broker {last.leader}, the last leader, holds the record."
     return ""

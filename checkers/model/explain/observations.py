@@ -1,6 +1,6 @@
 """The observations on which the model's answer rests, and the kinds of cluster that give them.
 
-Where an observation is missing, what rests on it is not known. It is never held against Kafka.
+If an observation is missing, an anomaly that needs it is not known, and never blamed on Kafka.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class Observation(StrEnum):
-    """An observation of a run, beside the history of its clients and its faults."""
+    """An observation of a run, besides its clients' history and its faults."""
 
     LEADERSHIPS = "leaders and in-sync replicas"
     REPLICAS = "the replicas' ends and HWs"
@@ -22,7 +22,8 @@ class Observation(StrEnum):
 
 LEADERS: Final = frozenset({Observation.LEADERSHIPS})
 STARTS: Final = LEADERS | {Observation.REPLICAS, Observation.BROKER_LOGS}
-"""Where each leader began: by its own log, by its epoch's first record, or by its observed LEO."""
+"""The observations that show at which offset a leader began: its log line, its epoch's first record
+or its observed LEO."""
 
 LOGS: Final = frozenset({Observation.BROKER_LOGS})
 FILES: Final = frozenset({Observation.DISKS})
@@ -35,11 +36,11 @@ class ObservationSource:
     """The source of an observation on each kind of cluster; empty: it is not observed there.
 
     Attributes:
-        shows: what it shows.
-        local: processes that Highwater starts.
-        containers: containers that it starts.
-        inventory: brokers that others run, with commands for their machines.
-        managed: a service without access to its machines.
+        shows: what the observation shows.
+        local: the source on clusters of processes that Highwater starts.
+        containers: the source on clusters of containers that Highwater starts.
+        inventory: the source on brokers that others run, with commands for their machines.
+        managed: the source on a service without access to its machines.
     """
 
     shows: str
@@ -69,7 +70,7 @@ SOURCES: Final[Mapping[Observation, ObservationSource]] = {
     ),
     Observation.BROKER_LOGS: ObservationSource(
         shows="truncations, the offset at which each leader epoch begins, changes of the ISR"
-        " between two looks, who follows whom from when on",
+        " between two observations, when a broker begins to follow which leader",
         local=_LOGS,
         containers=_LOGS,
         inventory="",
@@ -77,7 +78,7 @@ SOURCES: Final[Mapping[Observation, ObservationSource]] = {
     ),
     Observation.DISKS: ObservationSource(
         shows="the records of each replica at the end, and where each leader epoch begins; from"
-        " 0.11 on readers return that, too, so that nothing rests on OffsetForLeaderEpoch",
+        " 0.11 on readers show epochs, too, so that OffsetForLeaderEpoch is not needed",
         local="the log directories",
         containers="the log directories",
         inventory="the command `copy`",
@@ -91,8 +92,8 @@ SOURCES: Final[Mapping[Observation, ObservationSource]] = {
         managed="",
     ),
     Observation.MACHINES: ObservationSource(
-        shows="whether a broker came back without records that it had not flushed: a power failure"
-        " takes them, the end of a process does not",
+        shows="whether a broker came back without its unflushed records: a power failure removes"
+        " them, the end of a process does not",
         local="Highwater's own faults",
         containers="Highwater's own faults",
         inventory="",
@@ -103,6 +104,6 @@ SOURCES: Final[Mapping[Observation, ObservationSource]] = {
 
 
 def listed(missing: Iterable[Observation]) -> str:
-    """Return observations as a list in words, in their order."""
+    """Return observations as a list in words, in the order of ``Observation``."""
     *before, last = [str(name) for name in Observation if name in {*missing}]
     return f"{', '.join(before)} and {last}" if before else last

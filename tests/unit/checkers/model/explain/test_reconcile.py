@@ -109,7 +109,7 @@ def test_a_loss_that_the_model_does_not_know_is_unexplained(tmp_path: Path) -> N
     assert answer.status == "unexplained"
     (finding,) = answer.findings
     assert finding.because[-1].says == "The model, playing the same script, does not do this."
-    assert any("holds it" in link.says for link in finding.because)
+    assert any("holds the record" in link.says for link in finding.because)
 
 
 def test_a_missed_schedule_was_not_reproduced(tmp_path: Path) -> None:

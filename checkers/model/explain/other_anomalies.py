@@ -1,4 +1,4 @@
-"""Explains duplicates, records out of order, unknown records, damaged disks, and what is left."""
+"""Explains duplicates, reordered records, unknown records, damaged disks, and other anomalies."""
 
 from typing import Final
 
@@ -37,16 +37,16 @@ from highwater.checkers.model.explain.trace import BrokerLogLine, RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
 
 _TWO_AT_ONCE: Final = ((0, 10, 2), (0, 11, 0, 1))
-"""The first release whose broker takes two requests of a closed connection at once (KAFKA-3703),
-and the first that does not any more (KAFKA-5587)."""
+"""The first release whose broker handles two requests of a closed connection at once (KAFKA-3703),
+and the first release that no longer does so (KAFKA-5587)."""
 
-_RECOGNISED: Final = "Its producer is idempotent: the broker should have known it again."
+_RECOGNISED: Final = "Its producer is idempotent: the broker should have recognised the record."
 _IN_ORDER: Final = "Its producer is idempotent: the broker should have kept the order."
 
 _FIRST, _FIXED = _TWO_AT_ONCE
 TWO_AT_ONCE: Final = of_releases(
     "KAFKA-5587",
-    "Only from 0.10.2.0 to 0.11.0.0 a broker takes two requests of a closed connection at once.",
+    "Only from 0.10.2.0 to 0.11.0.0 a broker handles two requests of a closed connection at once.",
     lambda entry: _FIRST <= entry.number < _FIXED,
 )
 
@@ -56,13 +56,13 @@ def _sent_again_at_all(case: RecordCase) -> Chain:
 
 
 def _sent_in_another_epoch(case: RecordCase) -> Chain:
-    """Return the same of an idempotent producer, if the disks show two epochs of it.
+    """Return an idempotent producer's second send of a record, in a new producer epoch.
 
-    A client that takes a new epoch after requests without an answer, as librdkafka does, and sends
-    their records again, is not recognised.
+    librdkafka takes a new epoch after requests without an answer, and sends their records again: a
+    broker does not recognise these.
     """
     how = "because no answer to the first attempt came, in a new epoch of its producer"
-    return _sent_again(case, f"{how}, in which no broker knows it again")
+    return _sent_again(case, f"{how}, in which no broker recognises the record")
 
 
 def _has_two_epochs(case: RecordCase) -> bool:
@@ -79,8 +79,8 @@ def _sent_behind(case: RecordCase) -> Chain:
 def _overtaken(case: RecordCase) -> Links:
     """Return the end of the connection on which the earlier request waited at a busy broker.
 
-    With acks=0 a request is acknowledged when the client's socket has it. The requests of two
-    connections are handled in any order.
+    With acks=0 a request counts as acknowledged when it is in the client's socket. A broker handles
+    the requests of two connections in any order.
     """
     [earlier, later] = case.anomaly["steps"]
     sent_ns, next_ns = earlier["complete_ns"], later["complete_ns"]
@@ -89,8 +89,8 @@ def _overtaken(case: RecordCase) -> Links:
     for line in case.observed.clients.get(earlier["process"], ()):
         if sent_ns <= line.time_ns <= next_ns <= sent_ns + WITHIN.backlog:
             says = (
-                f"{earlier['value']} waited at its broker when {earlier['process']} gave the"
-                f" connection up, and {later['value']} came on the next one."
+                f"{earlier['value']} waited at its broker when {earlier['process']} gave up the"
+                f" connection, and {later['value']} came on the next connection."
             )
             link = ExplanationLink(
                 rule="connection-end", says=says, event=line.text, time_ns=line.time_ns
@@ -100,9 +100,9 @@ def _overtaken(case: RecordCase) -> Links:
 
 
 def _taken_at_once(case: RecordCase) -> Links:
-    """Return the end of a client two of whose requests its broker handled at the same time.
+    """Return the end of a client whose last two requests its broker handled at the same time.
 
-    ``Selector.close`` completes one of them, ``addToCompletedReceives`` another.
+    ``Selector.close`` completes one request, and ``addToCompletedReceives`` the other.
     """
     observed, process = case.observed, case.send["process"]
     left_ns = pc.max(observed.sends(process=process)["invoke_ns"]).as_py()
@@ -114,8 +114,8 @@ def _taken_at_once(case: RecordCase) -> Links:
     if not all(_FIRST <= software.number < _FIXED for software in ran):
         return ()
     says = (
-        f"{process} left, and the broker took {case.send['value']} and {case.anomaly['value']},"
-        " which it had not read before, at once (KAFKA-5587)."
+        f"{process} left, and the broker had read neither {case.send['value']} nor"
+        f" {case.anomaly['value']} before: it handled both at once (KAFKA-5587)."
     )
     link = ExplanationLink(
         rule="connection-end", says=says, event=f"{process}: its last send", time_ns=left_ns
@@ -124,10 +124,10 @@ def _taken_at_once(case: RecordCase) -> Links:
 
 
 def _sent_again(case: RecordCase, how: str) -> Chain:
-    """Return a send whose first attempt got no answer, and why."""
+    """Return a record's second send, and why the first attempt got no answer."""
     observed, trace, send, until_ns = case.observed, case.trace, case.send, case.until_ns
     if trace is None:
-        return refuse("It is not known which partition it was sent to.")
+        return refuse("It is not known to which partition the record was sent.")
     again = ExplanationLink(
         rule="retry",
         says=f"{send['value']} was sent again, {how}.",
@@ -135,18 +135,18 @@ def _sent_again(case: RecordCase, how: str) -> Chain:
         f" {(until_ns - send['invoke_ns']) / SECOND:.3f} s",
         time_ns=send["complete_ns"],
     )
-    # With acks=0 the send succeeds for it when its request has left.
+    # With acks=0 the producer takes a send as successful when its request has left.
     later_ns = WITHIN.log if observed.plan.workload.acks == "0" else 0
     link = unanswered(observed, send, until_ns + later_ns)
     link = link or disturbed(observed, trace, case.begun_ns, until_ns)
     link = link or hung_up(observed, trace, case.begun_ns, until_ns)
     if link is None:
-        return refuse("Every request of its producer had its answer.", again)
+        return refuse("Every request of the record's producer was answered.", again)
     return Chain(links=(link, again))
 
 
 def _reused_buffer(case: AnomalyCase) -> Links:
-    """Return the batch of a Java producer that expired, and whose buffer another one got."""
+    """Return a Java producer's expired batch, whose buffer another batch got."""
     sends = expired_sends(case.observed, case.anomaly["partition"])
     if not sends:
         return ()
@@ -155,8 +155,8 @@ def _reused_buffer(case: AnomalyCase) -> Links:
         rule="reused-buffer",
         says=(
             f"{send['value']} of {send['process']} expired in its client,"
-            f" {case.observed.plan.client}. That gave its buffer to the next batch, while the"
-            " request in the socket still referred to it."
+            f" {case.observed.plan.client}. The client gave the record's buffer to the next batch,"
+            " while the request in the socket still referred to that buffer."
         ),
         event=f"{send['process']}: {send['outcome']}, {send['error']}",
         time_ns=send["complete_ns"],
@@ -165,7 +165,7 @@ def _reused_buffer(case: AnomalyCase) -> Links:
 
 
 def _final_read(case: AnomalyCase) -> Links:
-    """Return the problem of the harness that ended the final read."""
+    """Return the problem because of which the harness ended the final read."""
     says = "The final read ended early."
     return tuple(
         ExplanationLink(rule="final-read", says=says, event=problem)
@@ -174,7 +174,7 @@ def _final_read(case: AnomalyCase) -> Links:
 
 
 def _whole_set(case: AnomalyCase) -> Links:
-    """Return the truncation after which a follower got a whole set of its new leader's."""
+    """Return the truncation after which a follower fetched a whole message set from its leader."""
     for copy in case.anomaly["copies"] or ():
         trace = case.observed.traces.get(copy["partition"])
         cut = trace and trace.sent_whole(copy["broker"], copy["offset"])
@@ -186,8 +186,8 @@ def _whole_set(case: AnomalyCase) -> Links:
 def _went_on(cut: BrokerLogLine, copy: Row) -> ExplanationLink:
     return ExplanationLink(
         rule="whole-set",
-        says=f"It went on from {cut.offset} with a compressed set of its new leader's that begins"
-        f" before that, and ends at {copy['offset']}: before 0.11 sets are sent whole.",
+        says=f"From {cut.offset} on it fetched a compressed message set from its new leader that"
+        f" begins before that, and ends at {copy['offset']}: before 0.11 sets are sent whole.",
         event=copy["note"],
         broker=copy["broker"],
         time_ns=cut.time_ns,
@@ -204,31 +204,31 @@ def _bit_flip(case: AnomalyCase) -> Links:
 
 
 def _controller_disks(case: AnomalyCase) -> Links:
-    """Return the losses of controllers' disks.
+    """Return the faults that emptied controllers' disks.
 
-    Raft keeps what a majority has on its disks (KIP-595); a voter that comes back empty votes for
-    one that lacks it, and a single voter learns it from no other.
+    Raft keeps records that a majority has on its disks (KIP-595). A voter that comes back empty may
+    vote for a voter that lacks such records, and a single voter cannot fetch them from any other.
     """
     faults = (fault for fault in case.observed.faults if fault.name == CONTROLLER_DISK_LOSS)
     return tuple(map(fault_link, faults))
 
 
 def _left_something_out(case: AnomalyCase) -> bool:
-    """Return whether a client left out records whose places are known."""
+    """Return whether a client left out records whose offsets are known."""
     return any(copy["note"] == "skipped" for copy in case.anomaly["copies"] or ())
 
 
 DUPLICATE: Final = (
     Explanation(
         name="retry",
-        says="Its producer had no answer, and sent it again.",
+        says="The producer had no answer, and sent the record again.",
         licence=RESENT,
         needs=LEADERS,
         evidence=_sent_again_at_all,
     ),
     Explanation(
         name="retry-in-another-epoch",
-        says="An idempotent producer had no answer, took a new epoch, and sent it again.",
+        says="An idempotent producer had no answer, took a new epoch, and sent the record again.",
         licence=NEW_EPOCH,
         applies=_has_two_epochs,
         needs=LEADERS | FILES,
@@ -253,7 +253,7 @@ REORDERED: Final = (
     ),
     Explanation(
         name="overtaken",
-        says="The earlier record waited at its broker when its client gave the connection up.",
+        says="The earlier record waited at its broker when the client gave up the connection.",
         licence=RESENT & UNACKNOWLEDGED,
         evidence=_overtaken,
     ),
@@ -261,7 +261,7 @@ REORDERED: Final = (
 PHANTOM: Final = (
     Explanation(
         name="reused-buffer",
-        says="It was in the buffer of an expired batch, which the client gave to the next one.",
+        says="It was in the buffer of an expired batch, which the client gave to the next batch.",
         licence=REUSES,
         evidence=_reused_buffer,
     ),
@@ -277,7 +277,7 @@ UNSEEN: Final = (
 CORRUPT: Final = (
     Explanation(
         name="whole-set",
-        says="A compressed set of before 0.11 was fetched whole, though it begins in the log.",
+        says="A compressed set from before 0.11 was fetched whole, though it begins in the log.",
         licence=OLD_SETS,
         needs=LOGS,
         evidence=_whole_set,
@@ -292,7 +292,7 @@ CORRUPT: Final = (
 DECIDED: Final = (
     Explanation(
         name=CONTROLLER_DISK_LOSS,
-        says="A voter lost its disk, and what it had written with it.",
+        says="A voter lost its disk, with all that it had written.",
         licence=FAULT,
         evidence=_controller_disks,
     ),
@@ -312,19 +312,19 @@ SEEN: Final = (
 def duplicate(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a duplicate: its producer got no answer, and sent the record again.
 
-    A broker knows a record of an idempotent producer again by producer id, epoch and sequence
+    A broker recognises a record of an idempotent producer by producer id, epoch and sequence number
     (KIP-98).
     """
     send = observed.suspects.get(anomaly["value"])
     if send is None:
-        return refuse("The history does not show that it was sent.")
+        return refuse("The history does not show that the record was sent.")
     return by_first(DUPLICATE, _sent(observed, anomaly, send), _RECOGNISED)
 
 
 def reordered(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a record before one that was sent earlier.
+    """Explain a record that is in the log before a record that was sent earlier.
 
-    Without idempotence (KIP-98) the leader does not know that an earlier one was refused.
+    Without idempotence (KIP-98) the leader does not know that it refused an earlier record.
     """
     return by_first(REORDERED, _sent(observed, anomaly, anomaly["steps"][0]), _IN_ORDER)
 
@@ -342,23 +342,23 @@ def phantom(observed: RunTraces, anomaly: Row) -> Chain:
 
 def unseen(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain an unseen record: the harness must have reported that the final read ended early."""
-    why_not = "The final read ended without a problem, and yet not with the fence."
+    why_not = "The final read ended without a problem, but it did not reach the fence."
     return by_first(UNSEEN, AnomalyCase(observed=observed, anomaly=anomaly), why_not)
 
 
 def corrupt(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a damaged disk by an injected fault, or by the one rule that allows it."""
+    """Explain a damaged disk by an injected fault, or by the only rule that allows damage."""
     case = AnomalyCase(observed=observed, anomaly=anomaly)
     return by_first(CORRUPT, case, "No rule of replication damages a disk.")
 
 
 def decided(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a lost decision: a voter lost its disk, and what it had written with it."""
+    """Explain a lost decision: a voter lost its disk, with all that it had written."""
     case = AnomalyCase(observed=observed, anomaly=anomaly)
     return by_first(DECIDED, case, "Every controller kept its disk.")
 
 
 def seen(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain client anomalies that follow from no lost record and no fork."""
-    why_not = "Nothing was cut there, and no rule of replication lets a client see it so."
+    why_not = "Nothing was truncated there, and no rule of replication lets a client see this."
     return by_first(SEEN, AnomalyCase(observed=observed, anomaly=anomaly), why_not)

@@ -1,4 +1,4 @@
-"""Reads a run into traces, and derives from them which broker began to lead, when and where."""
+"""Reads a run into traces, and derives when and at which offset each broker began to lead."""
 
 import re
 from collections import defaultdict
@@ -43,25 +43,25 @@ _UNANSWERED: Final = re.compile(
     r"(?:\d{4}-\d\d-\d\dT)?(?P<time>\d\d:\d\d:\d\d\.\d{3})Z? (?:REQTMOUT|FAIL)"
     r" \[(?P<client>[\w.-]+)#"
 )
-"""librdkafka: a request timed out, or its connection broke."""
+"""A log line of librdkafka: a request timed out, or its connection broke."""
 
 _UNANSWERED_IN_JAVA: Final = re.compile(
     r"\d{4}-\d\d-\d\dT(?P<time>\d\d:\d\d:\d\d\.\d{3})Z [A-Z]+"
     r" \[Producer clientId=(?P<client>[\w.-]+)[^\]]*\]"
     r" (?:Disconnecting from node|Node -?\d+ disconnected|Cancelled in-flight)"
 )
-"""Java's clients since 1.0: the same."""
+"""A log line of Java's clients since 1.0: a request timed out, or its connection broke."""
 
 _Tail: TypeAlias = tuple[FaultInterval, range]
-"""A fault with the offsets that it removed from its broker's log."""
+"""A fault, and a range of offsets that it removed from its broker's log."""
 
 
 def observe(run: Run) -> RunTraces:
-    """Read everything about a run that the rules can be checked against.
+    """Read all evidence of a run that is checked against the rules.
 
     Raises:
         StoreError: a table is missing or broken.
-        UsageError: the model knows no such release.
+        UsageError: the model does not know the run's release.
     """
     plan = run.plan()
     begins, log_rows = strikes(run), _rows(run, "events/log_lines")
@@ -109,9 +109,9 @@ def observe(run: Run) -> RunTraces:
 def _epoch_starts(
     disks: dict[tuple[int, int], FrozenReplica], ops: pa.Table
 ) -> dict[int, dict[int, int]]:
-    """Return the first offset of each leader epoch by partition, on disks and as clients read it.
+    """Return the first offset of each leader epoch by partition, from disks and clients' reads.
 
-    The first record of an epoch (KIP-101) is where its leader's log ended when it began to lead.
+    An epoch's first record (KIP-101) shows where its leader's log ended when it began to lead.
     """
     starts: dict[int, dict[int, int]] = defaultdict(dict)
     seen = [(partition, disk.epoch_starts) for (_, partition), disk in disks.items()]
@@ -131,7 +131,7 @@ def _missing(
     log_rows: list[dict[str, Any]],
     disks: dict[tuple[int, int], FrozenReplica],
 ) -> frozenset[Observation]:
-    """Return the observations that the cluster did not give, or whose observer was lost."""
+    """Return the observations that the cluster did not give, or whose table is empty."""
     given = {
         Observation.LEADERSHIPS: run.table("events/partitions").num_rows > 0,
         Observation.REPLICAS: run.table("events/replicas").num_rows > 0,
@@ -144,14 +144,14 @@ def _missing(
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """Return a table without dictionaries."""
+    """Return a table with plain columns in place of dictionaries."""
     return table.cast(pa.schema([field.with_type(plain(field.type)) for field in table.schema]))
 
 
 def _current(leaderships: Sequence[Leadership]) -> Iterator[Leadership]:
-    """Yield the leaderships whose epoch is not below that of one before.
+    """Yield the leaderships whose epoch is not below the epoch of an earlier one.
 
-    On KRaft the brokers report who leads, and some lag behind others.
+    On KRaft the brokers report the leader, and some brokers' reports are older than others.
     """
     highest = UNKNOWN
     for leadership in leaderships:
@@ -161,7 +161,7 @@ def _current(leaderships: Sequence[Leadership]) -> Iterator[Leadership]:
 
 
 def _lines(rows: list[dict[str, Any]], plan: Plan) -> dict[int, dict[int, list[BrokerLogLine]]]:
-    """Return lines by partition and broker; those about the broker itself count for each."""
+    """Return log lines by partition and broker; a line without a partition counts for each."""
     lines: dict[int, dict[int, list[BrokerLogLine]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row["kind"] in _IGNORED:
@@ -185,13 +185,13 @@ def _rows(run: Run, name: str) -> list[dict[str, Any]]:
 
 
 def _journal(run: Run) -> list[dict[str, Any]]:
-    """Return what members of groups did, and responses; nothing of runs without such a table."""
+    """Return the actions of group members, with their responses; nothing if no table has them."""
     rows: list[dict[str, Any]] = []
     return run.table(GROUPS_TABLE).to_pylist() if run.parquet(GROUPS_TABLE).exists() else rows
 
 
 def _late_messages(run: Run, side: str) -> list[dict[str, Any]]:
-    """Return the requests, or answers, that the wire had kept and let go on; none without it."""
+    """Return requests, or answers, that the wire held back and let pass; none without a wire."""
     if not run.parquet(MESSAGES_TABLE).exists():
         return []
     rows = _rows(run, MESSAGES_TABLE)
@@ -201,7 +201,7 @@ def _late_messages(run: Run, side: str) -> list[dict[str, Any]]:
 def _faults(
     rows: list[dict[str, Any]], begins: Strikes, lines: dict[int, list[BrokerLogLine]]
 ) -> list[FaultInterval]:
-    """Return faults by their begin; a story's shutdown begins with its broker's log line."""
+    """Return faults by their begin; in a story a broker's log line shows when its stop began."""
     faults, _ = fault_intervals(rows, begins)
     if not begins:
         faults = [
@@ -255,11 +255,13 @@ def _disk(batches: list[pa.RecordBatch]) -> FrozenReplica:
 
 
 def _starts(trace: Trace, tails: list[_Tail], *, unseen: bool) -> list[LeadershipStart]:
-    """Return every beginning of a leadership, with its logged offset, or its LEO.
+    """Return the start of every leadership, with its logged offset, or its observed LEO.
 
     Args:
-        unseen: whether there are unclean elections that no broker's log is seen to have. Then
-            a leader that was not in the last ISR that was seen is taken to be elected by one.
+        trace: the trace of the partition.
+        tails: the faults that removed records, with the offsets.
+        unseen: whether unclean elections are possible, but brokers' logs are missing. Then a leader
+            from outside the last observed ISR counts as elected uncleanly.
     """
     lines = [line for b in trace.lines for line in trace.of_kind(b, "leader")]
     by_epoch = {(line.broker, line.epoch): line for line in reversed(lines)}
@@ -275,7 +277,7 @@ def _starts(trace: Trace, tails: list[_Tail], *, unseen: bool) -> list[Leadershi
             begun_ns = row.time_ns if before is None else _followed_ns(trace, before, row)
             starts.append(_start(trace, row, line, outside, tails, begun_ns))
         before = row
-    # Who led between two looks of the observer is known by its own line alone.
+    # A broker that led only between two observations is known only by its own log line.
     for line in by_epoch.values():
         row = Leadership(time_ns=line.time_ns, leader=line.broker, epoch=line.epoch, isr=())
         starts.append(_start(trace, row, line, None, tails, line.time_ns))
@@ -283,9 +285,9 @@ def _starts(trace: Trace, tails: list[_Tail], *, unseen: bool) -> list[Leadershi
 
 
 def _followed_ns(trace: Trace, before: Leadership, now: Leadership) -> int:
-    """Return when a leader was first followed, if that was before it was observed to lead.
+    """Return when a broker first followed a leader, if that was before the leader was observed.
 
-    It may have appended records until the observation.
+    The leader may have appended records until the observation.
     """
     fetchers = (line for broker in trace.lines for line in trace.of_kind(broker, "fetcher"))
     followed = [line.time_ns for line in fetchers if line.leader == now.leader != before.leader]
@@ -303,7 +305,7 @@ def _start(
     leo, was_struck = _leo_at(trace, row.leader, begun_ns, tails)
     first = trace.epoch_starts.get(row.epoch)
     if line is None and first is not None and not was_struck:
-        # What was observed of its log may be of after its election.
+        # The observation of its log may be later than its election.
         leo, was_struck = first, True
     said_unclean = _said_unclean(trace, row)
     outside = said_unclean or outside
@@ -325,9 +327,9 @@ def _start(
 
 
 def _leo_at(trace: Trace, broker: int, time_ns: int, tails: list[_Tail]) -> tuple[int, bool]:
-    """Return where a log ended by its last observation, and whether a fault left it so.
+    """Return where a log ended by its last observation, and whether a fault removed its end.
 
-    It was observed, or the broker logged a truncation.
+    An observation is an observed LEO, or a log line about the broker's fetcher.
     """
     sample = trace.sample(broker, time_ns)
     cuts = [line for line in trace.of_kind(broker, "fetcher") if line.time_ns <= time_ns]
@@ -355,7 +357,7 @@ def _said_unclean(trace: Trace, start: Leadership) -> str | None:
 
 
 def _unanswered(run: Run) -> dict[str, list[ClientLogLine]]:
-    """Return the clients' log lines about requests without an answer; empty without a log."""
+    """Return the clients' log lines about unanswered requests; empty without a client log."""
     log_lines: dict[str, list[ClientLogLine]] = defaultdict(list)
     logs = {"clients.log": _UNANSWERED, "java-clients.log": _UNANSWERED_IN_JAVA}
     for name, pattern in logs.items():
@@ -379,7 +381,7 @@ def _read_client_log(
 
 
 def _left(ops: pa.Table) -> dict[str, int]:
-    """When each producer that another followed had its last answer; of ``p``, ``p.1``, ``p.2``."""
+    """Return when each replaced producer, such as ``p`` before ``p.1``, had its last answer."""
     sends = ops.filter(pc.equal(ops["kind"], SEND)).select(["process", "complete_ns"])
     rows = sends.group_by("process").aggregate([("complete_ns", "max")]).to_pylist()
     last = {row["process"]: row["complete_ns_max"] or 0 for row in rows}

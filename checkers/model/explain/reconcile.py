@@ -1,4 +1,4 @@
-"""The model's answer about a run: predicted, observed, explained and unexplained events."""
+"""Makes the model's answer about a run: predicted, observed, explained and unexplained events."""
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
@@ -33,7 +33,7 @@ _FENCE: Final = "fence"
 
 
 def as_random(run: Run, verdict: Verdict) -> Reconciliation:
-    """Return the answer about a run without a script: its trace against the rules."""
+    """Return the answer about a run without a script: its trace is checked against the rules."""
     explained = explain(run)
     return Reconciliation(
         run=run.name,
@@ -58,9 +58,11 @@ def as_scripted(
     """Return the answer about a run whose script the model has also played.
 
     Args:
-        expected: the model's outcome; ``logs`` in the order of the assignment.
-        remedies: sets of switches; with any one of them on the model keeps everything.
-        course: the model's states on the way, with its own names A, B and C.
+        run: the run.
+        verdict: the verdict on the run.
+        expected: the model's outcome; its ``logs`` are in the order of the assignment.
+        remedies: sets of switches; with any one set on, the model loses nothing.
+        course: the model's state after each line, in which replicas are A, B and C.
     """
     explained = explain(run)
     predicted = _cast(expected, explained.trace)
@@ -98,7 +100,7 @@ def _undecided(verdict: Verdict) -> tuple[str, ...]:
 
 
 def _unobserved(explanations: PartitionExplanations) -> tuple[str, ...]:
-    """Return what was not observed, and left anomalies without an answer, in a sentence."""
+    """Return a sentence on the missing observations that left anomalies without an answer."""
     findings = [finding for finding in explanations.findings if finding.verdict == "unknown"]
     if not findings or explanations.trace is None:
         return ()
@@ -165,7 +167,7 @@ def _with_logs(explanations: PartitionExplanations) -> PartitionOutcome:
 def _differences(predicted: PartitionOutcome, observed: PartitionOutcome) -> Iterable[Difference]:
     for broker, log in predicted.logs.items():
         if not broker.isdecimal():
-            continue  # it is not known who played this replica
+            continue  # it is not known which broker had the role of this replica
         for offset, (predicted_id, observed_id) in enumerate(
             zip_longest(log, observed.logs.get(broker, ()))
         ):
@@ -185,10 +187,10 @@ def _absent(predicted: PartitionOutcome, observed: PartitionOutcome) -> Iterable
 def _with_prediction(
     finding: ModelFinding, predicted: PartitionOutcome, remedies: Sequence[tuple[str, ...]]
 ) -> ModelFinding:
-    """Return a finding corrected by the model: one that it does not predict is unexplained.
+    """Return a finding corrected by the model: a finding that it does not predict is unexplained.
 
-    It stays unknown if what could explain it was not observed. One that it predicts and no chain
-    contradicts follows from the rule whose absence would prevent it.
+    The finding stays unknown if observations are missing. A finding that the model predicts and no
+    chain contradicts is explained by the switch that would prevent it.
     """
     expected = (finding.kind == "lost-write" and finding.record in predicted.lost) or (
         finding.kind == "divergence" and finding.offset in predicted.forked
@@ -202,7 +204,7 @@ def _with_prediction(
         )
         because = ExplanationLink(
             rule=switches[0],
-            says="The model, playing the same script, does it too, and not if this held:"
+            says="The model, playing the same script, loses or forks it, too, but not if this held:"
             f" {descriptions}",
             event=f"predicted: lost {[*predicted.lost]}, forked {[*predicted.forked]}",
         )

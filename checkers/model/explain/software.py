@@ -1,7 +1,7 @@
-"""The software of each broker over time: in an upgrade its rules change while the run goes on.
+"""The software of each broker over time: in an upgrade its rules change during the run.
 
-Jars, protocol and message format change broker by broker, each time by a restart; on KRaft the
-features change for all at once, without one. ``events/faults`` has a note of each change
+Jars, protocol and message format change broker by broker, by a restart; on KRaft the features
+change for all brokers at once, without a restart. ``events/faults`` has a note of each change
 (``nemesis.faults.upgrades``), in the words of ``clusters.releases.software_level.Level``.
 """
 
@@ -37,7 +37,7 @@ _CHANGED: Final = re.compile(
 )
 
 _BOOT: Final = frozenset(("loaded", "created", "start"))
-"""Kinds of lines of a broker's log that come first when it starts."""
+"""The kinds of log lines that come first when a broker starts."""
 
 _LIKE_JAVA: Final = frozenset((AIOKAFKA, KAFKA_PYTHON))
 """Libraries whose producers send EndTxn below version 5, and wait for each answer before an abort:
@@ -48,10 +48,12 @@ _Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
-    """The release of a broker's jars, and its rules with its protocol, its format and the client.
+    """The release of a broker's jars, and its rules, which protocol, format and client change, too.
 
     Attributes:
-        transactions: None if the release has no transactions.
+        kafka: the release.
+        rules: the rules of replication.
+        transactions: the rules of transactions; None if the release has no transactions.
     """
 
     kafka: str
@@ -67,7 +69,7 @@ class Software:
     def of(
         cls, kafka: str, *, protocol: str = "", written: str = "", client: str = LIBRDKAFKA
     ) -> "Software":
-        """Return the software of a release, below limits; raises what ``rules_of`` raises."""
+        """Return a release's software, with protocol and format limits; raises as ``rules_of``."""
         return cls(
             kafka=kafka,
             rules=rules_of(kafka, protocol=protocol, written=written),
@@ -75,19 +77,20 @@ class Software:
         )
 
     def switch(self, rule: str) -> bool | None:
-        """Return whether a switch is on; None for one of transactions in a release without."""
+        """Return whether a switch is on; None for a switch of transactions if there are none."""
         rules = self.rules if rule in SWITCHES else self.transactions
         return None if rules is None else bool(getattr(rules, rule))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftwareChange:
-    """A change of software.
+    """A change of one broker's software, or of all brokers' software.
 
     Attributes:
-        broker: None if all brokers changed.
-        begun_ns: the earliest time at which the new rules may have held.
-        done_ns: the time from which on the old ones did not.
+        software: the new software.
+        broker: the broker; None if all brokers changed.
+        begun_ns: the earliest time at which the new rules may have been in force.
+        done_ns: the time from which on the old rules were not in force.
     """
 
     software: Software
@@ -101,8 +104,9 @@ class SoftwareHistory:
     """The software of all brokers of a run.
 
     Attributes:
-        first: what each ran when the run began.
-        changes: in order of time.
+        first: the software that every broker ran when the run began.
+        brokers: the ids of the brokers.
+        changes: the changes of software, in order of time.
     """
 
     first: Software
@@ -121,11 +125,12 @@ class SoftwareHistory:
         return max(names, key=lambda name: release(name).number)
 
     def at(self, time_ns: int | None, broker: int | None = None) -> tuple[Software, ...]:
-        """Return what a broker may have run at a time: two, while the features were changed.
+        """Return what a broker may have run at a time: several, while features were changed.
 
         Args:
-            time_ns: since the run's start; None for all that any of them ran.
-            broker: None if it is not known which one matters: then what each of them may have run.
+            time_ns: the time since the run's start; None for all software that any broker ran.
+            broker: the broker; None if it is not known which broker matters: then the software that
+                any broker may have run.
         """
         if time_ns is None:
             return (self.first, *(change.software for change in self.changes))
@@ -153,16 +158,16 @@ class SoftwareHistory:
 def software_history(
     plan: Plan, faults: Sequence[_Row], strikes: Strikes, log_lines: Sequence[_Row]
 ) -> SoftwareHistory:
-    """Return what the brokers of a run ran; a story begins when every change is done.
+    """Return the software of a run's brokers; a story begins when every change is done.
 
     Args:
-        plan: of the run.
+        plan: the run's plan.
         faults: rows of ``events/faults``, in order of time.
-        strikes: when faults began.
+        strikes: the times when faults began.
         log_lines: rows of ``events/log_lines``, which say when a broker started, in order of time.
 
     Raises:
-        UsageError: the model knows no such release.
+        UsageError: the model does not know the run's release.
     """
     first = _ran(plan, plan.played_on, plan.protocol, plan.format)
     changes = () if plan.story else tuple(_changes(plan, faults, strikes, log_lines))
@@ -203,7 +208,7 @@ def _changes(
         since_ns, noted_ns = max([noted_ns, *began]), done_ns
         match = _CHANGED.fullmatch(row["says"])
         if match is None:
-            continue  # a controller, on which no rule of an explanation depends, or a session
+            continue  # the change of a controller, on which no explanation depends, or a session
         protocol, written = match["metadata"] or match["protocol"], match["format"] or ""
         begun_ns = since_ns
         if broker is not None:
@@ -217,9 +222,9 @@ def _changes(
 
 
 def _booted(log_lines: Iterable[_Row], broker: int, since_ns: int, until_ns: int) -> int:
-    """Return when a broker began to run again, by the first line of its log after it had stopped.
+    """Return when a broker ran again, by the first line of its log after it had stopped.
 
-    The end of the time if it logged nothing: what it did before, it did with its old software.
+    The end of the interval if it logged nothing: until then it ran its old software.
     """
     booted_ns = until_ns
     for row in log_lines:

@@ -1,4 +1,4 @@
-"""Tolerances of explanations: how far apart the times of events may be that belong together.
+"""Tolerances of explanations: how far apart the times of related events may be.
 
 A broker's log, the observer and the clients see one event at different times. Each value is a
 little more than the longest difference that was observed in soaks (docs/results.md).
@@ -13,17 +13,18 @@ SECOND: Final = 1000 * MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerances:
-    """Times in nanoseconds.
+    """The longest times between related events, in nanoseconds.
 
     Attributes:
-        look: between two observations of one broker, if the machine can keep up.
+        look: between two observations of one broker, if the machine is not too busy.
         log: between an event and its line in a broker's or a client's log.
-        deposed: within which a running leader may not know that it is deposed; longer if it was
-            observed to follow only then, as on a busy machine.
-        client: after a change in which a client may still send to the old leader.
-        unread: for which a busy broker may leave the requests of a connection unread.
-        backlog: the same for a broker that starves, if the order of requests shows it.
-        outage: that a fault must reach beyond a time on both sides to be surely in effect.
+        deposed: how long a running leader may not know that it is deposed; longer if it was
+            observed to follow only later, as on a busy machine.
+        client: how long after a change a client may still send to the old leader.
+        unread: how long a busy broker may leave the requests of a connection unread.
+        backlog: how long a broker without CPU time may do so, if the order of requests shows it.
+        outage: how long before and after a time a fault must be in effect, so that it was certainly
+            in effect at that time.
     """
 
     look: int = 250 * MS

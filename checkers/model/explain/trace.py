@@ -1,7 +1,7 @@
-"""One partition of one run as a trace: leaders, observations, log lines, and disks.
+"""The trace of one partition in one run: leaders, observations, log lines, and disks.
 
-Plain Python values. A trace is small (it holds changes, not records); disks and operations
-are Arrow tables and NumPy arrays.
+A trace consists of plain Python values. It is small, because it holds changes, not records; disks
+and operations are NumPy arrays and Arrow tables.
 """
 
 import re
@@ -38,7 +38,7 @@ _ENDED_BY_OTHERS: Final = frozenset(("kill", "crash-loop"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLogLine:
-    """A line of a broker's log."""
+    """A line of a broker's log about a partition or about the broker."""
 
     time_ns: int
     broker: int
@@ -48,39 +48,43 @@ class BrokerLogLine:
 
     @property
     def epoch(self) -> int:
-        """The leader epoch in the line, -1 for none."""
+        """The leader epoch in the line; -1 if the line has none."""
         match = _EPOCH.search(self.text)
         return int(match[1]) if match else -1
 
     @property
     def partition_epoch(self) -> int:
-        """The partition epoch in the line, -1 for none."""
+        """The partition epoch in the line; -1 if the line has none."""
         match = _DECISION.search(self.text)
         return int(match[1] or match[2]) if match else -1
 
     @property
     def isr(self) -> frozenset[int]:
-        """The new ISR in the line."""
+        """The new ISR in the line; empty if the line has none."""
         match = _ISR.search(self.text)
         return frozenset(map(int, re.findall(r"\d+", match[1]))) if match else frozenset()
 
     @property
     def leader(self) -> int:
-        """The leader in the line, -1 for none."""
+        """The leader in the line; -1 if the line has none."""
         match = _LEADER.search(self.text)
         return int(match[1] or match[2]) if match else -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadershipStart:
-    """The beginning of a broker's leadership: its offset, and its evidence.
+    """The beginning of a broker's leadership: its offset, and the evidence.
 
     Attributes:
-        unclean: evidence that it was elected from outside the ISR; None if there is none.
+        time_ns: when the leader was observed.
+        offset: the offset at which the leader began.
+        unclean: evidence that the leader was elected from outside the ISR; None without evidence.
         last_leader: evidence that it was elected as the last leader of an empty ISR (KIP-966), or
-            None. Kafka calls that unclean, and allows it.
-        logged: the broker itself logged the offset; else it is the last observed LEO.
-        unlogged_election: no broker's log tells of the election; it was observed alone.
+            None. Kafka calls such an election unclean, and allows it.
+        logged: whether the offset is from the broker's own log, or from a record of the epoch, or
+            was set by a fault; otherwise the offset is the last observed LEO.
+        unlogged_election: no broker's log shows the election; it was only observed.
+        event: the evidence in words.
         led_ns: when the broker logged that it leads, which may be long after its election.
     """
 
@@ -99,14 +103,15 @@ class LeadershipStart:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FrozenReplica:
-    """A replica as it was frozen: parallel arrays in order of the file.
-
-    ``epochs`` holds -1 for formats without.
+    """A replica as it was frozen: parallel arrays with one element for each record, in file order.
 
     Attributes:
-        overlapping: last offsets of message sets of before 0.11 whose checksum is right, and which
-            do not fit between their neighbours. Their records are left out.
-        producers: who wrote each, by producer id and producer epoch; None for formats without.
+        offsets: the records' offsets.
+        epochs: the records' leader epochs; -1 for record formats without epochs.
+        ids: the records' ids; None for a record without an id, such as a marker.
+        overlapping: last offsets of message sets from before 0.11 whose checksum is right, but
+            which do not fit between their neighbours. Their records are left out.
+        producers: each record's producer id and producer epoch; None for formats without them.
     """
 
     offsets: np.ndarray[Any, np.dtype[np.int64]]
@@ -116,7 +121,7 @@ class FrozenReplica:
     producers: list[tuple[int | None, int | None]] = field(default_factory=list)
 
     def writers(self, record: str) -> set[tuple[int | None, int | None]]:
-        """Each record's producer ids and epochs."""
+        """Return the producer ids and producer epochs with which a record was written."""
         return {by for name, by in zip(self.ids, self.producers, strict=False) if name == record}
 
     @cached_property
@@ -126,7 +131,7 @@ class FrozenReplica:
 
     @cached_property
     def at(self) -> dict[int, int]:
-        """Offset to index."""
+        """The index of each offset in the arrays."""
         return {int(offset): index for index, offset in enumerate(self.offsets)}
 
     def record(self, offset: int | None) -> str | None:
@@ -135,7 +140,7 @@ class FrozenReplica:
         return None if index is None else self.ids[index]
 
     def epoch(self, offset: int) -> int:
-        """Return the leader epoch at an offset, -1 for none."""
+        """Return the leader epoch at an offset; -1 if it is not known."""
         index = self.at.get(offset)
         return -1 if index is None else int(self.epochs[index])
 
@@ -147,22 +152,26 @@ class FrozenReplica:
         return dict(zip(epochs.tolist(), self.offsets[stated][first].tolist(), strict=True))
 
     def after(self, offset: int) -> int:
-        """Return the next offset after another that holds a record."""
+        """Return the first offset above this one that holds a record; the log's end without one."""
         index = int(np.searchsorted(self.offsets, offset, side="right"))
         return int(self.offsets[index]) if index < len(self.offsets) else self.end
 
     @property
     def end(self) -> int:
-        """The offset after the last."""
+        """The offset after the last record; 0 for an empty log."""
         return int(self.offsets[-1]) + 1 if len(self.offsets) else 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trace(PartitionTrace):
-    """All that was observed of one partition, each list in order of time.
+    """All observations of one partition, each list in order of time.
 
     Attributes:
-        epoch_starts: the first offset that a record of each leader epoch was seen to have.
+        partition: the partition's number.
+        lines: each broker's log lines.
+        disks: each broker's frozen replica.
+        starts: the starts of leaderships.
+        epoch_starts: the lowest observed offset of a record of each leader epoch.
     """
 
     partition: int
@@ -173,15 +182,15 @@ class Trace(PartitionTrace):
 
     @property
     def last_disk(self) -> FrozenReplica | None:
-        """The disk of the last leader."""
+        """The frozen replica of the last leader; None if it is not known."""
         return self.disks.get(self.leaderships[-1].leader) if self.leaderships else None
 
     def sent_whole(self, broker: int, last: int) -> BrokerLogLine | None:
-        """Return the truncation that made the set that ends at ``last`` overlap others.
+        """Return the truncation that made the message set that ends at ``last`` overlap others.
 
-        Before 0.11 compressed records are fetched in the set in which they were sent, also when it
-        begins before the offset that was asked for, and a follower compares nothing but the last
-        offset with its own (``Log.append`` of 0.10.2). Logs that forked have other sets.
+        Before 0.11 compressed records are fetched in the set in which they were sent, even if the
+        set begins before the requested offset. A follower only compares the set's last offset with
+        its own (``Log.append`` of 0.10.2). Logs that forked have different sets.
         """
         disk = self.disks.get(broker)
         if disk is None or last not in disk.overlapping:
@@ -192,18 +201,18 @@ class Trace(PartitionTrace):
         return next(cuts, None)
 
     def log_start(self, broker: int) -> int:
-        """Return where a replica's log begins, as far as its broker logged that it moved (KIP-405).
+        """Return a replica's log start offset, if its broker logged that it moved (KIP-405).
 
-        Local segments before that may still be there.
+        Local segments below that offset may still be there.
         """
         return max((line.offset for line in self.of_kind(broker, "log-start")), default=0)
 
     def cut_within(self, broker: int, offset: int) -> BrokerLogLine | None:
-        """Return the truncation of a replica to an offset, which may lie inside a batch.
+        """Return the truncation of a replica to an offset, which may be inside a batch.
 
-        The whole batch goes, and the next fetched batch begins at the offset of the truncation: a
-        gap (``LogSegment.truncateTo`` cuts the file before the batch, ``Log.truncateTo`` sets the
-        LEO).
+        Then the whole batch is removed, but the next fetched batch begins at the offset of the
+        truncation, which leaves a gap (``LogSegment.truncateTo`` truncates the file before the
+        batch, ``Log.truncateTo`` sets the LEO).
         """
         cuts = (line for line in self.of_kind(broker, "truncation") if line.offset == offset)
         return next(cuts, None)
@@ -216,8 +225,8 @@ class Trace(PartitionTrace):
     def was_eligible(self, before: Leadership, now: Leadership) -> bool:
         """Return whether the new leader may have been in the ISR when it was elected.
 
-        It was in the ISR that was observed before, a leader logged that it joined, or the ISR of
-        the moment is unknown: an election or a decision of the controller was not observed.
+        It may if it was in the last observed ISR, or a leader logged that it joined, or the ISR at
+        the election is unknown: an earlier election or decision of the controller was not observed.
         """
         return (
             now.leader in before.isr
@@ -229,9 +238,9 @@ class Trace(PartitionTrace):
     def _decided_unobserved(self, now: Leadership) -> bool:
         """Return whether decisions before this election were neither logged nor observed.
 
-        The partition epoch rises with each decision (KIP-497). A controller may take a replica into
-        the ISR and move the leader to it before the old leader learns of the first: the next
-        decision names both.
+        The partition epoch rises with each decision (KIP-497). A controller may add a replica to
+        the ISR, and make it leader, before the old leader learns of the first decision: the next
+        decision that is observed shows both changes.
         """
         lines = [
             line
@@ -245,7 +254,7 @@ class Trace(PartitionTrace):
         if not earlier:
             return False
         last = max(earlier, key=lambda line: (line.partition_epoch, -line.time_ns))
-        # The same decision may be observed again, by another broker's word.
+        # The same decision may be observed again, from another broker.
         decisions = [
             row
             for last_row, row in pairwise(self.leaderships)
@@ -256,7 +265,7 @@ class Trace(PartitionTrace):
         return elected - last.partition_epoch > seen
 
     def _joined(self, broker: int, before: Leadership, now: Leadership) -> bool:
-        """Return whether a leader logged that it added a broker to the ISR between two times."""
+        """Return whether a leader logged, between two leaderships, that a broker joined the ISR."""
         return any(
             before.time_ns - WITHIN.look <= line.time_ns <= now.time_ns + WITHIN.look
             and broker in line.isr
@@ -265,7 +274,7 @@ class Trace(PartitionTrace):
         )
 
     def of_kind(self, broker: int, *kinds: str) -> list[BrokerLogLine]:
-        """Return a broker's lines of some kinds."""
+        """Return a broker's log lines of some kinds."""
         return [line for line in self.lines.get(broker, ()) if line.kind in kinds]
 
 
@@ -279,18 +288,18 @@ class ClientLogLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTraces:
-    """A run with all its traces.
+    """A run, with the traces of all its partitions.
 
     Attributes:
-        ops: ``history/ops``, its dictionaries decoded.
-        clients: requests that timed out or lost their connection, by the clients' names.
-        left_ns: when a producer whose place another took had its last answer, by their names.
-        messages: single messages that the wire held, repeated or delayed, and let go on: the rows
-            ``sent`` and ``repeated`` of ``events/messages``.
-        late_answers: the answers of brokers to other brokers that it held and let go on.
+        ops: ``history/ops``, with decoded dictionaries.
+        clients: log lines about requests that timed out or lost their connection, by client.
+        left_ns: when each producer that another producer replaced had its last answer, by name.
+        messages: requests that the wire held back, repeated or delayed, and then let pass: the
+            rows ``sent`` and ``repeated`` of ``events/messages``.
+        late_answers: the answers between brokers that the wire held back and then let pass.
         suspects: the sends of the records that anomalies are about, by the records' ids.
-        journal: what members of groups did, and responses: rows of ``history/groups``.
-        missing: what was not observed.
+        journal: the actions of group members, with their responses: rows of ``history/groups``.
+        missing: the observations that are missing.
     """
 
     plan: Plan
@@ -308,7 +317,7 @@ class RunTraces:
     missing: frozenset[Observation] = frozenset()
 
     def lacks(self, *needed: Observation) -> bool:
-        """Return whether one of some observations is missing."""
+        """Return whether any of these observations is missing."""
         return not self.missing.isdisjoint(needed)
 
     @property
@@ -318,7 +327,7 @@ class RunTraces:
 
     @property
     def elects_anybody(self) -> bool:
-        """Say whether anybody may be elected: by the topic's settings, or by hand."""
+        """True if a broker outside the ISR may be elected, by the topic's settings or by hand."""
         steps = self.plan.schedule["steps"] if self.plan.schedule else ()
         by_hand = any(step.get("action") == "elect-unclean" for step in steps)
         return self.plan.topic.unclean_leader_election or by_hand
@@ -333,30 +342,30 @@ class RunTraces:
     def late(
         self, api: str, *, partition: int | None = None, source: str | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Yield the requests of an API that the wire had kept and let go on, in order of time."""
+        """Yield the requests of an API that the wire held back and then let pass, in time order."""
         for row in self.messages:
             here = partition is None or (row["topic"], row["partition"]) == (self.topic, partition)
             if here and row["api"] == api and source in (None, row["source"]):
                 yield row
 
     def removals(self, partition: int) -> Iterator[tuple[FaultInterval, range]]:
-        """Yield each fault with offsets of a partition that it removed from its broker's log."""
+        """Yield each fault that removed offsets of a partition from its broker's log, with them."""
         for fault in self.faults:
             for offsets in fault.removed_from(self.topic, partition):
                 yield fault, offsets
 
     def may_have_removed(self, partition: int) -> Iterator[FaultInterval]:
-        """Yield each fault that removed records from its broker's log, or may have.
+        """Yield each fault that removed records from its broker's log, or may have removed some.
 
-        What goes with a broker that an inventory's command kills is not known: it may cut the power
-        of a machine.
+        What a broker loses when an inventory's command kills it is not known: the command may cut
+        the machine's power.
         """
         yield from (fault for fault, offsets in self.removals(partition) if offsets)
         if self.plan.external is not None:
             yield from (fault for fault in self.faults if fault.name in _ENDED_BY_OTHERS)
 
     def suspect(self, values: Iterable[str]) -> None:
-        """Look up the sends of some records, all in one pass."""
+        """Look up the sends of some records in one pass, and keep them in ``suspects``."""
         sends = self.sends()
         named = pc.is_in(sends["value"], pa.array(sorted(values), pa.string()))
         self.suspects.update((row["value"], row) for row in sends.filter(named).to_pylist())

@@ -1,7 +1,8 @@
-"""Explains records of aborted transactions that were read, hanging transactions, and copies.
+"""Explains reads of aborted records, hanging transactions, and repeated records.
 
-What allows them depends on the release of the brokers and on the version of transactions that the
-client has with them (KIP-890): the switches of ``transactions.transaction_rules``.
+Whether these anomalies can happen depends on the brokers' release, and on the version of
+transactions that the client uses with them (KIP-890): switches of
+``transactions.transaction_rules``.
 """
 
 from typing import Final
@@ -30,8 +31,8 @@ from highwater.harness.runs.history import FAIL
 
 CUT_MARKER: Final = Explanation(
     name="cut-marker",
-    says="A fault took the marker of its transaction from the leader's log, and the marker of a"
-    " later one decided about it.",
+    says="A fault removed the marker of the record's transaction from the leader's log, and a later"
+    " transaction's marker decided the record's outcome.",
     licence=FAULT,
     applies=lambda case: case.observed.plan.workload.transactions,
     needs=LEADERS | FILES,
@@ -39,15 +40,15 @@ CUT_MARKER: Final = Explanation(
 )
 LATE_MARKER: Final = Explanation(
     name="late-marker",
-    says="A marker of an earlier transaction came late, and ended the one of the record, of the"
-    " same producer epoch (KAFKA-19446).",
+    says="An earlier transaction's marker came late, and ended the record's transaction, which had"
+    " the same producer epoch (KAFKA-19446).",
     licence=lacks("marker_above"),
     applies=lambda case: case.observed.plan.workload.transactions,
     needs=LEADERS | FILES | MESSAGES,
     evidence=late_marker,
 )
 WITHDRAWN: Final = (CUT_MARKER, LATE_MARKER)
-"""A marker that is not its own decided about a record."""
+"""Explanations of a record whose outcome another transaction's marker decided."""
 
 FORGOTTEN: Final = Explanation(
     name="forgotten-producer",
@@ -58,7 +59,7 @@ FORGOTTEN: Final = Explanation(
 )
 FORGOTTEN_FIRST: Final = Explanation(
     name="forgotten-producer",
-    says="The same of its producer's first record, whose sequence number is 0.",
+    says="A leader appended a late copy of a producer's first record (sequence number 0).",
     licence=lacks("bumps_epoch"),
     applies=was_its_first,
     needs=LEADERS | FILES | MESSAGES,
@@ -67,7 +68,7 @@ FORGOTTEN_FIRST: Final = Explanation(
 ABORTED_READ: Final = (
     Explanation(
         name="late-end-txn",
-        says="An EndTxn of an earlier transaction came late, and committed the one of the record"
+        says="An earlier transaction's EndTxn came late, and committed the record's transaction"
         " (KAFKA-17754).",
         licence=lacks("bumps_epoch"),
         needs=MESSAGES,
@@ -98,36 +99,36 @@ HANGING: Final = (
 )
 REPEATED: Final = (FORGOTTEN, FORGOTTEN_FIRST)
 
-_UNSENT: Final = "The history does not show that it was sent."
+_UNSENT: Final = "The history does not show that the record was sent."
 
 
 def aborted_read(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a record of an aborted transaction that was read: a request came late."""
     case = _case(observed, anomaly)
-    why = "No request of its producer came late, as far as the wire has seen."
+    why = "No request of its producer came late, as far as the wire observed."
     return refuse(_UNSENT) if case is None else by_first(ABORTED_READ, case, why)
 
 
 def repeated(observed: RunTraces, anomaly: Row) -> Chain:
     """Explain a record that a leader appended twice: it had forgotten the record's producer."""
     case = _case(observed, anomaly)
-    why = "No copy of it came after its leader had forgotten its producer."
+    why = "No copy of the record came after its leader had forgotten its producer."
     return refuse(_UNSENT) if case is None else by_first(REPEATED, case, why)
 
 
 def hanging(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a transaction that never ends: its record came after its end."""
+    """Explain a transaction that never ends: its record came after the transaction's end."""
     case = _case(observed, anomaly)
     if case is None:
         return refuse(_UNSENT)
     if case.send["outcome"] != FAIL or case.send["complete_ns"] is None:
-        return refuse("Its transaction was not aborted with an answer.")
-    why = "No Produce of its producer came late, as far as the wire has seen."
+        return refuse("The abort of its transaction was not answered.")
+    why = "No Produce of its producer came late, as far as the wire observed."
     return by_first(HANGING, case, why, given_up(case))
 
 
 def _case(observed: RunTraces, anomaly: Row) -> RecordCase | None:
-    """Return the case of an anomaly of a record; None if the history lacks its send."""
+    """Return the case of an anomaly in a record; None if the history lacks the record's send."""
     send = observed.suspects.get(anomaly["value"])
     if send is None:
         return None

@@ -1,4 +1,4 @@
-"""Every truncation of a log must be one that the release's rules allow, for an observed reason."""
+"""Checks that the release's rules allow every truncation of a log, for an observed reason."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,8 +17,9 @@ _KINDS: Final = ("fetcher", "answer", "range", "truncation", "leader", "start", 
 def wrong_cuts(trace: Trace, software: SoftwareHistory) -> Iterator[ExplanationLink]:
     """Yield truncations of a partition's replicas that no rule allows.
 
-    From 0.11 on the fetcher thread logs first where it will truncate; with an old protocol or
-    message format it asks no leader, and uses its own HW. What a broker ran at the time decides.
+    From 0.11 on the fetcher thread first logs where it will truncate. With an old protocol or
+    message format it does not ask the leader, and truncates to its own HW. The broker's software at
+    the time decides which rules apply.
     """
     for broker in sorted(trace.lines):
         lines = trace.of_kind(broker, *_KINDS)
@@ -44,7 +45,7 @@ def _to_the_own_hw(
         cause = next((line for line in lines[index + 1 :] if line.kind in kinds), None)
         fetches = cause is not None and cause.kind == "fetcher"
         if not (fetches or ending or _died(trace, broker, line, cause)):
-            yield _wrong(line, "epochs", "it did not begin to follow anybody")
+            yield _wrong(line, "epochs", "it did not begin to follow a leader")
         elif fetches and cause is not None and cause.offset > line.offset:
             yield _wrong(line, "epochs", f"it then fetched from {cause.offset}")
         elif why := _not_its_hw(trace, broker, line):
@@ -52,7 +53,7 @@ def _to_the_own_hw(
 
 
 def _died(trace: Trace, broker: int, line: BrokerLogLine, then: BrokerLogLine | None) -> bool:
-    """Return whether the broker restarted after its truncation without being observed."""
+    """Return whether the broker restarted right after its truncation, before it was observed."""
     if then is None or then.kind != "start":
         return False
     seen = (sample.time_ns for sample in trace.samples(broker))
@@ -60,7 +61,7 @@ def _died(trace: Trace, broker: int, line: BrokerLogLine, then: BrokerLogLine | 
 
 
 def _not_its_hw(trace: Trace, broker: int, line: BrokerLogLine) -> str:
-    """Return why a replica's HW cannot have been there; empty when it can.
+    """Return why a replica's HW cannot have been at the truncation's offset; empty if it can.
 
     A replica that was removed and added again begins with an empty log.
     """
@@ -82,8 +83,9 @@ class _Following:
     """The state of a replica since it last began to follow or to lead.
 
     Attributes:
-        since_ns: the begin of its role before this one, if it fetched or led in it.
-        question: its leader's last answer, until it has acted on it.
+        cause: the log line by which the replica began to follow or to lead.
+        since_ns: when its previous role began in which it fetched or led.
+        question: its leader's last answer, until the replica has truncated by it.
         cut: the offset of its last truncation.
     """
 
@@ -102,10 +104,10 @@ def _to_the_leaders_answer(
     """Check a follower since 0.11: it truncates to an epoch's end, its HW, or the leader's LEO.
 
     Args:
-        trace: of the partition.
-        rules: of the broker when it logged each line.
-        lines: of the broker, in order of time.
-        asking: those that it logged while it asked its leader where to truncate.
+        trace: the trace of the partition.
+        rules: the broker's rules when it logged each line.
+        lines: the broker's log lines, in order of time.
+        asking: the lines of a broker that asks its leader where to truncate.
     """
     now = _Following()
     for line in _in_order(lines):
@@ -122,9 +124,9 @@ def _to_the_leaders_answer(
 
 
 def _since(trace: Trace, before: _Following, line: BrokerLogLine) -> int:
-    """Return the time from which epochs count that its new leader may know better.
+    """Return the time from which on epochs count that a replica's new leader may know better.
 
-    If it fetched nothing from its previous leader (which was down), they count from before that.
+    If the replica fetched nothing from its previous leader, which was down, the time is earlier.
     """
     cause = before.cause
     if cause is None:
@@ -136,8 +138,8 @@ def _since(trace: Trace, before: _Following, line: BrokerLogLine) -> int:
 def _in_order(lines: list[BrokerLogLine]) -> list[BrokerLogLine]:
     """Return the lines in order of when their events began.
 
-    A fetcher is logged when its thread runs, which may be after its truncation; but it is never
-    older than its broker's last leadership.
+    A fetcher is logged when its thread runs, which may be after the truncation. But the fetcher is
+    never older than its broker's last leadership.
     """
     began, led_ns = [], 0
     for line in sorted(lines, key=lambda line: line.time_ns):
@@ -148,11 +150,11 @@ def _in_order(lines: list[BrokerLogLine]) -> list[BrokerLogLine]:
 
 
 def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -> str:
-    """Return why a truncation is not allowed; empty when it is."""
+    """Return why a truncation is not allowed; empty if the rules allow it."""
     cause, question = now.cause, now.question
     if cause is None or cause.kind == "leader":
-        return "it did not follow anybody"
-    # Its fetcher begins where its log ends: who was frozen may have written more, unobserved.
+        return "it did not follow a leader"
+    # The fetcher begins where the log ends: a frozen broker may have written more, unobserved.
     seen = (m.leo for m in trace.samples(line.broker))
     if line.offset > max(seen, default=0) and line.offset > cause.offset:
         return "its log was never so long"
@@ -163,7 +165,7 @@ def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -
     if _had_fetched(trace, line, cause):
         return "it had fetched from its leader already"
     ends = _ends(trace, now.since_ns, line.time_ns)
-    if rules.exact_epochs:  # to where its own next epoch began, too, if the leader has not that one
+    if rules.exact_epochs:  # or to where its own next epoch began, if the leader lacks that epoch
         ends |= {
             start.offset
             for start in trace.starts
@@ -174,9 +176,9 @@ def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -
 
 
 def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> bool:
-    """Return whether its log grew under this leader: its question comes before that.
+    """Return whether the replica's log grew under this leader: it must ask before it fetches.
 
-    Observations before its last start do not count: it may have written more before it ended.
+    Observations before the broker's last start do not count: then its log may have been longer.
     """
     starts = trace.of_kind(line.broker, "start")
     alive_ns = max((start.time_ns for start in starts if start.time_ns <= cause.time_ns), default=0)
@@ -187,9 +189,9 @@ def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> boo
 
 
 def _ends(trace: Trace, since_ns: int, until_ns: int) -> set[int]:
-    """Return the ends of epochs that other leaders began since it last followed or led.
+    """Return where epochs ended because leaders began new ones, between two times.
 
-    A leader that learns late of its election begins its epoch late.
+    A leader that learns late about its election begins its epoch late.
     """
     return {
         start.offset
@@ -201,7 +203,7 @@ def _ends(trace: Trace, since_ns: int, until_ns: int) -> set[int]:
 
 
 def _is_leo_of(trace: Trace, leader: int, line: BrokerLogLine) -> bool:
-    """Return whether the leader's log may have ended there: its last epoch ends at its LEO."""
+    """Return whether a truncation's offset may be the leader's LEO, where its last epoch ends."""
     samples = trace.samples(leader)
     before = [m.leo for m in samples if m.time_ns <= line.time_ns]
     after = [m.leo for m in samples if line.time_ns < m.time_ns <= line.time_ns + WITHIN.log]

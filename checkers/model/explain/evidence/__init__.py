@@ -1,1 +1,1 @@
-"""Events of a run that explain an anomaly, by what they are about."""
+"""Finds the events of a run that explain an anomaly; one module for each kind of event."""

@@ -1,8 +1,9 @@
-"""Evidence of what a fault took from a leader's log, and what its log had there afterwards.
+"""Evidence of what a fault removed from a leader's log, and what the log had there afterwards.
 
-A log that ends early has lost the markers behind its end, too. A transaction whose marker is gone
-is open again, and the producer's next marker decides about its records: the coordinator takes it
-for complete, and sends its marker no more (KIP-98, ``TransactionCoordinator``).
+A fault that removes a log's end also removes the markers there. A transaction without its marker is
+open again, and the producer's next marker decides its records' outcome: for the coordinator the
+transaction is complete, so that it never sends the marker again (KIP-98,
+``TransactionCoordinator``).
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from highwater.harness.runs.partition_trace import Leadership
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """Offsets that a fault took from a log, and when its broker began to lead after that."""
+    """Offsets that a fault removed from a log, and when the log's broker then began to lead."""
 
     fault: FaultInterval
     offsets: range
@@ -35,10 +36,11 @@ class _Cut:
 
 
 def cut_marker(case: RecordCase) -> Links:
-    """Return the fault that took the marker of a record's transaction, and what decided instead.
+    """Return the fault that removed a transaction's marker, and the marker that decided instead.
 
-    The first marker of its producer behind it was written by a leader that began to lead after the
-    transaction had ended, and whose log a fault had cut behind the record in between.
+    The first marker of the record's producer behind the record must be from a leader that began to
+    lead after the transaction had ended. Between these times a fault must have removed offsets
+    behind the record from that leader's log.
     """
     send, trace, offset = case.send, case.trace, case.send["offset"]
     disk = trace.last_disk if trace else None
@@ -52,20 +54,20 @@ def cut_marker(case: RecordCase) -> Links:
         if cut.offsets.stop > offset + 1:
             decided = ExplanationLink(
                 rule="cut-marker",
-                says=f"The next marker of producer id {marker[1]} in its log is at offset"
-                f" {marker[0]}, of a later transaction; it decided about {send['value']}, too.",
+                says=f"The next marker of producer id {marker[1]} in its log, at {marker[0]}, is"
+                f" from a later transaction; it decided the outcome of {send['value']}, too.",
                 event="replicas",
                 broker=cut.start.leader,
             )
-            return *cut.links(f"Broker {cut.start.leader} led then, without it."), decided
+            return *cut.links(f"Broker {cut.start.leader} led then, without the marker."), decided
     return ()
 
 
 def written_later(observed: RunTraces, anomaly: Row) -> Links:
-    """Return why a client could not meet the records that it left out: they were written later.
+    """Return why a client could not read the records that it left out: they were written later.
 
-    A fault cut the log there after the client had received that offset, and they are of an epoch
-    that began after that.
+    A fault removed these offsets from the log after the client had passed them, and the records
+    there now are from an epoch that began after the fault.
     """
     trace, steps = observed.traces.get(anomaly["partition"]), anomaly["steps"] or ()
     disk = trace.last_disk if trace else None
@@ -86,7 +88,7 @@ def written_later(observed: RunTraces, anomaly: Row) -> Links:
 
 
 def _cuts(observed: RunTraces, trace: Trace, epoch: int, since_ns: int) -> list[_Cut]:
-    """Return what was taken from a leader's log between a time and the beginning of its epoch."""
+    """Return what faults removed from a leader's log between a time and the start of its epoch."""
     start = next((row for row in trace.leaderships if row.epoch == epoch), None)
     if start is None:
         return []

@@ -1,4 +1,4 @@
-"""The observed events of losses by which a broker acts in one epoch on what it knew in another."""
+"""Evidence of losses in which a broker acts in one epoch on state or answers of another epoch."""
 
 from itertools import pairwise
 
@@ -21,16 +21,16 @@ from highwater.harness.runs.partition_trace import Leadership
 
 
 def committed_by_old_state(case: LostRecord) -> Links:
-    """Return the epoch that a leader began without knowing of the leader before it.
+    """Return the events of a leader that began an epoch without knowing of the leader before it.
 
-    Its log has no line of its following another broker between two that it leads.
+    Between two lines about its own leaderships, its log has no line about following another broker.
     """
     assert case.start is not None
     trace, until_ns = case.trace, case.ended_ns + WITHIN.look
     cut = first_cut(case, case.start)
     if cut is None or cut.time_ns > until_ns:
         return ()
-    # The observer may have seen the leader that acknowledged a look too late.
+    # The leader that acknowledged the record may have been observed one look too late.
     leaders = [trace.leadership(time_ns) for time_ns in (case.ended_ns, until_ns)]
     for leader in {row.leader: None for row in leaders if row is not None}:
         if not case.observed.software.may_lack("elected_again_is_new", until_ns, leader):
@@ -43,7 +43,7 @@ def committed_by_old_state(case: LostRecord) -> Links:
 def _missed(
     case: LostRecord, leader: int, cut: BrokerLogLine, until_ns: int
 ) -> ExplanationLink | None:
-    """Return the epoch that a leader began, by its log, right after one before another leader's."""
+    """Return the epoch that a leader began, by its log, right after an epoch of its own."""
     roles = [
         line
         for line in case.trace.of_kind(leader, "leader", "follower", "fetcher")
@@ -68,16 +68,16 @@ def _missed_leader(
     says = (
         f"Broker {again.broker} began to lead in epoch {again.epoch}, and had led in epoch"
         f" {before.epoch} before; it never knew that broker {missed.leader} led between, in epoch"
-        f" {missed.epoch}. So it kept what it knew of its followers: that broker"
+        f" {missed.epoch}. So it kept its old state of its followers: that broker"
         f" {case.start.broker} had {case.send['value']}."
     )
     return event_link("elected_again_is_new", says, again, again.broker)
 
 
 def cut_by_late_answer(case: LostRecord) -> Links:
-    """Return the late answer of an older epoch by which the new leader truncated (KAFKA-18991).
+    """Return the late answer of an older epoch because of which the new leader had truncated.
 
-    Only an answer that the wire had kept is known to be so late.
+    KAFKA-18991. Only an answer that the wire held back is known to be so late.
     """
     assert case.start is not None
     broker, trace = case.start.broker, case.trace
@@ -112,9 +112,9 @@ def _late_answer(trace: Trace, row: Row, now: Leadership) -> ExplanationLink:
     return ExplanationLink(
         rule="late_fenced",
         says=f"Broker {sender} had answered a fetch of broker {follower} in epoch {epoch}, and the"
-        f" wire kept the answer.{others} It arrived when broker {now.leader} led in epoch"
+        f" wire held back the answer.{others} It arrived when broker {now.leader} led in epoch"
         f" {now.epoch}. Broker {follower} fetched from the same offset as in epoch {epoch}, and"
-        " took it for the answer to its last fetch.",
+        " took the late answer for the answer to its last fetch.",
         event=f"Fetch.answer {row['event']}: epoch {epoch}, message {row['message']}",
         broker=int(follower),
         time_ns=row["time_ns"],

@@ -1,4 +1,4 @@
-"""The links of an explanation: an observed event each, in a sentence that names the rule."""
+"""The links of an explanation. Each link is an observed event, with a sentence and its rule."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,18 +20,19 @@ from highwater.harness.runs.partition_trace import Leadership
 
 Row: TypeAlias = dict[str, Any]
 Links: TypeAlias = tuple[ExplanationLink, ...]
-"""The links of an explanation; empty if there is no evidence for it."""
+"""The links of an explanation; empty if there is no evidence for the explanation."""
 
 _LONGEST_NS = 60 * SECOND
-"""After so long a send without an outcome is over."""
+"""How long a send without an outcome is taken to last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnomalyCase:
-    """An anomaly of a run, and what the run has about it.
+    """An anomaly of a run, and the run's observations.
 
     Attributes:
-        anomaly: its row; empty if something is examined without one.
+        observed: the observations of the run.
+        anomaly: the anomaly's row; empty if something is examined without an anomaly.
     """
 
     observed: RunTraces
@@ -40,11 +41,11 @@ class AnomalyCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordCase(AnomalyCase):
-    """The same of a record whose send the history shows.
+    """An anomaly about a record whose send is in the history.
 
     Attributes:
-        send: the row of its send.
-        trace: of its partition; None if it is not known which one it was sent to.
+        send: the row of the record's send.
+        trace: the trace of the record's partition; None if the partition is not known.
     """
 
     send: Row
@@ -52,21 +53,21 @@ class RecordCase(AnomalyCase):
 
     @property
     def begun_ns(self) -> int:
-        """When it was sent."""
+        """When the record was sent."""
         return int(self.send["invoke_ns"])
 
     @property
     def until_ns(self) -> int:
-        """When its producer had the answer; a minute after it was sent if it had none."""
+        """When the producer had the answer; without an answer, a minute after the send."""
         return int(self.send["complete_ns"] or self.begun_ns + _LONGEST_NS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """Links in order; ``why_not`` is empty when they explain the anomaly.
+    """The links about an anomaly, in order; ``why_not`` is empty if they explain the anomaly.
 
-    ``open``: nothing contradicts it, but no rule known here leads to it. ``unobserved``: it is not
-    known, because that was not observed.
+    ``open``: nothing contradicts the anomaly, but no rule known here leads to it. ``unobserved``:
+    the missing observations because of which the cause is not known.
     """
 
     links: tuple[ExplanationLink, ...] = ()
@@ -76,23 +77,23 @@ class Chain:
 
 
 def refuse(why_not: str, *links: ExplanationLink) -> Chain:
-    """No explanation, because something contradicts it."""
+    """Return a chain without an explanation, because the evidence contradicts every explanation."""
     return Chain(links=links, why_not=why_not)
 
 
 def unknown(why_not: str, *links: ExplanationLink) -> Chain:
-    """No explanation, because no rule is known here that leads to it."""
+    """Return a chain without an explanation, because no rule known here leads to the anomaly."""
     return Chain(links=links, why_not=why_not, open=True)
 
 
 def not_known(missing: Iterable[Observation], *links: ExplanationLink) -> Chain:
-    """No explanation, because what could show one was not observed."""
+    """Return a chain without an explanation, because the observations for one are missing."""
     says = f"What could explain it was not observed: {listed(missing)}."
     return Chain(links=links, why_not=says, unobserved=frozenset(missing))
 
 
 def acknowledged(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLink:
-    """Return the answer to a record's producer, and the broker it came from, if that is known."""
+    """Return the answer to a record's producer, and the broker that sent it, if that is known."""
     at_offset = [
         (disk.epoch(send["offset"]), disk.record(send["offset"])) for disk in trace.disks.values()
     ]
@@ -114,10 +115,11 @@ def acknowledged(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLin
 def disturbed(
     observed: RunTraces, trace: Trace, since_ns: int, until_ns: int
 ) -> ExplanationLink | None:
-    """Return what kept a leader from answering, around a time: its fault, or a change of leader.
+    """Return what kept a leader from answering between two times: a fault, or a change of leader.
 
-    With acks=all it waits for the whole ISR, so that their faults delay it as well; and those of
-    brokers that it wants to add, before the controller has agreed (KIP-497, the maximal ISR).
+    With acks=all the leader waits for the whole ISR, so that faults of the ISR's members delay it,
+    too. It also waits for brokers that it wants to add to the ISR, before the controller has agreed
+    (KIP-497, the maximal ISR).
     """
     first = trace.leadership(since_ns - WITHIN.client)
     later = [row for row in trace.leaderships if since_ns - WITHIN.client <= row.time_ns]
@@ -131,7 +133,7 @@ def disturbed(
         if target_of(fault) in leaders and begins <= until_ns and since_ns <= ends:
             return fault_link(fault)
     changed = [row for row in later if row.time_ns <= until_ns + WITHIN.client]
-    before = first or next(iter(changed), None)  # at a run's begin
+    before = first or next(iter(changed), None)  # no earlier leadership when the run begins
     for row in changed:
         if before is not None and (row.leader, row.epoch) != (before.leader, before.epoch):
             who = "no broker" if row.leader < 0 else f"broker {row.leader}"
@@ -143,10 +145,10 @@ def disturbed(
 def hung_up(
     observed: RunTraces, trace: Trace, since_ns: int, until_ns: int
 ) -> ExplanationLink | None:
-    """Return the other partition's change of leader for which a broker closed the connection.
+    """Return another partition's change of leader because of which a broker closed the connection.
 
-    It has no other way to say that it no longer leads a partition
-    (``KafkaApis.handleProduceRequest`` closes the connection). Requests under way on that
+    With acks=0 a broker has no other way to say that it no longer leads a partition
+    (``KafkaApis.handleProduceRequest`` closes the connection). Requests in flight on that
     connection are lost, for every partition.
     """
     then = trace.leadership(since_ns)
@@ -157,8 +159,8 @@ def hung_up(
             gone = before.leader == then.leader != now.leader
             if gone and since_ns - WITHIN.client <= now.time_ns <= until_ns + WITHIN.log:
                 says = (
-                    f"Broker {then.leader} led partition {other.partition} no more, and hung up on"
-                    " who sent it something for that with acks=0."
+                    f"Broker {then.leader} no longer led partition {other.partition}, and closed"
+                    " the connections of clients that sent records for it with acks=0."
                 )
                 return event_link("acks=0", says, now, then.leader)
     return None
@@ -184,7 +186,7 @@ def fault_link(fault: FaultInterval) -> ExplanationLink:
 
 
 def target_of(fault: FaultInterval) -> int:
-    """Return the broker of a fault; -1, as a leader that there is not, for a fault without one."""
+    """Return a fault's broker; -1, which no leader has, for a fault without a broker."""
     return -1 if fault.broker is None else fault.broker
 
 
@@ -194,7 +196,7 @@ def led_without(start: LeadershipStart, send: Row) -> ExplanationLink:
     if start.unclean and start.unlogged_election:
         how = " from outside the last ISR that was seen"
     if start.last_leader:
-        how = ", as the last that had led,"
+        how = ", as the last known leader,"
     at = "" if send["offset"] is None else f" at {send['offset']}"
     return ExplanationLink(
         rule="unclean" if start.unclean else "elr" if start.last_leader else "elections",
@@ -213,7 +215,7 @@ def cut_link(line: BrokerLogLine) -> ExplanationLink:
 
 
 def unanswered(observed: RunTraces, send: Row, until_ns: int) -> ExplanationLink | None:
-    """Return the client's own log line about a request without an answer during this one."""
+    """Return the client's log line about an unanswered request between a send and a time."""
     for line in observed.clients.get(send["process"], ()):
         if send["invoke_ns"] <= line.time_ns <= until_ns:
             return event_link("retry", f"A request of {send['process']} had no answer.", line, None)

@@ -1,8 +1,8 @@
-"""Explains what a group's coordinator no longer knew: a fault took its topic from every disk.
+"""Explains a coordinator that forgot a group: faults removed the group's records from every disk.
 
-Offsets and members of a group are records of ``__consumer_offsets``, committed as with acks=all.
-Where every broker has lost its disk, or what it had not flushed, before one of them is back, the
-next coordinator knows nothing of them, and begins the group's generations anew.
+A group's offsets and members are records of ``__consumer_offsets``, committed as with acks=all. If
+every broker loses its disk, or its unflushed records, before any of them is back, the next
+coordinator does not know the group, and begins its generations again.
 """
 
 from collections.abc import Iterator
@@ -25,17 +25,17 @@ from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.intervals import FaultInterval
 
 _TAKING: Final = frozenset(("wipe", "power-failure"))
-"""Faults that take records of every topic from a broker's disk."""
+"""Faults that remove records of every topic from a broker's disk."""
 
 
 def forgotten(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain an offset that a coordinator had not, or two owners, by the loss of all disks."""
-    why_not = "No fault took the coordinators' topic from every disk between the two."
+    """Explain an offset that a coordinator lacked, or two owners, by the loss of all disks."""
+    why_not = "No faults removed the coordinators' topic from every disk between the two."
     return by_first(FORGOTTEN_GROUP, AnomalyCase(observed=observed, anomaly=anomaly), why_not)
 
 
 def _all_disks(case: AnomalyCase) -> Links:
-    """Return the faults that took a group from every disk."""
+    """Return the faults that removed a group's records from every disk."""
     observed, anomaly = case.observed, case.anomaly
     find = _overtaken if anomaly["kind"] in {LOST_COMMIT, STALE_COMMIT} else _owned
     spans = [*find(observed, anomaly)]
@@ -44,8 +44,8 @@ def _all_disks(case: AnomalyCase) -> Links:
         return ()
     anew = ExplanationLink(
         rule="forgotten-group",
-        says="So every replica of __consumer_offsets had lost it, and the next coordinator of the"
-        " group did not know it.",
+        says="So every replica of __consumer_offsets had lost the group's records, and the next"
+        " coordinator of the group did not know them.",
         event=anomaly["copies"][0]["note"],
     )
     return (*(fault_link(fault) for fault in losses[0][-1]), anew)
@@ -56,7 +56,7 @@ def _within(faults: list[FaultInterval], since_ns: int, until_ns: int) -> bool:
 
 
 def _losses(observed: RunTraces) -> Iterator[list[FaultInterval]]:
-    """Yield the faults by which every broker lost records of its disk before one was back."""
+    """Yield the faults by which every broker lost records from its disk before any was back."""
     taking = [fault for fault in observed.faults if fault.name in _TAKING]
     for last in taking:
         away = {
@@ -69,9 +69,9 @@ def _losses(observed: RunTraces) -> Iterator[list[FaultInterval]]:
 
 
 def _overtaken(observed: RunTraces, anomaly: Row) -> Iterator[tuple[int, int]]:
-    """Yield the ends of this commit, and of each question in whose answer it was missing.
+    """Yield when the commit ended, and when each OffsetFetch ended whose answer lacked the commit.
 
-    Without a question it is missing in what the disks have in the end.
+    If no OffsetFetch shows the loss, the commit is missing on the disks at the end.
     """
     here = [row for row in observed.journal if row["partition"] == anomaly["partition"]]
     at_end = anomaly["kind"] == LOST_COMMIT
@@ -91,7 +91,7 @@ def _overtaken(observed: RunTraces, anomaly: Row) -> Iterator[tuple[int, int]]:
 
 
 def _owned(observed: RunTraces, anomaly: Row) -> Iterator[tuple[int, int]]:
-    """Yield when the two owners were assigned the partition, the earlier one first."""
+    """Yield when each of the two owners was assigned the partition, the earlier owner first."""
     for (group, partition), owners in ownerships(observed.journal).items():
         place = f"partition {partition} of group {group}"
         for first, second in combinations(owners, 2):
@@ -103,7 +103,7 @@ def _owned(observed: RunTraces, anomaly: Row) -> Iterator[tuple[int, int]]:
 FORGOTTEN_GROUP: Final = (
     Explanation(
         name="forgotten-group",
-        says="Faults took the coordinators' topic from every disk.",
+        says="Faults removed the coordinators' topic from every disk.",
         licence=FAULT,
         evidence=_all_disks,
     ),

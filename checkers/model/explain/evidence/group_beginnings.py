@@ -1,8 +1,9 @@
-"""Explains records that a group was never given: it began behind them in a partition that was new.
+"""Explains records that a group was never given: in a new partition it began behind them.
 
-A consumer looks now and then which partitions there are. In one that is new to its group no offset
-is committed, and ``auto.offset.reset`` says where to begin (ConsumerConfig, KIP-1327). A share
-group's coordinator looks, and up to 4.3 it begins at ``share.auto.offset.reset`` (KAFKA-20742).
+A consumer asks for the list of partitions from time to time. In a partition that is new to its
+group no offset is committed, and ``auto.offset.reset`` says where to begin (ConsumerConfig,
+KIP-1327). For a share group the coordinator asks, and up to 4.3 it begins at
+``share.auto.offset.reset`` (KAFKA-20742).
 """
 
 from collections.abc import Sequence
@@ -38,13 +39,13 @@ SHARE_SKIPS: Final = hazard_of_release(SHARE_HAZARD)
 
 
 def undelivered(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a record that a group was never given: it was there before the group's beginning."""
+    """Explain a record that a group was never given: the group began to read behind it."""
     case = AnomalyCase(observed=observed, anomaly=anomaly)
     return if_observed(_before_its_beginning(case), UNDELIVERED, case)
 
 
 def _before_its_beginning(case: AnomalyCase) -> Chain:
-    """Return where the group began to read the partition, which is behind the record."""
+    """Return how the group came to begin its reading of the partition behind the record."""
     observed, anomaly = case.observed, case.anomaly
     send = observed.suspects.get(anomaly["value"])
     trace = observed.traces.get(anomaly["partition"])
@@ -53,18 +54,20 @@ def _before_its_beginning(case: AnomalyCase) -> Chain:
     given = [row for row in rows if row["kind"] == READ and row["complete_ns"] is not None]
     here = [row for row in given if row["partition"] == anomaly["partition"]]
     if send is None or trace is None or not trace.leaderships or not here:
-        return refuse("The history does not show that it was sent, or when the group read there.")
+        return refuse("The history does not show the record's send, or when the group read there.")
     added_ns, first = trace.leaderships[0].time_ns, min(here, key=lambda row: row["complete_ns"])
     if min(row["complete_ns"] for row in given) > added_ns:
-        return refuse("The partition was there before the group had read anything.")
+        return refuse("The partition existed before the group had read any record.")
     links = [_added(observed, anomaly, trace, group), acknowledged(observed, trace, send)]
     if first["complete_ns"] < send["complete_ns"]:
-        return refuse("The group read that partition already when it was acknowledged.", *links)
+        return refuse(
+            "The group already read that partition when the record was acknowledged.", *links
+        )
     begins = _beginning(rows, anomaly["partition"])
     if begins is not None and begins["offset"] is not None:
         return refuse(f"The group began at a known offset, {begins['offset']}.", *links)
     if begins is None and not _skips(observed, added_ns, first["complete_ns"]):
-        why = "From 4.4 on a share group begins a partition that is added at its beginning."
+        why = "From 4.4 on a share group reads an added partition from its beginning."
         return refuse(why, *links)
     begun = _shared(first, added_ns, group) if begins is None else _reset(begins, first, added_ns)
     return Chain(links=(*links, begun))
@@ -79,14 +82,14 @@ def _of_members(ops: pa.Table, group: str) -> list[Row]:
 
 
 def _beginning(rows: Sequence[Row], partition: int) -> Row | None:
-    """Return where a member went when it was assigned a partition; None of a share group."""
+    """Return a member's first seek in an assigned partition; None for a share group."""
     assigned = any(row["kind"] == REBALANCE and row["partition"] == partition for row in rows)
     seeks = [row for row in rows if row["kind"] == SEEK and row["partition"] == partition]
     return seeks[0] if assigned and seeks else None
 
 
 def _skips(observed: RunTraces, *times_ns: int) -> bool:
-    """Return whether every broker was of a release in which share groups skip what came first."""
+    """Return whether all brokers' releases let share groups skip an added partition's beginning."""
     ran = {software.kafka for time_ns in times_ns for software in observed.software.at(time_ns)}
     return all(of_release(find_hazard(SHARE_HAZARD), release(kafka)) for kafka in ran)
 
@@ -95,9 +98,9 @@ def _added(observed: RunTraces, anomaly: Row, trace: Trace, group: str) -> Expla
     first = trace.leaderships[0]
     return ExplanationLink(
         rule="added-partition",
-        says=f"Partition {anomaly['partition']} was added to {observed.topic}, of which {group} had"
-        f" read records before; broker {first.leader} led it.",
-        event="the first that was seen of it",
+        says=f"Partition {anomaly['partition']} was added to {observed.topic}, from which {group}"
+        f" had read records before; broker {first.leader} led the partition.",
+        event="the first observation of the partition",
         broker=first.leader if first.leader >= 0 else None,
         time_ns=first.time_ns,
     )
@@ -108,8 +111,8 @@ def _reset(begins: Row, first: Row, added_ns: int) -> ExplanationLink:
         rule="auto.offset.reset",
         says=f"{begins['process']} was assigned the partition {_after(begins, added_ns)}. Its group"
         " had committed no offset there, so that it began where auto.offset.reset says: the first"
-        f" that it was given is {first['value']}, at offset {first['offset']}.",
-        event=f"{begins['process']}: {SEEK}, to wherever",
+        f" record that it was given is {first['value']}, at offset {first['offset']}.",
+        event=f"{begins['process']}: {SEEK}, to an unknown offset",
         time_ns=begins["complete_ns"],
     )
 
@@ -118,8 +121,8 @@ def _shared(first: Row, added_ns: int, group: str) -> ExplanationLink:
     return ExplanationLink(
         rule="share.auto.offset.reset",
         says=f"The first record of the partition that {group} was given is {first['value']}, at"
-        f" offset {first['offset']}, {_after(first, added_ns)}: its coordinator began where"
-        " share.auto.offset.reset says, at the latest.",
+        f" offset {first['offset']}, {_after(first, added_ns)}: the group's coordinator had begun"
+        " by then, where share.auto.offset.reset says.",
         event=f"{first['process']}: {READ} {first['value']}",
         time_ns=first["complete_ns"],
     )
@@ -132,8 +135,8 @@ def _after(row: Row, added_ns: int) -> str:
 UNDELIVERED: Final = (
     Explanation(
         name="auto.offset.reset",
-        says="A partition was added, and the group, which had committed nothing there, began behind"
-        " the record; a share group up to 4.3 (KAFKA-20742).",
+        says="A partition was added, and the group, which had committed no offset there, began"
+        " behind the record; share groups do so up to 4.3 (KAFKA-20742).",
         licence=SEEN_TO_HAPPEN | SHARE_SKIPS,
         needs=LEADERS,
         evidence=_before_its_beginning,

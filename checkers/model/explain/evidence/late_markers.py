@@ -1,9 +1,9 @@
-"""Evidence of markers that came late: they ended a transaction that is not their own.
+"""Evidence of markers that came late, and so ended a later transaction of the same producer.
 
-A coordinator sends a marker (WriteTxnMarkers) again when its connection to a leader ends without an
-answer. A leader ends by it what the producer has open, unless the marker's producer epoch is below
-the one that it knows; with version 1 of transactions all of a producer's have the same one
-(``ProducerAppendInfo.checkProducerEpoch``; KIP-1228 for version 2, KAFKA-19446).
+A coordinator sends a marker (WriteTxnMarkers) again if its connection to a leader ends without an
+answer. The leader then ends the producer's open transaction, unless the marker's producer epoch is
+below the epoch that the leader knows. With version 1 all transactions of a producer have the same
+epoch (``ProducerAppendInfo.checkProducerEpoch``; KIP-1228 for version 2, KAFKA-19446).
 """
 
 from highwater.checkers.model.explain.evidence.evidence_links import Links, RecordCase
@@ -12,10 +12,10 @@ from highwater.checkers.model.report_types import ExplanationLink
 
 
 def late_marker(case: RecordCase) -> Links:
-    """Return the late marker that ended the transaction of a record, and its place on a disk.
+    """Return the late marker that ended a record's transaction, and the marker's place on a disk.
 
-    It reached the leader between the record's send and the end of its transaction, and the leader's
-    log has a marker of the same producer and epoch right behind the record.
+    The marker reached the leader between the record's send and the end of its transaction, and the
+    leader's log has the marker, with the same producer and epoch, behind the record.
     """
     send, trace = case.send, case.trace
     last = trace.leaderships[-1] if trace and trace.leaderships else None
@@ -31,17 +31,18 @@ def late_marker(case: RecordCase) -> Links:
             continue
         came = ExplanationLink(
             rule="late-marker",
-            says=f"A WriteTxnMarkers of {row['source']} that the wire had kept reached"
-            f" {row['target']} while the transaction of {send['value']} was open. It is of an"
-            f" earlier one; its producer epoch is {row['epoch']}, which {send['value']} has, too.",
+            says=f"A WriteTxnMarkers of {row['source']} that the wire had held back reached"
+            f" {row['target']} while the transaction of {send['value']} was open. It is from an"
+            f" earlier transaction. Its producer epoch, {row['epoch']}, is also that of"
+            f" {send['value']}.",
             event=f"WriteTxnMarkers {row['event']}: message {row['message']}",
             time_ns=row["time_ns"],
         )
         stands = ExplanationLink(
             rule="late-marker",
-            says=f"Its marker is at offset {marker[0]}, behind {send['value']}, of producer id"
-            f" {marker[1]} and epoch {marker[2]}. It decided about {send['value']}: the marker of"
-            " its own transaction came after that.",
+            says=f"Its marker is at offset {marker[0]}, behind {send['value']}, with producer id"
+            f" {marker[1]} and epoch {marker[2]}. It decided the outcome of {send['value']}: the"
+            " marker of the record's own transaction came later.",
             event="replicas",
             broker=last.leader if last else None,
         )
@@ -50,7 +51,7 @@ def late_marker(case: RecordCase) -> Links:
 
 
 def marker_behind(disk: FrozenReplica, offset: int) -> tuple[int, int | None, int | None] | None:
-    """Return the first marker behind a record: its offset, producer id and producer epoch."""
+    """Return the first marker of a record's producer behind the record: offset, id and epoch."""
     if offset not in disk.at:
         return None
     writer = disk.producers[disk.at[offset]]

@@ -1,4 +1,4 @@
-"""Evidence of a transactional producer's requests that came late: an EndTxn, a Produce, a copy."""
+"""Evidence of a transactional producer's late requests: an EndTxn, a Produce, or a copy."""
 
 from typing import Final
 
@@ -12,24 +12,24 @@ _FORGETS_USUALLY_MS: Final = 86_400_000
 
 
 def late_end_txn(case: RecordCase) -> Links:
-    """Return the EndTxn of an earlier transaction that reached the one of a record (KAFKA-17754).
+    """Return an earlier transaction's EndTxn that ended a record's transaction (KAFKA-17754).
 
-    It bears its producer's id and epoch, and with version 1 these are the same in every transaction
-    of that producer.
+    An EndTxn has its producer's id and epoch, and with version 1 these are the same in every
+    transaction of that producer.
     """
     send = case.send
     for row in case.observed.late("EndTxn", source=_sender(case)):
         if not case.begun_ns <= row["time_ns"] <= case.until_ns:
             continue
         says = (
-            f"An EndTxn of {send['process']} that the wire had kept reached {row['target']} while"
-            f" the transaction of {send['value']} was open. It bears producer id"
-            f" {row['producer_id']} and epoch {row['epoch']}, and nothing that separates one"
+            f"An EndTxn of {send['process']} that the wire had held back reached {row['target']}"
+            f" while the transaction of {send['value']} was open. It has producer id"
+            f" {row['producer_id']} and epoch {row['epoch']}, but no field that separates one"
             " transaction of that producer from the next."
         )
         own_end = ExplanationLink(
             rule="late-end-txn",
-            says=f"Its own end was asked for after that: {send['outcome']}"
+            says=f"The end of its own transaction was requested after that: {send['outcome']}"
             f"{', ' + send['error'] if send['error'] else ''}.",
             event=f"{send['process']}: {send['outcome']}",
             time_ns=send["complete_ns"],
@@ -40,21 +40,21 @@ def late_end_txn(case: RecordCase) -> Links:
 
 def opened_again(case: RecordCase) -> Links:
     """Return the late Produce of a record that opened its transaction again (KAFKA-14402)."""
-    so = "which opened that transaction again; no coordinator knows of it"
+    so = "which opened that transaction again; no coordinator knows that it is open"
     return _late_produce(case, so)
 
 
 def committed_with_the_next(case: RecordCase) -> Links:
     """Return the late Produce of a record that the next transaction of its producer committed.
 
-    The leader asks no coordinator, or it has asked about that transaction already, and takes the
-    record for one with the sequence number that the client gave to its next one.
+    The leader does not ask the coordinator. Or it has already asked about the next transaction, and
+    takes the record for the next record, to which the client gave the same sequence number.
     """
-    return _late_produce(case, "which committed it with the next one")
+    return _late_produce(case, "so that the producer's next transaction committed the record")
 
 
 def given_up(case: RecordCase) -> ExplanationLink:
-    """Return the abort of a record about which its producer had no answer."""
+    """Return the abort of a record's transaction, before the producer had an answer."""
     send = case.send
     return ExplanationLink(
         rule="late-produce",
@@ -65,7 +65,7 @@ def given_up(case: RecordCase) -> ExplanationLink:
 
 
 def _late_produce(case: RecordCase, so: str) -> Links:
-    """Return the abort of a record without an answer, and its Produce, which came after that."""
+    """Return the abort of an unanswered record, and the record's Produce, which came later."""
     send = case.send
     ended_ns = send["complete_ns"]
     if send["outcome"] != FAIL or send["offset"] is not None or ended_ns is None:
@@ -75,7 +75,7 @@ def _late_produce(case: RecordCase, so: str) -> Links:
         if row["time_ns"] < ended_ns - WITHIN.log:
             continue
         says = (
-            f"A Produce of {send['process']} that the wire had kept, of producer id"
+            f"A Produce of {send['process']} that the wire had held back, with producer id"
             f" {row['producer_id']} and epoch {row['epoch']}, reached {row['target']} after that."
             f" The leader appended {send['value']} at offset {case.anomaly['offset']}, {so}."
         )
@@ -87,8 +87,8 @@ def written_again(case: RecordCase) -> Links:
     """Return the late copy of a record that its leader appended a second time, and why.
 
     A leader forgets a producer that has no transaction open for ``producer.id.expiration.ms``
-    (KIP-854), and takes any sequence number of one that it does not know (KIP-360). The offset of
-    the anomaly is that of the second place, except of ``repeated-sequence``.
+    (KIP-854), and accepts any sequence number from an unknown producer (KIP-360). The anomaly's
+    offset is the offset of the second copy, except for ``repeated-sequence``.
     """
     observed, send = case.observed, case.send
     offset = None if case.anomaly["kind"] == "repeated-sequence" else case.anomaly["offset"]
@@ -102,7 +102,7 @@ def written_again(case: RecordCase) -> Links:
         if idle_ms < int(setting) or len(copies) < 2:  # noqa: PLR2004 - two places
             continue
         says = (
-            f"A Produce of {send['process']} that the wire had kept, of producer id"
+            f"A Produce of {send['process']} that the wire had held back, with producer id"
             f" {row['producer_id']} and epoch {row['epoch']}, reached {row['target']}"
             f" {idle_ms / 1000:.1f} s after the end of its transaction. Leaders forget a producer"
             f" after {_FORGETS}={setting}."
@@ -110,7 +110,7 @@ def written_again(case: RecordCase) -> Links:
         stands = ExplanationLink(
             rule="forgotten-producer",
             says=f"{send['value']} is at offsets {' and '.join(map(str, copies))}: the leader did"
-            " not know that it had it.",
+            " not know that it had the record.",
             event="replicas",
         )
         return _came("forgotten-producer", says, row), stands
@@ -118,19 +118,19 @@ def written_again(case: RecordCase) -> Links:
 
 
 def was_its_first(case: RecordCase) -> bool:
-    """Return whether a record was its producer's first in its partition: sequence number 0."""
+    """Return whether a record was its producer's first in the partition (sequence number 0)."""
     send = case.send
     sends = case.observed.sends(process=send["process"], partition=send["partition"])
     return int(min(sends["invoke_ns"].to_pylist(), default=0)) == case.begun_ns
 
 
 def _sender(case: RecordCase) -> str:
-    """Return how the wire calls the producer of a record."""
+    """Return the name of a record's producer on the wire."""
     return f"client:{case.send['process']}"
 
 
 def _came(rule: str, says: str, row: Row) -> ExplanationLink:
-    """Return a request that the wire let go on, as a link."""
+    """Return a request that the wire held back and then let pass, as a link."""
     event = f"{row['api']} {row['event']}: {row['transactional_id']}, message {row['message']}"
     return ExplanationLink(rule=rule, says=says, event=event, time_ns=row["time_ns"])
 

@@ -1,4 +1,4 @@
-"""The observed events that show how an acknowledged record was lost; one function for each rule."""
+"""The events that show how an acknowledged record was lost; one function for each explanation."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ class LostRecord(RecordCase):
     """An acknowledged record that is lost.
 
     Attributes:
-        ack: the answer to its producer.
-        start: a later leadership that began without the record, if one is examined.
+        ack: the answer to the record's producer, as a link.
+        start: the examined later leadership that began without the record, if there is one.
     """
 
     trace: Trace
@@ -41,7 +41,7 @@ class LostRecord(RecordCase):
 
     @property
     def acks(self) -> str:
-        """The producers' acks."""
+        """The producers' acks setting."""
         return self.observed.plan.workload.acks
 
     @property
@@ -51,24 +51,24 @@ class LostRecord(RecordCase):
 
     @property
     def is_committed(self) -> bool:
-        """True if every member of the ISR should have had it, the later leader among them."""
+        """True if every member of the ISR, the later leader too, should have had the record."""
         return not self.unclean and self.acks == "all"
 
     @property
     def ended_ns(self) -> int:
-        """When its producer had the answer; when it was sent if it had none."""
+        """When the producer had the answer; without an answer, when the record was sent."""
         return int(self.send["complete_ns"] or self.begun_ns)
 
     @property
     def faults_removing(self) -> Iterator[FaultInterval]:
-        """The faults that removed its offset from a log."""
+        """The faults that removed the record's offset from a log."""
         for fault, offsets in self.observed.removals(self.trace.partition):
             if self.send["offset"] in offsets:
                 yield fault
 
 
 def present(*links: ExplanationLink | None) -> Links:
-    """Return the links that there are."""
+    """Return those of the links that are not None."""
     return tuple(link for link in links if link)
 
 
@@ -89,8 +89,8 @@ def no_answer(case: LostRecord) -> Links:
 def client_left(case: LostRecord) -> Links:
     """Return the last answer to a client that left right after the send.
 
-    A broker that starves may leave more unread, up to the client's last record: a connection is
-    read in order.
+    A broker without CPU time may leave more requests unread, up to the client's last record,
+    because it reads a connection in order.
     """
     process = case.send["process"]
     left_ns = case.observed.left_ns.get(process)
@@ -100,7 +100,7 @@ def client_left(case: LostRecord) -> Links:
         return ()
     link = ExplanationLink(
         rule="acks=0",
-        says=f"{process} left right after it, and no client waits for what is under way.",
+        says=f"{process} left right after it, and no client waits for requests in flight.",
         event=f"{process}: its last answer",
         time_ns=left_ns,
     )
@@ -118,7 +118,7 @@ def _anything_later(case: LostRecord) -> bool:
 
 
 def sent_to_deposed(case: LostRecord) -> Links:
-    """Return the deposed leader that may have got a send with acks=0."""
+    """Return the deposed leader that may have received a send with acks=0."""
     now = case.trace.leadership(case.begun_ns)
     starts = (start for start in case.trace.starts if now is not None and start.epoch == now.epoch)
     return _acked(case, _first(_deposed(case, start) for start in starts))
@@ -127,8 +127,8 @@ def sent_to_deposed(case: LostRecord) -> Links:
 def shorter_successor(case: LostRecord) -> Links:
     """Return a later leader whose log ended before the record.
 
-    It was written at the last observed LEO of its leader, or behind it, and the next observation
-    shows records behind it.
+    An upper bound of the record's offset comes from its leader's LEO, as it was observed before the
+    send and after the answer.
     """
     trace = case.trace
     if (then := trace.leadership(case.begun_ns)) is None:
@@ -142,19 +142,19 @@ def shorter_successor(case: LostRecord) -> Links:
 
 
 def connection_closed(case: LostRecord) -> Links:
-    """Return the other partition's change of leader for which a broker closed the connection."""
+    """Return another partition's leader change for which a broker closed the connection."""
     return _acked(case, hung_up(case.observed, case.trace, case.begun_ns, case.ended_ns))
 
 
 def left_unread(case: LostRecord) -> Links:
     """Return the end of a connection whose last requests its broker had not read.
 
-    With acks=0 a request is acknowledged when the client's socket has it. A broker reads the
-    requests of a connection in order, so that the unread ones are the last of their producer.
+    With acks=0 a request counts as acknowledged when it is in the client's socket. A broker reads
+    a connection's requests in order, so that only the producer's last requests are unread.
     """
     observed, process = case.observed, case.send["process"]
     leadership = case.trace.leadership(case.begun_ns)
-    gave_up = f"{process} gave its connection up."
+    gave_up = f"{process} gave up its connection."
     ends = {
         line.time_ns: event_link("acks=0", gave_up, line, None)
         for line in observed.clients.get(process, ())
@@ -170,7 +170,7 @@ def left_unread(case: LostRecord) -> Links:
 
 
 def _was_one_appended(case: LostRecord, until_ns: int) -> bool:
-    """Return whether a log has a record that the producer handed over after this one."""
+    """Return whether a log has a record that the producer handed over after the lost record."""
     sends = case.observed.sends(process=case.send["process"], partition=case.trace.partition)
     between = pc.and_(
         pc.greater(sends["complete_ns"], case.ended_ns), pc.less(sends["complete_ns"], until_ns)
@@ -180,11 +180,11 @@ def _was_one_appended(case: LostRecord, until_ns: int) -> bool:
 
 
 def successors(case: LostRecord) -> list[LeadershipStart]:
-    """Return the leaders after the append that started at or below it, likeliest first.
+    """Return the later leaders that may have begun without the record, the likeliest first.
 
-    Or with an older record there: an uncleanly elected leader may have a fork. The broker that
-    appended it does not lack it, even if an observed LEO says so, unless it has since followed
-    another leader and truncated its log.
+    They began at or below its offset, or with an older record there: an uncleanly elected leader
+    may have a fork. The broker that appended the record has it, even if an observed LEO is lower,
+    unless it has since followed another leader and truncated its log.
     """
     trace, offset = case.trace, case.send["offset"]
     before = _leader_before(case)
@@ -207,7 +207,7 @@ def elected_uncleanly(case: LostRecord) -> Links:
 
 
 def elected_without(case: LostRecord) -> Links:
-    """Return what happened to the old leader, the truncation, and the new leader's election."""
+    """Return the old leader's fault, the truncation, and the election of the new leader."""
     return present(case.ack, _outage(case), truncation(case), election(case))
 
 
@@ -224,20 +224,20 @@ def removed_by_fault(case: LostRecord) -> Links:
 def cut_to_its_hw(case: LostRecord) -> Links:
     """Return the truncation of the new leader to its HW, before its election.
 
-    Its own software and protocol decide that it asks no leader.
+    Because of its own software and protocol it does not ask the leader where to truncate.
     """
     assert case.start is not None
     cut = first_cut(case, case.start)
     if cut is None or not case.observed.software.may_lack("epochs", cut.time_ns, cut.broker):
         return ()
-    says = f"its own HW, to which {case.send['value']} was not committed."
+    says = f"its own HW, which did not reach {case.send['value']}."
     return _cut_before(case, cut, "epochs", says)
 
 
 def cut_at_unknown_epoch(case: LostRecord) -> Links:
-    """Return the truncation of the new leader to its HW because its leader knew no such epoch.
+    """Return the new leader's truncation to its HW because its leader did not know the epoch.
 
-    The software of that leader decides what it knows.
+    Whether a leader knows that epoch depends on the leader's software.
     """
     assert case.start is not None
     cut = first_cut(case, case.start)
@@ -248,7 +248,7 @@ def cut_at_unknown_epoch(case: LostRecord) -> Links:
     leader = _followed(case.trace, cut)
     if not case.observed.software.may_lack("epoch_on_election", cut.time_ns, leader):
         return ()
-    says = "its own HW, because its leader knew no such epoch."
+    says = "its own HW, because its leader did not know the requested epoch."
     return _cut_before(case, cut, "epoch_on_election", says)
 
 
@@ -276,7 +276,7 @@ def joined_without(case: LostRecord) -> Links:
 
 
 def acknowledged_by_deposed(case: LostRecord) -> Links:
-    """Return the election that a deposed leader did not know of when it acknowledged."""
+    """Return the election about which a deposed leader did not know when it acknowledged."""
     now = _leader_before(case)
     for start in case.trace.starts:
         if start.epoch == now.epoch and _lacks(case, start) and (link := _deposed(case, start)):
@@ -297,9 +297,9 @@ def removed_from_the_front(case: LostRecord) -> Links:
 
 
 def taken_for_another(case: LostRecord) -> Links:
-    """Return the aborted record that has the offset with which the lost one was acknowledged.
+    """Return the aborted record at the offset with which the lost record was acknowledged.
 
-    0.11 gives the offset of the last marker behind that record instead.
+    0.11 returns the offset of the last marker behind the aborted record instead.
     """
     leader = case.trace.leadership(case.ended_ns)
     disk = case.trace.disks.get(leader.leader) if leader else None
@@ -314,7 +314,7 @@ def taken_for_another(case: LostRecord) -> Links:
         says = (
             f"{holder} has offset {offset}: {row['process']} had sent it, had no answer about it,"
             f" and aborted its transaction. Then the client gave the sequence number of {holder} to"
-            f" {case.send['value']}, and the leader took that for a record that it has."
+            f" {case.send['value']}, and the leader took that for the record that it already has."
         )
         link = ExplanationLink(
             rule="reused-sequence",
@@ -327,13 +327,13 @@ def taken_for_another(case: LostRecord) -> Links:
 
 
 def truncation(case: LostRecord) -> ExplanationLink | None:
-    """Return the truncation by which the new leader removed an offset that it may have held."""
+    """Return the truncation by which the new leader may have removed the record."""
     cut = None if case.start is None else first_cut(case, case.start)
     return None if cut is None else cut_link(cut)
 
 
 def first_cut(case: LostRecord, start: LeadershipStart) -> BrokerLogLine | None:
-    """Return the first truncation of a new leader's log to the record or below, since its send."""
+    """Return a new leader's first truncation to the record's offset or below, since its send."""
     for line in case.trace.of_kind(start.broker, "truncation"):
         if line.offset <= case.send["offset"] and line.time_ns >= case.begun_ns - WITHIN.look:
             return line
@@ -341,7 +341,7 @@ def first_cut(case: LostRecord, start: LeadershipStart) -> BrokerLogLine | None:
 
 
 def _followed(trace: Trace, cut: BrokerLogLine) -> int | None:
-    """Return the leader that a broker followed when it truncated its log, if it is known."""
+    """Return the leader that a broker followed when it truncated its log; None if not known."""
     lines = trace.of_kind(cut.broker, "fetcher")
     named = [line.leader for line in lines if line.time_ns <= cut.time_ns + WITHIN.look]
     leadership = trace.leadership(cut.time_ns)
@@ -350,7 +350,7 @@ def _followed(trace: Trace, cut: BrokerLogLine) -> int | None:
 
 
 def _cut_before(case: LostRecord, cut: BrokerLogLine, rule: str, says: str) -> Links:
-    """Return the new leader's truncation, if it came before its election, with its reason."""
+    """Return the new leader's truncation with its reason, if it was before the election."""
     assert case.start is not None
     if cut.time_ns > case.start.time_ns + WITHIN.log:
         return ()
@@ -368,7 +368,7 @@ def _leader_before(case: LostRecord) -> Leadership:
 
 
 def _lacks(case: LostRecord, start: LeadershipStart) -> bool:
-    """Return whether a leadership began at or below the record, and its records replaced it."""
+    """Return whether a leadership began at or below the record, and its records replaced that."""
     trace, offset = case.trace, case.send["offset"]
     disk = trace.last_disk
     epoch = -1 if disk is None else disk.epoch(offset)
@@ -376,15 +376,15 @@ def _lacks(case: LostRecord, start: LeadershipStart) -> bool:
 
 
 def _gave_up(case: LostRecord, start: LeadershipStart) -> bool:
-    """Return whether the new leader, by its log, did not have the offset when it began to lead."""
+    """Return whether the new leader's log shows that it lacked the offset when it began to lead."""
     cut = first_cut(case, start)
     return start.logged or (cut is not None and cut.time_ns <= start.time_ns)
 
 
 def _deposed(case: LostRecord, start: LeadershipStart) -> ExplanationLink | None:
-    """Return the leader before an election that may have answered after it was deposed.
+    """Return the leader before an election, if it may have answered after it was deposed.
 
-    A broker may have been elected twice in a row: what counts is its first election.
+    A broker may have been elected several times in a row: its first election counts.
     """
     trace, acked_ns = case.trace, case.send["complete_ns"]
     earlier = [row for row in trace.leaderships if row.time_ns < start.time_ns and row.leader >= 0]
@@ -399,7 +399,7 @@ def _deposed(case: LostRecord, start: LeadershipStart) -> ExplanationLink | None
     for fault in case.observed.faults:
         frozen = fault.name in {"pause", "zombie"} and fault.broker == last.leader
         late_ns = max(WITHIN.deposed, learned_ns - fault.until_ns)
-        # An answer is observed late on a busy machine: it came after the record was sent.
+        # On a busy machine an answer is observed late, but not before the record was sent.
         around = -WITHIN.deposed < acked_ns - fault.sure_until_ns
         around = around and case.begun_ns - fault.until_ns < late_ns
         if frozen and fault.start_ns < deposed_ns and around:
@@ -416,7 +416,7 @@ def _deposed(case: LostRecord, start: LeadershipStart) -> ExplanationLink | None
 
 
 def _outage(case: LostRecord) -> ExplanationLink | None:
-    """Return the fault of the broker that acknowledged it, around the later election."""
+    """Return the fault of the broker that acknowledged the record, near the later election."""
     assert case.start is not None
     broker = _leader_before(case).leader if case.ack.broker is None else case.ack.broker
     for fault in case.observed.faults:

@@ -1,4 +1,4 @@
-"""Evidence of records that a leader deleted from the remote tier by retention.bytes (KIP-405)."""
+"""Evidence that a leader deleted records from the remote tier by retention.bytes (KIP-405)."""
 
 import re
 from typing import Final
@@ -15,13 +15,13 @@ _BREACH: Final = re.compile(
     r"due to retention size (?P<allowed>\d+) breach\. Log size after deletion will be (?P<left>\d+)"
 )
 _OVERHEAD_BYTES: Final = 1024
-"""The most that a batch of one record adds to its value."""
+"""The most bytes that a batch of one record adds to the record's value."""
 
 
 def counted_twice(case: LostRecord) -> Links:
-    """Return the leader that deleted the record, if it counted more than was ever sent.
+    """Return the leader that deleted the record, if it counted more bytes than were ever sent.
 
-    It logs how large it takes the partition to be without the segment that it deletes.
+    The leader logs the partition's size, by its own count, without the segment that it deletes.
     """
     offset, sent = case.send["offset"], _bytes_sent(case)
     for broker in case.trace.lines:
@@ -41,7 +41,7 @@ def counted_twice(case: LostRecord) -> Links:
 
 
 def _bytes_sent(case: LostRecord) -> int:
-    """Return the most bytes that all batches of the partition can have."""
+    """Return an upper bound of the bytes in all batches of the partition."""
     sends = case.observed.sends(partition=case.trace.partition)
     sent = sends.filter(pc.not_equal(sends["outcome"], FAIL))
     return int(sent.num_rows) * (case.observed.plan.workload.record_bytes + _OVERHEAD_BYTES)
@@ -58,14 +58,14 @@ def _leadership(case: LostRecord, line: BrokerLogLine) -> Links:
 
 def _deleted(line: BrokerLogLine, breach: re.Match[str], sent: int) -> ExplanationLink:
     says = (
-        f"Broker {line.broker} deleted a segment of the remote tier: without it the partition would"
-        f" still have {int(breach['left']):,} bytes, and retention.bytes is"
-        f" {int(breach['allowed']):,}. But all that was ever sent to it has at most {sent:,} bytes:"
-        " it had counted segments twice, as local and as remote ones."
+        f"Broker {line.broker} deleted a segment of the remote tier, by its log because without it"
+        f" the partition would still have {int(breach['left']):,} bytes, and retention.bytes is"
+        f" {int(breach['allowed']):,}. But all records ever sent to the partition have at most"
+        f" {sent:,} bytes: the broker had counted segments twice, as local and as remote."
     )
     return event_link("counted-twice", says, line, line.broker)
 
 
 def _begun(line: BrokerLogLine) -> ExplanationLink:
-    says = f"Since then its log begins at {line.offset}, and so do those of its followers."
+    says = f"Since then its log and its followers' logs begin at {line.offset}."
     return event_link("counted-twice", says, line, line.broker)

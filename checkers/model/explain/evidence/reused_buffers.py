@@ -1,4 +1,4 @@
-"""Batches that expired in a Java producer, whose buffers it may have used again (KAFKA-19012)."""
+"""Finds expired batches of a Java producer, which may have reused their buffers (KAFKA-19012)."""
 
 from typing import Final
 
@@ -8,11 +8,11 @@ from highwater.checkers.model.explain.trace import RunTraces
 
 REUSES: Final = hazard_of_clients("KAFKA-19012")
 _EXPIRED: Final = "TimeoutException"
-"""Java's name for the end of a batch that was not answered in time."""
+"""The Java exception for a batch that was not answered in time."""
 
 
 def expired_sends(observed: RunTraces, partition: int | None) -> list[Row]:
-    """Return the sends to a partition that expired in a client that reuses their buffers."""
+    """Return the expired sends to a partition, if the client reuses the buffers of such sends."""
     if not REUSES.holds(observed, None):
         return []
     rows: list[Row] = observed.sends(error=_EXPIRED, partition=partition).to_pylist()

@@ -1,10 +1,9 @@
-"""Explains a replica that yields another last value of a key: it was away while the others cleaned.
+"""Explains a replica with another last value of a key: it was away while the others cleaned.
 
-Tombstones and the markers of aborted transactions go from a compacted log ``delete.retention.ms``
-after they were cleaned. A replica that was not in sync for as long never gets them: it keeps the
-value that was deleted, or takes records of an aborted transaction for those of its producer's next
-one, which commits (KAFKA-8522 and KIP-354 say how long consumers have; nothing says it of
-followers).
+Tombstones and abort markers are removed from a compacted log ``delete.retention.ms`` after they
+were cleaned. A replica that is out of sync for longer never gets them: it keeps the deleted value,
+or takes records of an aborted transaction for records of its producer's next transaction, which
+commits. (KAFKA-8522 and KIP-354 say how long consumers have; nothing says so for followers.)
 """
 
 from typing import Final
@@ -22,17 +21,17 @@ from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.topics.derived_settings import DELETE_RETENTION
 
 DAY_MS = 24 * 60 * 60 * 1000
-"""``delete.retention.ms`` by default."""
+"""The default of ``delete.retention.ms``."""
 
 
 def stale(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a stale replica by the time for which it, or the one ahead of it, was out of sync."""
+    """Explain a stale replica: it, or the replica ahead of it, was out of sync for too long."""
     why_not = f"No replica was out of sync for as long as {DELETE_RETENTION}."
     return by_first(STALE, AnomalyCase(observed=observed, anomaly=anomaly), why_not)
 
 
 def _out_of_sync(case: AnomalyCase) -> Links:
-    """Return the absence of a replica that was longer than delete.retention.ms."""
+    """Return a replica's absence from the ISR, if it was longer than ``delete.retention.ms``."""
     observed, anomaly = case.observed, case.anomaly
     trace = observed.traces.get(anomaly["partition"])
     retention_ms = int(observed.plan.topic.config.get(DELETE_RETENTION, DAY_MS))
@@ -55,7 +54,7 @@ def _away(broker: int, since_ns: int, until_ns: int, retention_ms: int) -> Expla
     return ExplanationLink(
         rule="delete-retention",
         says=f"Broker {broker} was out of the ISR for {seconds:.1f} s, and {DELETE_RETENTION} is"
-        f" {retention_ms / 1000:g} s: it never got tombstones and markers that went meanwhile.",
+        f" {retention_ms / 1000:g} s: it never got tombstones and markers removed meanwhile.",
         event=f"broker {broker} is in the ISR again",
         broker=broker,
         time_ns=until_ns,

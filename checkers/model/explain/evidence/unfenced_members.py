@@ -1,9 +1,9 @@
 """Explains records that a group processed twice: no broker fenced a removed member.
 
-Up to 2.4 a coordinator answers an OffsetFetch with the last committed offset though a transaction
-is open that will commit another, and takes the offsets of a transaction from any former
-member. Since 2.5 it makes the reader wait (``require_stable``), and fences by member and
-generation (KIP-447): if the client asks for the one, and says the other.
+Up to 2.4 a coordinator answers an OffsetFetch with the last committed offset even if an open
+transaction will commit another offset, and accepts a transaction's offsets from any former member.
+Since 2.5 it makes the reader wait if the client asks for that (``require_stable``), and fences
+members if the client sends its member and generation (KIP-447).
 """
 
 from typing import Final
@@ -25,19 +25,19 @@ from highwater.harness.runs.history import SEEK
 
 _FENCED: Final = (2, 5)
 _FENCES: Final = (
-    "From 2.5 on a coordinator waits for the offsets of an open transaction, and takes them"
-    " from current members alone (KIP-447)."
+    "From 2.5 on a coordinator waits for the offsets of an open transaction, and accepts them"
+    " only from current members (KIP-447)."
 )
 _UNFENCED_CLIENTS: Final = {
-    AIOKAFKA: "sends a group's offsets without member and generation, and does not ask for offsets"
-    " that are stable",
+    AIOKAFKA: "sends a group's offsets without member and generation, and does not ask for stable"
+    " offsets",
     KAFKA_PYTHON: "sends no member once it knows that it was removed",
 }
 """Libraries whose loops a coordinator cannot fence (docs/findings/unfenced-loops.md)."""
 
 
 def processed_twice(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a record that two transactions of a group read: the second began where both did."""
+    """Explain a record that two transactions of a group read: the second one read it again."""
     return _unfenced(AnomalyCase(observed=observed, anomaly=anomaly))
 
 
@@ -46,12 +46,12 @@ def _library(run: RunTraces) -> str:
 
 
 def _unfenced(case: AnomalyCase) -> Chain:
-    """Return how the second transaction began before the first had ended."""
+    """Return how the second transaction could begin before the first had ended."""
     observed, anomaly = case.observed, case.anomaly
     first, second = anomaly["steps"][0], anomaly["steps"][-1]
     plan = observed.plan
     library = _library(observed)
-    # Whichever broker coordinates the group, it must be an old one, unless the client asks none.
+    # Every broker may be the coordinator: each must be old, unless the client cannot be fenced.
     coordinators = observed.software.at(second["invoke_ns"])
     fences = any(broker.number >= _FENCED for broker in coordinators)
     if plan.external or (fences and library not in _UNFENCED_CLIENTS):
@@ -60,7 +60,7 @@ def _unfenced(case: AnomalyCase) -> Chain:
         return refuse("One member read it twice.")
     begins = _beginning(observed, second, anomaly["partition"])
     if begins is None or (begins["offset"] or 0) > anomaly["offset"]:
-        return refuse(f"{second['process']} did not begin before that record.")
+        return refuse(f"{second['process']} did not begin to read before that record.")
     if first["complete_ns"] is None:
         return unknown(f"It is not known when the transaction of {first['process']} ended.")
     if begins["invoke_ns"] > first["complete_ns"]:
@@ -78,7 +78,7 @@ def _unfenced(case: AnomalyCase) -> Chain:
     )
     unfenced = ExplanationLink(
         rule="unfenced-client" if fences else "before-KIP-447",
-        says=f"{second['process']} was given the partition, and went on from {from_}: {why}.",
+        says=f"{second['process']} was assigned the partition, and read on from {from_}: {why}.",
         event=f"{second['process']}: {SEEK} to {from_}",
         time_ns=begins["invoke_ns"],
     )

@@ -355,9 +355,10 @@ def test_a_late_answer_is_told_with_who_led_meanwhile() -> None:
     links = RULES["late_fenced"].links(replace(LATE, rows=rows, late=late).record())
     assert [link.rule for link in links] == ["acks=all", "late_fenced", "cut", "elections"]
     assert links[1].says == (
-        "Broker 3 had answered a fetch of broker 2 in epoch 1, and the wire kept the answer. Then"
-        " broker 1 led in epoch 2. It arrived when broker 3 led in epoch 4. Broker 2 fetched from"
-        " the same offset as in epoch 1, and took it for the answer to its last fetch."
+        "Broker 3 had answered a fetch of broker 2 in epoch 1, and the wire held back the answer."
+        " Then broker 1 led in epoch 2. It arrived when broker 3 led in epoch 4. Broker 2 fetched"
+        " from the same offset as in epoch 1, and took the late answer for the answer to its"
+        " last fetch."
     )
 
 

@@ -100,7 +100,7 @@ class Findings:
 
     @property
     def account(self) -> Account:
-        """How far the ledger's numbers count: for the ``whole`` run, its begin, or not at all."""
+        """The part of the run that the ledger counts: whole, begun (only its begin), or none."""
         if self.ledger is None or self.case.lacks(OPERATIONS_TABLE):
             return "none"
         return "begun" if self.case.cut else "whole"

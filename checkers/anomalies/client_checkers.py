@@ -213,7 +213,7 @@ def _unsearched(tables: Tables, case: RunFiles) -> str:
 @checker(
     _cycle(
         "G1c",
-        guarantee="No cycle of transactions read from one another.",
+        guarantee="No transactions read from one another in a cycle.",
     ),
     _cycle(
         "G1c-process",

@@ -68,7 +68,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of anomaly. Kinds that clients see have their names in Jepsen's Kafka workload.
+    """A kind of anomaly. Kinds that clients see have the names of Jepsen's Kafka workload.
 
     Attributes:
         name: the kind's name, such as ``lost-write``.

@@ -246,7 +246,7 @@ SEEN_TO_HAPPEN: Final = Licence(
     holds=lambda _, __: True,
 )
 OLD_SETS: Final = Licence(
-    name="message sets of before 0.11",
+    name="message sets from before 0.11",
     says="Only message sets from before 0.11 are sent whole.",
     holds=lambda run, _: (
         any(software.number < _NEW_SETS for software in run.software.at(None))

@@ -90,7 +90,7 @@ UNANSWERED: Final = (
     Explanation(
         name="unread",
         says="The broker had not read the record when the connection ended: no log has a record"
-        " that the producer sent between.",
+        " that the producer sent in between.",
         licence=UNACKNOWLEDGED,
         needs=LEADERS | FILES,
         evidence=evidence.left_unread,

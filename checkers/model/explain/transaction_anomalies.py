@@ -59,7 +59,8 @@ FORGOTTEN: Final = Explanation(
 )
 FORGOTTEN_FIRST: Final = Explanation(
     name="forgotten-producer",
-    says="A leader appended a late copy of a producer's first record (sequence number 0).",
+    says="A leader that had forgotten the producer appended a late copy of its first record, whose"
+    " sequence number is 0.",
     licence=lacks("bumps_epoch"),
     applies=was_its_first,
     needs=LEADERS | FILES | MESSAGES,

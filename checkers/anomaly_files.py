@@ -34,7 +34,7 @@ Finds: TypeAlias = DataFrame | Rows | pa.Table
 
 @dataclass(slots=True, kw_only=True)
 class AnomalyCounts:
-    """One run's anomalies: the number of each kind, and the first ones of each kind.
+    """One run's anomalies: the number of each kind, and the first anomalies of each kind.
 
     Attributes:
         counts: how many anomalies of each kind follow from no other anomaly.
@@ -80,7 +80,7 @@ def gather(engine: Engine, finds: Iterable[Finds]) -> Rows:
 
 
 def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, AnomalyCounts]:
-    """Write each run's anomalies into its own file, in order; return the counts and the first ones.
+    """Write each run's anomalies into its own file, in order; return their counts and the first.
 
     An anomaly names the anomaly from which it follows (``checkers.anomalies.root_causes``). A
     duplicate in the final log has no cause: both records are there.

@@ -119,7 +119,7 @@ def kind(name: str) -> Kind:
         singular=f"anomaly {name}",
         plural=f"anomalies {name}",
         severity=Severity.UNDECIDED,
-        promise="not known here: no checker that is installed finds it",
+        promise="not known here: no installed checker finds this kind",
         breaks=never,
     )
 

@@ -57,7 +57,7 @@ def decide(
 
     Args:
         promise: from ``promised``.
-        counts: how many anomalies of each kind were found, without those that follow from others.
+        counts: how many anomalies of each kind were found, without anomalies that have a cause.
         unjudged: why the run could not be judged as a whole; empty if all of it was judged.
         untested: why no promise was tested, though the whole run was judged; empty if one was.
     """
@@ -103,7 +103,7 @@ def _sentence(plan: Plan) -> str:
     match plan.workload.acks, plan.topic.unclean_leader_election:
         case "0", _:
             text = (
-                "With acks=0 no record is promised to be kept: no broker says that it was written"
+                "With acks=0 there is no promise to keep a record: no broker acknowledges records"
             )
         case "1", _:
             text = "With acks=1 an acknowledged record is kept as long as no leader fails"
@@ -122,13 +122,13 @@ def _sentence(plan: Plan) -> str:
         text += "; the idempotent producer writes it once"
     if plan.workload.transactions:
         text += (
-            "; every transaction ends, and read_committed readers get the committed ones, and"
-            " nothing of the others"
+            "; every transaction ends, and read_committed readers get all records of committed"
+            " transactions, and no record of others"
         )
     if plan.workload.members or plan.workload.transform or plan.topic.added:
-        text += "; a group that reads is given every record at least once"
+        text += "; a group of readers gets every record at least once"
     if if_controllers_keep_disks(plan, 0):
-        text += "; what a controller has decided stays so"
+        text += "; no decision of a controller is lost"
     text = f"{text}; replicas never disagree."
     if plan.program is None:
         return text

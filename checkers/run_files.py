@@ -138,7 +138,7 @@ class RunFiles:
         """The reasons why the run cannot be judged as a whole, a sentence each."""
         reasons = []
         if self.cut:
-            reasons = [f"The run was cut short in its phase {self.cut}: what it left was judged."]
+            reasons = [f"The run was cut short in its phase {self.cut}: its files were judged."]
         reasons += [unused.says for unused in self.unread[:_NAMED_MAX]]
         if (more := len(self.unread) - _NAMED_MAX) > 0:
             reasons.append(f"{more:,} more files of the run are no evidence either.")
@@ -478,7 +478,7 @@ def _missing_metadata(case: RunFiles, controller: int, folder: Path) -> str:
         folder, segments, committed.get(controller, 0)
     ):
         return why
-    return "" if controller in committed else f"may lack its end: {QUORUM_TABLE} does not tell it"
+    return "" if controller in committed else f"may lack its end: {QUORUM_TABLE} has no LEO for it"
 
 
 def _inside(path: str, folder: str) -> bool:

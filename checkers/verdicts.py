@@ -153,7 +153,7 @@ def unreadable(run: Run, error: StoreError) -> Verdict:
         reasons=(f"{error.message.rstrip('.')}.",),
         unread=(UnusedFile(path="plan.json and status.json", why="were not read"),),
         account="none",
-        promise="Nothing is known of what was promised.",
+        promise="It is not known what was promised.",
         headline="This run could not be judged",
         ledger=NOTHING,
         counts=dict.fromkeys(all_kinds(), 0),
@@ -264,7 +264,7 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
         did += f", {_no_promise(plan)}"
     did += _other_findings(counts)
     if plan.program is not None:
-        processed = "What became of the inputs is not known"
+        processed = "What happened to the inputs is not known"
         if LOST_INPUT not in findings.idle:
             processed = _processed(findings, counts)
         elif LOST_OUTPUT not in findings.idle:

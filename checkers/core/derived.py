@@ -1,4 +1,4 @@
-"""Derived tables. One function makes each table, and it is kept with the tables it is made from.
+"""Derived tables. One function makes each table, which is kept with the tables it is made from.
 
 A checker that needs a derived table calls its function: ``log_ends(tables)``.
 """

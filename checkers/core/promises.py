@@ -12,7 +12,7 @@ from highwater.harness.runs.plan import Guarantee, Plan
 
 DURABLE: Final = "durability: acks=all and clean elections (ProducerConfig acks, KIP-106)"
 AGREED: Final = "agreement: every replica gives the same record at an offset (KIP-101)"
-ISOLATED: Final = "isolation: read_committed sees committed transactions alone (KIP-98)"
+ISOLATED: Final = "isolation: read_committed returns only committed transactions (KIP-98)"
 UNORDERED: Final = "none: transactions of several producers share a log (KIP-98)"
 """Promises that kinds of anomaly in several modules break."""
 

@@ -47,7 +47,7 @@ class RecordEvidence:
         disk: the copies on the brokers' disks at these offsets: (broker, leader epoch, record id).
         remote: the records in the remote tier at these offsets; None without a remote tier.
         ends: the extent of every replica.
-        reach: the ledger of each partition of which the final read returned records, by partition.
+        reach: the ledgers of the partitions from which the final read returned records.
     """
 
     topic: str

@@ -141,10 +141,10 @@ class Subject:
     def leader_of(self, row: Row) -> Leadership | None:
         """Return the leadership under which a send was acknowledged, if it was observed.
 
-        If a client or a disk shows the leader epoch in which the record was written, it is the
-        leadership of that epoch: leaders may be observed late, or not at all. Otherwise it is the
-        leadership observed at the time, unless its broker was down, or another record at the offset
-        is known to be from its epoch.
+        If a client or a disk shows the leader epoch in which the record was written, the leadership
+        of that epoch is returned: leaders may be observed late, or not at all. Otherwise it is the
+        leadership observed at the time of the send, unless that broker was down, or another record
+        at the offset is known to be from that epoch.
         """
         place = self.partition or 0, row["offset"]
         records = [(epoch, value) for _, epoch, value in self.evidence.disk.get(place, ())]

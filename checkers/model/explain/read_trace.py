@@ -191,7 +191,7 @@ def _journal(run: Run) -> list[dict[str, Any]]:
 
 
 def _late_messages(run: Run, side: str) -> list[dict[str, Any]]:
-    """Return requests, or answers, that the wire held back and let pass; none without a wire."""
+    """Return late requests or answers, which the wire held back and then let pass."""
     if not run.parquet(MESSAGES_TABLE).exists():
         return []
     rows = _rows(run, MESSAGES_TABLE)

@@ -204,7 +204,7 @@ def _with_prediction(
         )
         because = ExplanationLink(
             rule=switches[0],
-            says="The model, playing the same script, loses or forks it, too, but not if this held:"
+            says="The model, playing the same script, does so, too, but not if this held:"
             f" {descriptions}",
             event=f"predicted: lost {[*predicted.lost]}, forked {[*predicted.forked]}",
         )

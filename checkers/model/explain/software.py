@@ -115,7 +115,7 @@ class SoftwareHistory:
 
     @property
     def kraft(self) -> bool:
-        """True if a KRaft quorum has the metadata, which no upgrade changes."""
+        """True if a KRaft quorum stores the metadata; an upgrade never changes that."""
         return self.first.rules.kraft
 
     @property

@@ -84,7 +84,7 @@ class _Following:
 
     Attributes:
         cause: the log line by which the replica began to follow or to lead.
-        since_ns: when its previous role began in which it fetched or led.
+        since_ns: when its previous role began, without roles in which it fetched nothing.
         question: its leader's last answer, until the replica has truncated by it.
         cut: the offset of its last truncation.
     """

@@ -47,8 +47,8 @@ def opened_again(case: RecordCase) -> Links:
 def committed_with_the_next(case: RecordCase) -> Links:
     """Return the late Produce of a record that the next transaction of its producer committed.
 
-    The leader does not ask the coordinator. Or it has already asked about the next transaction, and
-    takes the record for the next record, to which the client gave the same sequence number.
+    Either the leader does not ask the coordinator. Or it already asked about the next transaction,
+    and takes the record for a record of that, to which the client gave the same sequence number.
     """
     return _late_produce(case, "so that the producer's next transaction committed the record")
 

@@ -68,7 +68,7 @@ class LostRecord(RecordCase):
 
 
 def present(*links: ExplanationLink | None) -> Links:
-    """Return those of the links that are not None."""
+    """Return the links that are not None."""
     return tuple(link for link in links if link)
 
 

@@ -80,7 +80,7 @@ def gather(engine: Engine, finds: Iterable[Finds]) -> Rows:
 
 
 def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, AnomalyCounts]:
-    """Write each run's anomalies into its own file, in order; return their counts and the first.
+    """Write each run's anomalies into its own file, in order; return counts and first anomalies.
 
     An anomaly names the anomaly from which it follows (``checkers.anomalies.root_causes``). A
     duplicate in the final log has no cause: both records are there.

@@ -19,8 +19,8 @@ Row = dict[str, Any]
 def coordinator_records(case: RunFiles, topic: str) -> list[Row] | None:
     """Return every record of a coordinators' topic, in order, in columns of ``reader.SCHEMA``.
 
-    The records are those of the most up-to-date replica; another checker compares the replicas.
-    None where the run has no copy of the topic, or a part of the copy is no evidence.
+    The records come from the most up-to-date replica; another checker compares the replicas. The
+    result is None if the run has no copy of the topic, or if a part of the copy is no evidence.
     """
     folder = case.run.coordinators
     if any(unused.path.startswith(f"{folder.name}/") for unused in case.unread):

@@ -278,7 +278,7 @@ def _words(error: Exception) -> str:
 
 
 def _unusable(data: pq.FileMetaData, schema: pa.Schema, recorded: int | None) -> str:
-    """Return why a table is no evidence, the end of a sentence; empty for a table that is."""
+    """Return why a table is no evidence, the end of a sentence; empty if it is evidence."""
     if missing := _missing_columns(data.schema.to_arrow_schema(), schema):
         return f"has no usable column {missing}"
     if recorded is not None and data.num_rows != recorded:

@@ -59,32 +59,32 @@ class Tables:
 
     @cached_property
     def operations(self) -> DataFrame:
-        """``harness.runs.history.OPERATIONS`` of every run."""
+        """The table ``harness.runs.history.OPERATIONS`` of every run."""
         return self._read(OPERATIONS_TABLE)
 
     @property
     def ops(self) -> DataFrame:
-        """``operations`` under its file's name, as in ``harness.runs.history.TABLES``."""
+        """The table ``operations`` by its file's name, as in ``harness.runs.history.TABLES``."""
         return self.operations
 
     @cached_property
     def partitions(self) -> DataFrame:
-        """``harness.runs.history.PARTITIONS`` of every run."""
+        """The table ``harness.runs.history.PARTITIONS`` of every run."""
         return self._read("events/partitions")
 
     @cached_property
     def replicas(self) -> DataFrame:
-        """``harness.runs.history.REPLICAS`` of every run."""
+        """The table ``harness.runs.history.REPLICAS`` of every run."""
         return self._read("events/replicas")
 
     @cached_property
     def faults(self) -> DataFrame:
-        """``harness.runs.history.FAULTS`` of every run."""
+        """The table ``harness.runs.history.FAULTS`` of every run."""
         return self._read("events/faults")
 
     @cached_property
     def log_lines(self) -> DataFrame:
-        """``harness.runs.history.LOG_LINES`` of every run."""
+        """The table ``harness.runs.history.LOG_LINES`` of every run."""
         return self._read("events/log_lines")
 
     @cached_property

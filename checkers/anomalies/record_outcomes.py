@@ -86,9 +86,9 @@ def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
 
     ``checkers.anomalies.missing_records`` defines lost and unseen; only the final reader counts. A
     record without an offset (acks=0) is lost if the final reader has read the whole partition with
-    its fence, but not the record; if the partition is not known either, the whole topic. If another
-    reader has read a lost record, a copy names the offset. duplicate: the final read returned the
-    record at two or more offsets, of which the first and last are copies.
+    its fence, but not the record. If the partition is not known either, the reader must have read
+    the whole topic. If another reader has read a lost record, a copy names the offset. duplicate:
+    the final read returned the record at two or more offsets; the first and last are copies.
 
     Args:
         rows: in ``checkers.history.record_summaries.DOUBTFUL``.

@@ -68,7 +68,7 @@ def crowded(view: ClientHistory, places: pa.Table) -> pa.Table:
 
 
 def shared_offsets(view: ClientHistory) -> Rows | None:
-    """Return findings about offsets with several records, in ``FINDING``; None without any."""
+    """Return findings about offsets with several records, in ``FINDING``, or None."""
     slots = crowded(view, places(view))
     if not len(slots):
         return None

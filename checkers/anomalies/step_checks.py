@@ -191,7 +191,7 @@ def stepped_over(rows: pa.Table, *, ranges: pa.Table) -> pa.Table:
 
 
 def _of_kinds(rows: pa.Table, wanted_kinds: frozenset[str]) -> tuple[pa.Array, pa.Table]:
-    """Return steps of these kinds, and the kind of each."""
+    """Return the kind of each step of these kinds, and the steps."""
     kind = kinds(rows)
     among = pc.is_in(kind, pa.array(sorted(wanted_kinds), pa.string()))
     return kind.filter(among), rows.filter(among)

@@ -86,7 +86,9 @@ def vanished_records(rows: pa.Table) -> pa.Table:
 
 
 def replaced(rows: pa.Table) -> pa.Table:
-    """Return records whose offset last gave another record, in ``GONE``. By ``slot, offset``.
+    """Return records at whose offset the last read returned another record, in ``GONE``.
+
+    A kernel by ``slot, offset``.
 
     Args:
         rows: rows of ``ROW``; and rows of ``ClientHistory.placed_late`` again, with ``at`` null.
@@ -103,7 +105,9 @@ def replaced(rows: pa.Table) -> pa.Table:
 
 
 def cut_off(rows: pa.Table) -> pa.Table:
-    """Return records whose log was shorter after all their readers, in ``GONE``. By ``slot``.
+    """Return records whose log was shorter after their last read, in ``GONE``.
+
+    A kernel by ``slot``.
 
     Readers read below the high watermark, and a leader's log never ends before that (KIP-101). So a
     record has vanished if a send that began after the last read of the record got its offset or a

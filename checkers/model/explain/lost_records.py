@@ -249,7 +249,7 @@ def _after(case: LostRecord) -> Chain:
 
 
 def _held_after_all(observed: RunTraces, trace: Trace, anomaly: Row) -> str:
-    """Return a contradiction: the last leader's disk holds the lost record, or is missing."""
+    """Return why a record is not lost: the last leader's disk holds it, or is missing; or empty."""
     last = trace.leaderships[-1] if trace.leaderships else None
     if last is None or observed.lacks(Observation.DISKS):
         return ""

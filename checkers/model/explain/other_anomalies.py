@@ -186,8 +186,8 @@ def _whole_set(case: AnomalyCase) -> Links:
 def _went_on(cut: BrokerLogLine, copy: Row) -> ExplanationLink:
     return ExplanationLink(
         rule="whole-set",
-        says=f"From {cut.offset} on it fetched a compressed message set from its new leader that"
-        f" begins before that, and ends at {copy['offset']}: before 0.11 sets are sent whole.",
+        says=f"From {cut.offset} on the broker fetched a compressed message set from its new leader"
+        f" that begins before that, and ends at {copy['offset']}: before 0.11 sets are sent whole.",
         event=copy["note"],
         broker=copy["broker"],
         time_ns=cut.time_ns,

@@ -161,7 +161,7 @@ def _current(leaderships: Sequence[Leadership]) -> Iterator[Leadership]:
 
 
 def _lines(rows: list[dict[str, Any]], plan: Plan) -> dict[int, dict[int, list[BrokerLogLine]]]:
-    """Return log lines by partition and broker; a line without a partition counts for each."""
+    """Return log lines by partition and broker; lines without a partition count for every one."""
     lines: dict[int, dict[int, list[BrokerLogLine]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row["kind"] in _IGNORED:

@@ -349,7 +349,7 @@ class RunTraces:
                 yield row
 
     def removals(self, partition: int) -> Iterator[tuple[FaultInterval, range]]:
-        """Yield each fault that removed offsets of a partition from its broker's log, with them."""
+        """Yield each fault that removed records of a partition from a log, with their offsets."""
         for fault in self.faults:
             for offsets in fault.removed_from(self.topic, partition):
                 yield fault, offsets

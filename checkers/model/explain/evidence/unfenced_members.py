@@ -37,7 +37,7 @@ _UNFENCED_CLIENTS: Final = {
 
 
 def processed_twice(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a record that two transactions of a group read: the second one read it again."""
+    """Explain a record that two transactions of a group read: the second began too early."""
     return _unfenced(AnomalyCase(observed=observed, anomaly=anomaly))
 
 

@@ -138,9 +138,9 @@ def _depth(copies: Sequence[Row]) -> str:
     above = [(broker, note) for broker, note in notes if note.startswith(ABOVE)]
     if above:
         brokers = [f"broker {broker} ({note.removeprefix(ABOVE)})" for broker, note in above]
-        return f" It lies above the HW that {joined(brokers)} had last written down."
+        return f" It lies above the HW that {joined(brokers)} had last checkpointed."
     if notes and all(note.startswith(BELOW) for _, note in notes):
-        return " It lies below the HW of every replica that holds it: no replica will cut it off."
+        return " It lies below the HW of every replica that holds it: no replica will truncate it."
     return ""
 
 

@@ -89,7 +89,7 @@ def _gaps(sent: set[str]) -> Iterator[ExplanationLink]:
         missing = sorted(set(range(max(seen) + 1)) - seen)
         if missing:
             names = [f"{prefix}-{number}" for number in missing]
-            yield _wrong(f"The history lacks the sending of {_listed(names)}.", "history/ops")
+            yield _wrong(f"The history lacks the send of {_listed(names)}.", "history/ops")
 
 
 def _unsent(

@@ -41,7 +41,11 @@ def _elected(
 ) -> Iterator[ExplanationLink]:
     """Yield elections of leaders from outside the ISR, if unclean elections are forbidden."""
     if now.epoch == before.epoch:
-        yield _wrong(now, "elections", f"two leaders in epoch {now.epoch}: {before.leader} too")
+        yield _wrong(
+            now,
+            "elections",
+            f"epoch {now.epoch} has two leaders: broker {before.leader} led in it, too",
+        )
     # Only the brokers' logs show changes of the ISR between two observations.
     if observed.lacks(Observation.BROKER_LOGS):
         return

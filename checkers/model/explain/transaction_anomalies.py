@@ -123,7 +123,7 @@ def hanging(observed: RunTraces, anomaly: Row) -> Chain:
     if case is None:
         return refuse(_UNSENT)
     if case.send["outcome"] != FAIL or case.send["complete_ns"] is None:
-        return refuse("The abort of its transaction was not answered.")
+        return refuse("Its transaction was not aborted, or the abort was not answered.")
     why = "No Produce of its producer came late, as far as the wire observed."
     return by_first(HANGING, case, why, given_up(case))
 

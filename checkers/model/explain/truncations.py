@@ -157,13 +157,13 @@ def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -
     # The fetcher begins where the log ends: a frozen broker may have written more, unobserved.
     seen = (m.leo for m in trace.samples(line.broker))
     if line.offset > max(seen, default=0) and line.offset > cause.offset:
-        return "its log was never so long"
+        return "its log was never that long"
     if question is not None:
         return "" if question.offset == line.offset else f"its leader returned {question.offset}"
     if now.cut is not None and (not rules.exact_epochs or line.offset >= now.cut):
-        return "it had cut its log already"
+        return "it had already cut its log"
     if _had_fetched(trace, line, cause):
-        return "it had fetched from its leader already"
+        return "it had already fetched from its leader"
     ends = _ends(trace, now.since_ns, line.time_ns)
     if rules.exact_epochs:  # or to where its own next epoch began, if the leader lacks that epoch
         ends |= {

@@ -393,7 +393,7 @@ def _deposed(case: LostRecord, start: LeadershipStart) -> ExplanationLink | None
     if not others:
         return None
     deposed_ns, last = same[-1].time_ns if same else start.time_ns, others[-1]
-    says = f"Broker {last.leader} led before, and did not know that it was deposed."
+    says = f"Broker {last.leader} led before, and did not know that another leader was elected."
     follows = trace.of_kind(last.leader, "truncation", "fetcher")
     learned_ns = next((line.time_ns for line in follows if line.time_ns > deposed_ns), 0)
     for fault in case.observed.faults:

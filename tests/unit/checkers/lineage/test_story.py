@@ -177,15 +177,15 @@ def test_sentence_of_a_divergence_groups_brokers_by_what_they_hold() -> None:
     [
         (
             ("below its HW 4", "below its HW 5"),
-            " It lies below the HW of every replica that holds it: no replica will cut it off.",
+            " It lies below the HW of every replica that holds it: no replica will truncate it.",
         ),
         (
             ("below its HW 4", "above its HW 3"),
-            " It lies above the HW that broker 2 (3) had last written down.",
+            " It lies above the HW that broker 2 (3) had last checkpointed.",
         ),
         (
             ("above its HW 2", "above its HW 3"),
-            " It lies above the HW that broker 1 (2) and broker 2 (3) had last written down.",
+            " It lies above the HW that broker 1 (2) and broker 2 (3) had last checkpointed.",
         ),
         (("below its HW 4", None), ""),
     ],

@@ -1,1 +1,1 @@
-"""Kafka's replication as functions over a state: every release's rules."""
+"""Kafka's replication as functions over a state, with the rules of every release."""

@@ -26,14 +26,14 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def crash(s: State, b: int, end: int) -> None:
-    """Kill a process. Its log stays whole (the page cache outlives it), its HW as on disk."""
+    """Kill a process. Its log stays whole (the page cache outlives it); its HW is that on disk."""
     put(s, b, layout.PROCESS, end)
     if joiner(s, b):
         s[layout.JOIN] = 0
     put(s, b, layout.HW, min(get(s, b, layout.DISK), get(s, b, layout.LEO)))
     put(s, b, layout.APPLIED_DECISION, -1)
     for field in range(layout.FETCHER, layout.BLOCK):
-        put(s, b, field, 0)  # ELECTED too: Log drops the epochs that begin at its end when opened
+        put(s, b, field, 0)  # ELECTED too: when opened, Log drops epochs that begin at its end
 
 
 @rule
@@ -54,12 +54,12 @@ def _spend_move(s: State, k: Constants) -> bool:
 
 @rule
 def fail_over(s: State, k: Constants) -> bool:
-    """Let the controller die, and another one take over.
+    """Let the controller die, and another controller take over; False if this changes nothing.
 
-    With ZooKeeper the decisions that it had not delivered are gone: the next controller sends the
-    present state (``ControllerChannelManager`` has a queue for each broker in its memory). With
-    KRaft nothing is lost by that. A controller that has no more than one decision to deliver to any
-    broker changes nothing when it dies.
+    With ZooKeeper the decisions that the dead controller had not delivered are lost: the next
+    controller sends the present state (``ControllerChannelManager`` has a queue for each broker in
+    its memory). With KRaft no decision is lost. If a controller has at most one decision to deliver
+    to each broker, its death changes nothing.
     """
     if k[K_DECISIONS_LOGGED] or not spend(s, 0, k[K_FAILOVERS]):
         return False
@@ -73,7 +73,7 @@ def fail_over(s: State, k: Constants) -> bool:
 
 @rule
 def wipe(s: State, k: Constants, b: int) -> bool:
-    """Replace the disk of a broker by an empty one while it is down and outside of the ISR."""
+    """Replace the disk of a broker by an empty disk while the broker is down and not in the ISR."""
     keeps = isr_of(s, newest(s)) | int(s[layout.ELR])
     if get(s, b, layout.PROCESS) not in (ProcessState.DEAD, ProcessState.STOPPED):
         return False
@@ -83,13 +83,13 @@ def wipe(s: State, k: Constants, b: int) -> bool:
         return False
     for field in range(layout.PROCESS):
         put(s, b, field, 0)
-    put(s, b, layout.PROCESS, ProcessState.DEAD)  # nothing says that it was stopped in order
+    put(s, b, layout.PROCESS, ProcessState.DEAD)  # no file says that it was shut down in order
     return True
 
 
 @rule
 def kill(s: State, k: Constants, b: int) -> bool:
-    """SIGKILL."""
+    """Kill a broker (SIGKILL)."""
     if get(s, b, layout.PROCESS) not in (
         ProcessState.UP,
         ProcessState.PAUSED,
@@ -101,7 +101,7 @@ def kill(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def pause(s: State, k: Constants, b: int) -> bool:
-    """SIGSTOP: it does nothing, and messages to it wait."""
+    """Pause a broker (SIGSTOP): it does nothing, and messages to it wait."""
     if not is_up(s, b) or not _spend_failure(s, k):
         return False
     put(s, b, layout.PROCESS, ProcessState.PAUSED)
@@ -110,7 +110,7 @@ def pause(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def resume(s: State, b: int) -> bool:
-    """SIGCONT: it continues where it was, without knowing what it has missed."""
+    """Resume a broker (SIGCONT): it continues without knowing what it has missed."""
     if get(s, b, layout.PROCESS) != ProcessState.PAUSED:
         return False
     put(s, b, layout.PROCESS, ProcessState.UP)
@@ -119,7 +119,7 @@ def resume(s: State, b: int) -> bool:
 
 @rule
 def expire(s: State, k: Constants, b: int, successor: int) -> bool:
-    """End the session of a broker that is dead or paused: the controller gives it up."""
+    """End the session of a broker that is dead or paused; ``successor`` takes its leadership."""
     if not is_live(s, b) or is_up(s, b):
         return False
     s[layout.LATE_JOINERS] = int(s[layout.LATE_JOINERS]) | (1 << b)
@@ -128,7 +128,7 @@ def expire(s: State, k: Constants, b: int, successor: int) -> bool:
 
 @rule
 def start(s: State, k: Constants, b: int) -> bool:
-    """Start a broker on its data; its old session must be over. It registers."""
+    """Start a broker on its data and register it; its old session must have ended."""
     process = get(s, b, layout.PROCESS)
     if process not in (ProcessState.DEAD, ProcessState.STOPPED) or is_live(s, b):
         return False
@@ -148,7 +148,7 @@ def register(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def stop(s: State, k: Constants, b: int, successor: int) -> bool:
-    """Stop a broker in order: leadership moves first, the HW is written to disk last."""
+    """Shut a broker down in order: first leadership moves, last the HW is written to disk."""
     if not is_up(s, b) or not is_live(s, b) or not _spend_move(s, k):
         return False
     s[layout.LATE_JOINERS] = int(s[layout.LATE_JOINERS]) | (1 << b)
@@ -161,7 +161,7 @@ def stop(s: State, k: Constants, b: int, successor: int) -> bool:
 
 @rule
 def move(s: State, k: Constants, b: int) -> bool:
-    """Elect a live member of the ISR by plan, though the old leader is well."""
+    """Elect a live member of the ISR by plan, although the old leader is alive."""
     last = newest(s)
     leader = leader_of(s, last)
     if leader < 0 or leader == b or not is_live(s, leader) or not is_up(s, b):

@@ -1,4 +1,4 @@
-"""One source for two ways to run: a rule is plain Python, and compiles when the search calls it."""
+"""The decorator of the model's rules: plain Python functions that the search also compiles."""
 
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
@@ -7,19 +7,19 @@ import numpy as np
 from numba.extending import register_jitable
 
 State = np.ndarray[Any, np.dtype[np.int8]]
-"""The state vector; ``layout`` says what lies where."""
+"""The state vector; ``state_layout`` names its fields."""
 
 Constants = np.ndarray[Any, np.dtype[np.int64]]
-"""The scope and the rules; ``scope`` says what lies where."""
+"""The scope and the rules as one vector; ``scope`` names its fields."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 def rule(function: Callable[P, R]) -> Callable[P, R]:
-    """Mark a function as part of the model: callable as it is, and from compiled code.
+    """Mark a function as a rule of the model: plain Python and compiled code can call it.
 
-    Nothing calls the compiled form from C, so that it needs no entry for that.
+    No C code calls the compiled form, so Numba makes no C wrapper for it.
     """
     mark: Callable[[Callable[P, R]], Callable[P, R]] = register_jitable(no_cfunc_wrapper=True)
     return mark(function)
@@ -27,10 +27,10 @@ def rule(function: Callable[P, R]) -> Callable[P, R]:
 
 @rule
 def copy_state(source: State, target: State) -> None:
-    """Write a state over another one of the same size.
+    """Copy a state into another state of the same size.
 
-    As a slice it would take Numba seconds to compile: sizes that differ have a message there, with
-    all that it takes to format it.
+    A slice assignment would take Numba seconds to compile, because it includes the code that
+    formats an error about sizes that differ.
     """
     for place in range(source.shape[0]):
         target[place] = source[place]

@@ -1,4 +1,4 @@
-"""The controller's decisions: leader and ISR, as brokers leave and come back, and replicas."""
+"""The controller's decisions about leader, ISR and replicas, as brokers leave and come back."""
 
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
@@ -21,9 +21,9 @@ _FIRST_SHIFT = 6
 
 @rule
 def decide(s: State, leader: int, isr: int, bump: int) -> None:
-    """Write a decision: leader (-1 for none), ISR, and whether the leader epoch rises.
+    """Append a decision with a leader (-1 for none) and an ISR; the epoch rises by ``bump``.
 
-    The replicas stay as they are.
+    The replicas stay those of the decision before.
     """
     last = newest(s)
     if last + 1 >= layout.MAX_DECISIONS:
@@ -38,9 +38,10 @@ def decide(s: State, leader: int, isr: int, bump: int) -> None:
 
 @rule
 def eligible(s: State, k: Constants) -> int:
-    """Return who may be elected: the live ISR, else the live ELR, else the last leader, else any.
+    """Return the brokers that may be elected: live ISR, else live ELR, last leader, any live one.
 
-    The ELR and the last known leader count from KIP-966 on; any broker only in unclean elections.
+    The ELR and the last known leader count since KIP-966. Any live replica may be elected only
+    where unclean elections are allowed.
     """
     live = int(s[layout.LIVE]) & replicas_of(s, newest(s))
     clean = isr_of(s, newest(s)) & live
@@ -58,7 +59,11 @@ def eligible(s: State, k: Constants) -> int:
 
 @rule
 def keep_eligible(s: State, k: Constants, before: int, after: int) -> None:
-    """Keep the brokers that left an ISR smaller than min.insync.replicas eligible (KIP-966)."""
+    """Update the ELR (KIP-966) after a change of the ISR.
+
+    While the ISR is smaller than min.insync.replicas, brokers that leave the ISR stay eligible.
+    Otherwise the ELR becomes empty.
+    """
     if not k[scope.K_ELR]:
         return
     if size(after) >= min(k[scope.K_MIN_ISR], k[scope.K_BROKERS]):
@@ -69,23 +74,23 @@ def keep_eligible(s: State, k: Constants, before: int, after: int) -> None:
 
 @rule
 def elect(s: State, k: Constants, chosen: int) -> None:
-    """Make an eligible broker the leader; those of the ISR that are not alive leave it."""
+    """Make an eligible broker the leader; brokers that are not alive leave the ISR."""
     before = isr_of(s, newest(s))
     in_sync = (before >> chosen) & 1
     isr = (before & int(s[layout.LIVE])) | (1 << chosen) if in_sync else 1 << chosen
     if in_sync or (int(s[layout.ELR]) >> chosen) & 1:
         keep_eligible(s, k, before, isr)
     else:
-        s[layout.ELR] = 0  # the election is unclean: no broker is known to have everything
+        s[layout.ELR] = 0  # the election is unclean: no broker is known to have every record
     s[layout.LAST_LEADER] = 0
     decide(s, chosen, isr, 1)
 
 
 @rule
 def elect_by_hand(s: State, k: Constants, chosen: int) -> bool:
-    """Elect any live replica where none leads, as an operator asks for it (KIP-460, since 2.4).
+    """Elect a live replica where no broker leads, as an operator may ask (KIP-460, since 2.4).
 
-    The unclean election of ``PartitionChangeBuilder.electAnyLeader``, and with ZooKeeper of
+    This is the unclean election in ``PartitionChangeBuilder.electAnyLeader``, and with ZooKeeper in
     ``PartitionLeaderElectionAlgorithms.offlinePartitionLeaderElection``: the first eligible
     broker is elected.
     """
@@ -99,10 +104,13 @@ def elect_by_hand(s: State, k: Constants, chosen: int) -> bool:
 
 @rule
 def lose(s: State, k: Constants, b: int, successor: int) -> bool:
-    """End a broker's session: it leaves the ISR, and ``successor`` gets its leadership.
+    """End a broker's session: the broker leaves the ISR, and ``successor`` takes its leadership.
 
     Args:
-        successor: ``b`` for no choice. False when the choice is not possible.
+        successor: ``b`` if no broker takes over.
+
+    Returns:
+        False if the controller cannot choose this successor.
     """
     s[layout.LIVE] = int(s[layout.LIVE]) & ~(1 << b) & 7
     last = newest(s)
@@ -131,7 +139,7 @@ def lose(s: State, k: Constants, b: int, successor: int) -> bool:
 
 @rule
 def _orphan(s: State, k: Constants, b: int, before: int) -> None:
-    """Take the last broker from the ISR: no leader. It stays ISR or becomes ELR (KIP-966)."""
+    """Leave the partition without a leader: the ISR is ``b``, or empty with an ELR (KIP-966)."""
     if k[scope.K_ELR]:
         keep_eligible(s, k, before, 0)
         s[layout.LAST_LEADER] = b + 1
@@ -142,29 +150,30 @@ def _orphan(s: State, k: Constants, b: int, before: int) -> None:
 
 @rule
 def welcome(s: State, k: Constants, b: int, killed: bool) -> None:
-    """Begin a broker's session: it is elected if it may be and there is no leader."""
+    """Begin a broker's session; the broker is elected if it is eligible and no broker leads."""
     s[layout.LIVE] = int(s[layout.LIVE]) | (1 << b)
     if s[layout.JOIN] and (int(s[layout.JOIN]) >> 3) & 3 == b:
         s[layout.JOIN] = int(s[layout.JOIN]) | layout.STALE
     if k[scope.K_ELR] and killed and k[scope.K_UNCLEAN_START_LEAVES]:
-        s[layout.ELR] = int(s[layout.ELR]) & ~(1 << b) & 7  # it may lack what it had not flushed
+        s[layout.ELR] = int(s[layout.ELR]) & ~(1 << b) & 7  # it may lack unflushed records
     if leader_of(s, newest(s)) < 0:
         candidates = eligible(s, k)
         if (candidates >> b) & 1:
             elect(s, k, b)
-        elif candidates:  # the last leader, as an ELR without ``b`` is empty; or dead: KAFKA-19522
+        elif candidates:  # only the last leader is left, maybe a dead one: KAFKA-19522
             elect(s, k, int(s[layout.LAST_LEADER]) - 1)
 
 
 @rule
 def reassign(s: State, k: Constants, target: int, first: int) -> bool:
-    """Ask the controller for the replicas ``target``, of which ``first`` is preferred (KIP-455).
+    """Ask the controller for the replicas ``target``; ``first`` is the preferred one (KIP-455).
 
-    Only while none is under way. KRaft: ``ReplicationControlManager.changePartitionReassignment``.
-    With ZooKeeper the leader epoch rises for it, and brokers that are to come must be alive
-    (``KafkaController.onPartitionReassignment``, phase A). A KRaft controller refuses it where no
-    broker leads and one that comes is in the ELR: it looks for a directory that it has not assigned
-    yet (``LeaderAcceptor``, seen on 4.4.0: UNKNOWN_SERVER_ERROR).
+    A request is possible only while no reassignment is under way. KRaft:
+    ``ReplicationControlManager.changePartitionReassignment``. With ZooKeeper the leader epoch
+    rises, and added brokers must be alive (``KafkaController.onPartitionReassignment``, phase A).
+    A KRaft controller refuses the request where no broker leads and an added broker is in the ELR:
+    ``LeaderAcceptor`` looks for a directory that is not assigned yet (seen on 4.4.0:
+    UNKNOWN_SERVER_ERROR).
     """
     last = newest(s)
     replicas, leader = replicas_of(s, last), leader_of(s, last)
@@ -172,7 +181,7 @@ def reassign(s: State, k: Constants, target: int, first: int) -> bool:
     if s[layout.REASSIGNED] or not (comes or goes) or not spend(s, 6, k[scope.K_REASSIGNMENTS]):
         return False
     if not goes and target & ((1 << first) - 1):
-        return False  # the leader stays in any order: the lowest one represents all
+        return False  # the leader stays in any order: only the lowest order is searched
     if k[scope.K_KRAFT]:
         if leader < 0 and isr_of(s, last) == 0 and int(s[layout.ELR]) & comes:
             return False
@@ -187,12 +196,12 @@ def reassign(s: State, k: Constants, target: int, first: int) -> bool:
 
 @rule
 def complete(s: State, k: Constants) -> bool:
-    """Complete a reassignment whose new replicas are in sync; return whether it was.
+    """Complete a reassignment if its new replicas are in sync; return whether it was completed.
 
-    KRaft does so in any change of the partition, in one record
+    A KRaft controller completes it in any change of the partition, in one record
     (``PartitionChangeBuilder.completeReassignmentIfNeeded``); the leader epoch rises when a replica
-    goes. A controller with ZooKeeper writes the replicas first and the smaller ISR second (phase
-    B), each with a leader epoch.
+    is removed. A controller with ZooKeeper writes the replicas first and the smaller ISR second
+    (phase B), each with a new leader epoch.
     """
     if not s[layout.REASSIGNED]:
         return False
@@ -218,7 +227,7 @@ def complete(s: State, k: Constants) -> bool:
 
 @rule
 def _leader_after(s: State, leader: int, replicas: int, able: int) -> int:
-    """Return the leader of the new replicas: the old one, else the first that is able, -1: none."""
+    """Return the leader of the new replicas: the old leader, else the first able one, else -1."""
     if leader < 0 or (replicas >> leader) & 1:
         return leader
     first = ((int(s[layout.REASSIGNED]) >> _FIRST_SHIFT) & 3) - 1

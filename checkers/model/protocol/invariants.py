@@ -1,4 +1,4 @@
-"""Invariants of every state: promises to clients, and what the protocol relies on."""
+"""Invariants that every state must keep: promises to clients, and what the protocol needs."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def established(s: State) -> int:
-    """Return the leader that the controller named last, once it runs and knows it; else -1."""
+    """Return the leader that the controller named last, if it runs and knows that; else -1."""
     leader = leader_of(s, newest(s))
     if leader < 0 or not is_up(s, leader) or get(s, leader, layout.APPLIED_DECISION) != newest(s):
         return -1
@@ -89,7 +89,7 @@ def agree_below_hw(s: State, k: Constants) -> bool:
 
 @rule
 def at_rest(s: State, k: Constants) -> bool:
-    """Every replica runs, is in the ISR of one leader, and has fetched and committed all it has."""
+    """Return whether each replica runs, is in the ISR, and has fetched and committed everything."""
     leader = established(s)
     everybody = replicas_of(s, newest(s))
     if leader < 0 or get(s, leader, layout.VIEW) != everybody or isr_of(s, newest(s)) != everybody:
@@ -111,7 +111,7 @@ def at_rest(s: State, k: Constants) -> bool:
 
 @rule
 def agree_at_rest(s: State, k: Constants) -> bool:
-    """Whole logs agree once everybody is in sync."""
+    """When all replicas are in sync, their logs are equal."""
     if at_rest(s, k):
         leader = established(s)
         for b in range(k[K_BROKERS]):
@@ -124,7 +124,7 @@ def agree_at_rest(s: State, k: Constants) -> bool:
 
 @rule
 def leader_in_isr(s: State, k: Constants) -> bool:
-    """The leader that the controller names is in the ISR that it keeps."""
+    """The leader that the controller names is in the controller's ISR."""
     leader = leader_of(s, newest(s))
     return leader < 0 or (isr_of(s, newest(s)) >> leader) & 1 == 1
 
@@ -138,7 +138,7 @@ def leader_live(s: State, k: Constants) -> bool:
 
 @rule
 def _isr_holds(s: State, k: Constants, leader: int, isr: int) -> bool:
-    isr &= replicas_of(s, newest(s))  # one that has no replica any more may have deleted it
+    isr &= replicas_of(s, newest(s))  # a broker without a replica may have deleted the log
     for b in range(k[K_BROKERS]):
         if (isr >> b) & 1 and not _same_to(s, leader, b, get(s, leader, layout.HW)):
             return False
@@ -147,7 +147,7 @@ def _isr_holds(s: State, k: Constants, leader: int, isr: int) -> bool:
 
 @rule
 def weak_isr(s: State, k: Constants) -> bool:
-    """Every broker that takes itself for the leader: its own ISR has all below its HW."""
+    """If a broker believes that it leads, its own ISR has all records below its HW."""
     for b in range(k[K_BROKERS]):
         if presumes(s, b) and not _isr_holds(s, k, b, get(s, b, layout.VIEW)):
             return False
@@ -156,7 +156,7 @@ def weak_isr(s: State, k: Constants) -> bool:
 
 @rule
 def strong_isr(s: State, k: Constants) -> bool:
-    """Every broker that takes itself for the leader: the controller's ISR has all below its HW."""
+    """If a broker believes that it leads, the controller's ISR has all records below its HW."""
     for b in range(k[K_BROKERS]):
         if presumes(s, b) and not _isr_holds(s, k, b, isr_of(s, newest(s))):
             return False
@@ -165,7 +165,7 @@ def strong_isr(s: State, k: Constants) -> bool:
 
 @rule
 def log_matching(s: State, k: Constants) -> bool:
-    """Logs with the same epoch at one offset are the same up to there."""
+    """Two logs with the same epoch at an offset are equal up to that offset."""
     for a in range(k[K_BROKERS]):
         for b in range(a):
             for position in range(min(get(s, a, layout.LEO), get(s, b, layout.LEO)) - 1, -1, -1):
@@ -197,7 +197,7 @@ def fetches_on(s: State, k: Constants) -> bool:
 
 @rule
 def type_ok(s: State, k: Constants) -> bool:
-    """Every value is one that it can have."""
+    """Every value is in its range."""
     for b in range(k[K_BROKERS]):
         hw, leo = get(s, b, layout.HW), get(s, b, layout.LEO)
         decided = -1 <= get(s, b, layout.APPLIED_DECISION) <= newest(s)
@@ -208,12 +208,12 @@ def type_ok(s: State, k: Constants) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """One thing that must hold.
+    """A condition that must hold in every state.
 
     Attributes:
-        bit: its place in what ``broken`` returns.
-        says: it, as a sentence.
-        promise: whether clients rely on it; the others are the protocol's own means.
+        bit: the invariant's bit in the mask that ``broken`` returns.
+        says: the invariant as a sentence.
+        promise: whether clients rely on it; if not, only the protocol does.
     """
 
     bit: int
@@ -254,7 +254,7 @@ _ALL: Final = (1 << len(INVARIANTS)) - 1
 
 @rule
 def overflowed(s: State) -> bool:
-    """Return whether there were more decisions than a state holds."""
+    """Return whether there were more decisions than a state has room for."""
     return int(s[layout.FLAGS]) & layout.FLAG_OVERFLOW != 0
 
 
@@ -262,7 +262,7 @@ def overflowed(s: State) -> bool:
 def broken(s: State, k: Constants) -> int:
     """Return which invariants a state breaks, as a mask of their bits.
 
-    A state with more decisions than it holds breaks all of them: nothing is known of it.
+    A state that has no room for its decisions breaks all invariants: nothing is known about it.
     """
     if overflowed(s):
         return _ALL

@@ -1,4 +1,4 @@
-"""The ISR as the leader keeps it: joining, dropping, and telling the controller."""
+"""The leader's part of the ISR: add and drop followers, and report to the controller."""
 
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
@@ -22,7 +22,7 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def progress(s: State, k: Constants, leader: int, b: int) -> None:
-    """Note a follower's progress at the leader; it may join the ISR, and the HW may rise."""
+    """Note a follower's LEO at the leader; the follower may join the ISR, and the HW may rise."""
     leo = get(s, b, layout.LEO)
     put(s, leader, layout.REMOTE + b, leo)
     if not (get(s, leader, layout.VIEW) >> b) & 1 and _may_join(s, k, leader, b, leo):
@@ -32,7 +32,7 @@ def progress(s: State, k: Constants, leader: int, b: int) -> None:
 
 @rule
 def _may_join(s: State, k: Constants, leader: int, b: int, leo: int) -> bool:
-    """Return whether a follower has caught up enough for the ISR."""
+    """Return whether a follower has caught up enough to join the ISR."""
     if get(s, leader, layout.PENDING) or joiner(s, leader) or leo < get(s, leader, layout.HW):
         return False
     if k[scope.K_LIVE_JOINS_ONLY] and not is_live(s, b):
@@ -44,7 +44,10 @@ def _may_join(s: State, k: Constants, leader: int, b: int, leo: int) -> bool:
 
 @rule
 def _may_write(s: State, leader: int) -> bool:
-    """Return whether a leader knows the last decision on the ISR (zkVersion, partition epoch)."""
+    """Return whether a leader knows the newest decision, so that it may change the ISR.
+
+    Kafka compares the zkVersion or the partition epoch.
+    """
     decision = get(s, leader, layout.APPLIED_DECISION)
     return (
         decision == newest(s)
@@ -55,7 +58,7 @@ def _may_write(s: State, leader: int) -> bool:
 
 @rule
 def _grow(s: State, k: Constants, leader: int, b: int) -> None:
-    """Write a larger ISR. A leader counts with it from then on, before the answer."""
+    """Add ``b`` to the ISR. If the request is late, the HW waits for ``b`` before the answer."""
     if s[layout.JOIN] == layout.ARMED:
         s[layout.JOIN] = layout.IN_FLIGHT | leader << 1 | b << 3
         return
@@ -69,12 +72,12 @@ def _grow(s: State, k: Constants, leader: int, b: int) -> None:
 
 @rule
 def _shrink(s: State, k: Constants, leader: int, b: int) -> bool:
-    """Write an ISR without ``b``."""
+    """Remove ``b`` from the ISR; return False if the leader cannot."""
     view, pending = get(s, leader, layout.VIEW), get(s, leader, layout.PENDING)
     if not presumes(s, leader) or leader == b or not (view >> b) & 1 or pending:
         return False
     if joiner(s, leader):
-        return False  # it asks for one ISR at a time
+        return False  # a leader asks for one ISR at a time
     caught_up = get(s, leader, layout.REMOTE + b) == get(s, leader, layout.LEO)
     if (k[scope.K_CAUGHT_UP_STAYS] and caught_up) or not _may_write(s, leader):
         return False
@@ -82,7 +85,7 @@ def _shrink(s: State, k: Constants, leader: int, b: int) -> bool:
     keep_eligible(s, k, view, isr)
     set_isr(s, newest(s), isr)
     if k[scope.K_ASYNC_ISR]:
-        put(s, leader, layout.PENDING, isr)  # until it learns, its HW waits for ``b``
+        put(s, leader, layout.PENDING, isr)  # until the answer its HW waits for ``b``
     else:
         put(s, leader, layout.VIEW, isr)
         raise_hw(s, k, leader)
@@ -97,7 +100,7 @@ def shrink(s: State, k: Constants, leader: int, b: int) -> bool:
 
 @rule
 def lag(s: State, k: Constants, leader: int, b: int) -> bool:
-    """Drop a live follower that does not reach the leader from the ISR: a network failure."""
+    """Drop a running follower from the ISR because a network failure keeps it from the leader."""
     if s[layout.FAILURES] >= k[scope.K_FAILURES] or not is_up(s, b):
         return False
     s[layout.FAILURES] = int(s[layout.FAILURES]) + 1
@@ -106,7 +109,7 @@ def lag(s: State, k: Constants, leader: int, b: int) -> bool:
 
 @rule
 def confirm(s: State, k: Constants, leader: int) -> bool:
-    """Confirm to a leader the ISR that it asked for."""
+    """Let a leader learn that the controller has accepted the smaller ISR."""
     pending = get(s, leader, layout.PENDING)
     if not presumes(s, leader) or not pending:
         return False
@@ -118,10 +121,11 @@ def confirm(s: State, k: Constants, leader: int) -> bool:
 
 @rule
 def admit(s: State, k: Constants, leader: int) -> bool:
-    """Let the request of a leader for a larger ISR reach the controller, and the answer the leader.
+    """Let a leader's late request for a larger ISR reach the controller, and answer the leader.
 
-    The controller refuses it when it has decided since, and a follower without a session (KIP-841);
-    since KIP-903 also a follower that has started again since the leader saw it.
+    The controller refuses the request if it has made a decision since then, or if the follower has
+    no session (KIP-841). Since KIP-903 it also refuses a follower that has started again since the
+    leader saw it.
     """
     mask = joiner(s, leader)
     if not mask or not is_up(s, leader):

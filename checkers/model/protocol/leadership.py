@@ -1,4 +1,4 @@
-"""Applying the controller's decisions: becoming leader, follower, or neither."""
+"""How a broker applies the controller's decisions: it becomes leader, follower, or neither."""
 
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
@@ -23,10 +23,10 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def learn(s: State, k: Constants, b: int) -> bool:
-    """Apply the next decision; a broker whose session had ended gets only the newest one.
+    """Apply the next decision; a broker whose session had ended gets only the newest decision.
 
-    With ZooKeeper, brokers ignore a decision that names no leader: they keep the epoch and the
-        leader that they know (``ReplicaManager.makeFollowers``), so that an epoch can be missed.
+    With ZooKeeper, brokers ignore a decision without a leader: they keep the epoch and the leader
+    that they know (``ReplicaManager.makeFollowers``), so a broker can miss an epoch.
     """
     applied, last = get(s, b, layout.APPLIED_DECISION), newest(s)
     if not is_up(s, b) or not (is_live(s, b) or (k[scope.K_KRAFT] and applied >= 0)):
@@ -39,7 +39,7 @@ def learn(s: State, k: Constants, b: int) -> bool:
         return False
     if applied >= 0 and not has_replica(s, b):
         while decision < last and not (replicas_of(s, decision) >> b) & 1:
-            decision += 1  # what is decided of others changes nothing for it
+            decision += 1  # decisions about other brokers change nothing for ``b``
     s[layout.LATE_JOINERS] = int(s[layout.LATE_JOINERS]) & ~(1 << b) & 7
     apply_decision(s, k, b, decision, bool(k[scope.K_KRAFT]) or (applied >= 0 and not late))
     return True
@@ -47,7 +47,7 @@ def learn(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def skip(s: State, k: Constants, b: int) -> bool:
-    """Apply several decisions as one, as a KRaft broker does: the newest image against its own."""
+    """Apply several decisions as one, as a KRaft broker does with the newest metadata image."""
     applied, last = get(s, b, layout.APPLIED_DECISION), newest(s)
     if not k[scope.K_KRAFT] or not is_up(s, b) or applied < 0 or applied + 1 >= last:
         return False
@@ -61,18 +61,19 @@ def apply_decision(s: State, k: Constants, b: int, decision: int, deletes: bool)
     """Apply one decision.
 
     Args:
-        deletes: whether a broker without a replica deletes what it has. A KRaft broker does so when
-            the image says it, also at its start (``TopicDelta.localChanges``,
-            ``LogManager.isStrayKraftReplica``); with ZooKeeper one that gets StopReplica: a
-            broker that was away is not, and would find its old log if it got a replica again.
+        deletes: whether a broker that has no replica any more deletes its log. A KRaft broker does
+            so when the image says so, also at its start (``TopicDelta.localChanges``,
+            ``LogManager.isStrayKraftReplica``). With ZooKeeper a broker does so when it gets
+            StopReplica. A broker that was away does not get it, and would find its old log if it
+            got a replica again.
     """
     before, old_epoch, old_replicas = -1, -1, 0
-    if has_replica(s, b):  # by one delta it may lose its replica and get it again, and keeps it
+    if has_replica(s, b):  # if one delta removes and adds its replica, the log stays
         before, old_epoch = follows(s, b), epoch_of(s, b)
         old_replicas = replicas_of(s, get(s, b, layout.APPLIED_DECISION))
     put(s, b, layout.APPLIED_DECISION, decision)
     if joiner(s, b):
-        s[layout.JOIN] = 0  # the controller would refuse it, and no broker waits for its answer
+        s[layout.JOIN] = 0  # the controller would refuse the request, and no broker waits for it
     leader = leader_of(s, decision)
     if not (replicas_of(s, decision) >> b) & 1:
         _retire(s, b)
@@ -92,13 +93,13 @@ def apply_decision(s: State, k: Constants, b: int, decision: int, deletes: bool)
 def _become_leader(
     s: State, k: Constants, b: int, before: int, old_epoch: int, old_replicas: int
 ) -> None:
-    """Become leader with the broker's own, maybe stale, HW; the others' LEO is unknown.
+    """Become leader with the broker's own, maybe stale, HW; the followers' LEOs are unknown.
 
-    A leader that led before keeps the LEO of those that are replicas still, or again by one delta
-    (``Partition.updateAssignmentAndIsr``, ``remoteReplicasMap``).
+    A broker that led before keeps the LEOs of brokers that are still replicas, or that one delta
+    removed and added again (``Partition.updateAssignmentAndIsr``, ``remoteReplicasMap``).
 
     Args:
-        old_replicas: the replicas of the decision that it had applied before, as a mask.
+        old_replicas: the replicas of the decision that the broker had applied before, as a mask.
     """
     applied = get(s, b, layout.APPLIED_DECISION)
     put(s, b, layout.VIEW, isr_of(s, applied) & replicas_of(s, applied))
@@ -116,7 +117,7 @@ def _become_leader(
 
 @rule
 def _become_follower(s: State, k: Constants, b: int, before: int, old_epoch: int) -> None:
-    """Decide where to truncate, by the release's rules; see ``rules_by_release``."""
+    """Become follower, and truncate by the rules of the release; see ``rules_by_release``."""
     _retire(s, b)
     leader = follows(s, b)
     gap = epoch_of(s, b) - old_epoch
@@ -140,7 +141,7 @@ def _become_follower(s: State, k: Constants, b: int, before: int, old_epoch: int
 
 @rule
 def _retire(s: State, b: int) -> None:
-    """Forget what only a leader knows."""
+    """Clear the fields that only a leader uses."""
     put(s, b, layout.VIEW, 0)
     put(s, b, layout.PENDING, 0)
     put(s, b, layout.AWAITED, 0)

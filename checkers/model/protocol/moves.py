@@ -47,12 +47,12 @@ from highwater.checkers.model.protocol.state_layout import (
 
 
 class Move(IntEnum):
-    """Kinds of step.
+    """The kind of a step.
 
-    Those up to LAG come from outside; the cluster takes the others by itself. RUN, TELL and SAVE
-    belong to a search by rounds: they stand for many of the others at once. The kinds after SAVE
-    are in scopes with batches, failovers, replaced disks, late joins, reassignments or elections by
-    hand alone.
+    Kinds up to LAG come from outside; the cluster takes the other steps by itself. RUN, TELL and
+    SAVE belong to a search by rounds: each stands for many of the other steps at once. The kinds
+    after SAVE are only in scopes with batches, failovers, replaced disks, late joins, reassignments
+    or elections by hand.
     """
 
     SEND = 0
@@ -98,12 +98,12 @@ _ACKS_ALL = 2
 
 
 def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
-    """All steps that the scope could ever need, one ``(kind, broker, other broker)`` a row.
+    """Return all steps that the scope can need, as rows ``(kind, broker, other broker)``.
 
-    In a round the broker is a mask of the brokers that run. The other broker is the successor of
-    STOP and EXPIRE (the same broker: none), and the follower of LAG and SHRINK. Of a BATCH it is
-    the number of records; elsewhere it is 0. Of REASSIGN they are the mask of the new replicas, and
-    the first of them.
+    In a round the broker is a mask of the brokers that run. The other broker is the successor for
+    STOP and EXPIRE (the same broker: no successor), and the follower for LAG and SHRINK. For BATCH
+    the last number is the number of records; elsewhere it is 0. For REASSIGN the two numbers are
+    the mask of the new replicas and the first new replica.
     """
     kinds = [kind for kind in Move if kind not in (ROUNDS if scope.by == "message" else _MESSAGES)]
     rows = [
@@ -123,7 +123,7 @@ def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
 
 
 def _firsts(kind: Move, scope: Scope) -> range:
-    """Return the values of a row's first number: a broker, or a set of them in a round."""
+    """Return the values of a row's first number: a broker or, in a round, a set of brokers."""
     if kind in ROUNDS or kind == Move.REASSIGN:
         return range(1, 1 << scope.brokers)
     return range(1 if kind == Move.FAILOVER else scope.brokers)
@@ -138,7 +138,7 @@ def _seconds(kind: Move, scope: Scope) -> range:
 
 @rule
 def send_batch(s: State, k: Constants, b: int, count: int) -> bool:
-    """Append several records of a producer in one batch (KIP-98; before, each is its own)."""
+    """Append several records as one batch of a producer (KIP-98; before it, one batch a record)."""
     first = int(s[layout.SENT])
     if not k[K_EPOCHS] or first + count > k[K_RECORDS]:
         return False
@@ -161,7 +161,7 @@ def send(s: State, k: Constants, b: int) -> bool:
     if k[K_ACKS] == _ACKS_ALL and size(get(s, b, layout.VIEW)) < least_isr(s, k, b):
         return False
     if k[K_BY_ROUND] and get(s, b, layout.APPLIED_DECISION) != newest(s):
-        return False  # a broker that runs knows it by now
+        return False  # a running broker has learned the newest decision
     s[layout.SENT] = record + 1
     if k[K_ACKS] == _ACKS_ALL:
         s[layout.STATUS + record] = ProducerStatus.UNKNOWN
@@ -177,7 +177,7 @@ def send(s: State, k: Constants, b: int) -> bool:
 def possible(s: State, k: Constants, kind: int, b: int) -> bool:  # noqa: ARG001 - as apply
     """Return whether a step may be possible: a cheap test that refuses most impossible ones.
 
-    Never false where ``apply`` would be true. The search asks it before it copies a state.
+    Never False where ``apply`` would return True. The search calls it before it copies a state.
     """
     if kind >= Move.RUN:
         return True
@@ -206,7 +206,7 @@ def possible(s: State, k: Constants, kind: int, b: int) -> bool:  # noqa: ARG001
 
 @rule
 def apply(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
-    """Take one step in place. False: it cannot be taken, and ``s`` is undefined afterwards."""
+    """Take one step in place. If the step is impossible, return False; ``s`` is then undefined."""
     if Move.RUN <= kind <= Move.SAVE:
         return _round(s, k, kind, b)
     if kind == Move.STOP:
@@ -216,7 +216,7 @@ def apply(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
 
 @rule
 def apply_alone(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
-    """Take one step that is no round, as ``apply``. A search by messages compiles this alone."""
+    """Take one step that is not a round, as ``apply``. A search by messages compiles only this."""
     if kind > Move.SAVE:
         return _rare(s, k, kind, b, other)
     if kind >= Move.LEARN:
@@ -290,9 +290,9 @@ def _by_itself(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
 
 
 def attempt(s: State, k: Constants, row: tuple[int, int, int]) -> State | None:
-    """Return the state after a step that may come from other rules; None if these lack it.
+    """Return the state after a step taken under other rules; None if these rules do not allow it.
 
-    The rules decide whom an election chooses: if the named broker cannot be elected, another is.
+    The rules decide which broker is elected: if the step's broker cannot be, another broker is.
     """
     kind, b, other = row
     for successor in (other, *range(3)) if kind in (Move.STOP, Move.EXPIRE) else (other,):

@@ -1,4 +1,4 @@
-"""A state as people, files and drawings have it."""
+"""The state of the model in readable form, for people, files and drawings."""
 
 from typing import Final
 
@@ -36,11 +36,11 @@ class FetchAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A fetch answer in flight.
 
     Attributes:
-        leader: the broker that gave it.
+        leader: the broker that sent the answer.
         kind: ``records``, or ``diverging``.
-        offset: of the fetch, or the end of the diverging epoch.
-        epoch: the diverging one; None for records.
-        hw: the leader's, in the answer.
+        offset: the fetch offset; for ``diverging`` the end offset of the diverging epoch.
+        epoch: the diverging epoch; None for ``records``.
+        hw: the leader's HW in the answer.
     """
 
     leader: int
@@ -55,13 +55,13 @@ class ModelReplica(msgspec.Struct, frozen=True, kw_only=True):
     """A broker and its replica.
 
     Attributes:
-        process: ``up``, ``paused``, ``dead`` (killed) or ``stopped`` (in order).
-        hw_on_disk: the HW with which it would start.
-        follows: the broker it takes for the leader, itself maybe; -1 for none.
-        epoch: the leader epoch that it knows; -1 for none.
-        isr: the ISR that it believes in, if it believes that it leads.
-        fetcher: ``none``, ``truncating`` (it must ask where to cut) or ``fetching``.
-        answer: the fetch answer in flight to it.
+        process: ``up``, ``paused``, ``dead`` (killed) or ``stopped`` (shut down in order).
+        hw_on_disk: the HW with which the broker would start.
+        follows: the broker that it believes is the leader, maybe itself; -1 for none.
+        epoch: the leader epoch that the broker knows; -1 for none.
+        isr: the ISR that the broker knows, if it believes that it leads.
+        fetcher: ``none``, ``truncating`` (must ask where to truncate), ``fetching`` or ``ended``.
+        answer: the fetch answer in flight to the broker.
     """
 
     process: str
@@ -84,13 +84,14 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """The whole state at one moment.
 
     Attributes:
-        leader: the leader that the controller named last; -1 is none.
+        leader: the leader that the controller named last; -1 for none.
         live: brokers with a session.
         elr: replicas that may lead although they are not in the ISR (KIP-966).
-        last_leader: the last leader, which KIP-966 remembers while there is none; -1 is none.
+        last_leader: the last known leader, kept while no broker leads (KIP-966); -1 for none.
         acked: records that were acknowledged to producers.
-        assigned: the brokers with a replica by the newest decision, in scopes with reassignments.
-        read: the record that a consumer has read, offset by offset; None where it read none.
+        assigned: the brokers that have a replica by the newest decision; empty in scopes without
+            reassignments.
+        read: for each offset the record that a consumer has read there; None if it read no record.
     """
 
     leader: int
@@ -107,7 +108,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def name_of(record: int) -> str:
-    """Return a record's name, by its place in the order of sending; of a gap a dash."""
+    """Return a record's name from its number in the order of sending; a dash for a gap (-1)."""
     return f"m{record + 1}" if record >= 0 else "-"
 
 
@@ -172,5 +173,5 @@ def _entries(s: Vector, b: int, first: int, count: int) -> tuple[LogEntry, ...]:
 
 
 def members(mask: int) -> tuple[int, ...]:
-    """Return the numbers of a mask's bits, the least first."""
+    """Return the numbers of the bits that are set in a mask, the smallest first."""
     return tuple(b for b in range(8) if (mask >> b) & 1)

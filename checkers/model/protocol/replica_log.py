@@ -17,7 +17,7 @@ UNDEFINED = -1
 
 @rule
 def append(s: State, b: int, entry: int) -> None:
-    """Write one entry at the log's end; an epoch entry without records gives way to it."""
+    """Append an entry to the log; an epoch entry that has no records yet is dropped."""
     leo = get(s, b, layout.LEO)
     put(s, b, layout.LOG + leo, entry)
     put(s, b, layout.LEO, leo + 1)
@@ -26,7 +26,7 @@ def append(s: State, b: int, entry: int) -> None:
 
 @rule
 def cut(s: State, k: Constants, b: int, offset: int) -> None:
-    """Truncate the log to an offset, with the epochs that began there, and the HW down to it."""
+    """Truncate the log, its leader epochs and the HW to an offset."""
     leo = get(s, b, layout.LEO)
     if offset >= leo:
         if k[scope.K_CUT_DROPS_EMPTY_EPOCH]:
@@ -43,7 +43,7 @@ def cut(s: State, k: Constants, b: int, offset: int) -> None:
 
 @rule
 def delete(s: State, b: int) -> None:
-    """Delete the replica with its epochs and its HW, on disk too, as by StopReplica."""
+    """Delete the replica with its epochs and its HW, also on disk, as StopReplica does."""
     for field in range(layout.PROCESS):
         put(s, b, field, 0)
     put(s, b, layout.ELECTED, 0)
@@ -51,9 +51,9 @@ def delete(s: State, b: int) -> None:
 
 @rule
 def least_isr(s: State, k: Constants, b: int) -> int:
-    """Return the members that the ISR of a leader needs for acks=all.
+    """Return the number of members that a leader's ISR needs for acks=all.
 
-    Since KAFKA-15583 no more than it has replicas (``Partition.effectiveMinIsr``).
+    Since KAFKA-15583 it is at most the number of replicas (``Partition.effectiveMinIsr``).
     """
     least = int(k[scope.K_MIN_ISR])
     if k[scope.K_STRICT_MIN_ISR]:
@@ -63,10 +63,10 @@ def least_isr(s: State, k: Constants, b: int) -> int:
 
 @rule
 def _empty_batch(s: State, b: int, offset: int) -> None:
-    """Leave a gap where a batch begins that is cut inside: its file ends before the whole batch.
+    """Leave a gap if the offset is inside a batch: the file then ends before the whole batch.
 
-    ``LogSegment.truncateTo`` cuts before the batch with the offset, and ``Log.truncateTo`` (1.1.1;
-    ``LocalLog.truncateTo`` in 3.9.0) sets the LEO to the offset all the same.
+    ``LogSegment.truncateTo`` truncates before the batch that contains the offset, but
+    ``Log.truncateTo`` (1.1.1; ``LocalLog.truncateTo`` in 3.9.0) still sets the LEO to the offset.
     """
     position = offset
     while position > 0 and continues(s, get(s, b, layout.LOG + position)):
@@ -77,14 +77,14 @@ def _empty_batch(s: State, b: int, offset: int) -> None:
 
 @rule
 def continues(s: State, entry: int) -> bool:
-    """Return whether an entry is in one batch with the entry before it."""
+    """Return whether an entry is in the same batch as the entry before it."""
     record = (entry & 7) - 1
     return record > 0 and (int(s[layout.BATCHED]) >> record) & 1 == 1
 
 
 @rule
 def last_epoch(s: State, b: int) -> int:
-    """Return the newest epoch in the replica's list, or UNDEFINED."""
+    """Return the newest epoch in the replica's leader-epoch checkpoint, or UNDEFINED."""
     elected = get(s, b, layout.ELECTED)
     if elected:
         return elected - 1
@@ -94,7 +94,7 @@ def last_epoch(s: State, b: int) -> int:
 
 @rule
 def largest_epoch_to(s: State, b: int, epoch: int) -> int:
-    """Return the largest epoch in the replica's list that is not above ``epoch``, or UNDEFINED."""
+    """Return the replica's largest leader epoch that is not above ``epoch``, or UNDEFINED."""
     elected = get(s, b, layout.ELECTED)
     if elected and elected - 1 <= epoch:
         return elected - 1
@@ -107,7 +107,7 @@ def largest_epoch_to(s: State, b: int, epoch: int) -> int:
 
 @rule
 def start_after(s: State, b: int, epoch: int) -> int:
-    """Return where ``epoch`` ends: where the replica's first larger one starts, or at its LEO."""
+    """Return the end offset of ``epoch``: the start of the next larger epoch, or the LEO."""
     leo = get(s, b, layout.LEO)
     for position in range(leo):
         if get(s, b, layout.LOG + position) >> 3 > epoch:
@@ -117,10 +117,10 @@ def start_after(s: State, b: int, epoch: int) -> int:
 
 @rule
 def told_epoch(s: State, k: Constants, b: int, number: int) -> int:
-    """Return the epoch of a leader's answer about ``number``; UNDEFINED without an answer.
+    """Return the epoch that a leader returns for epoch ``number``; UNDEFINED if it knows none.
 
-    ``LeaderEpochFileCache.endOffsetFor`` since KIP-279. Since 2.0.1 an epoch below all that the
-    leader knows is answered as if it had known it, and it were empty.
+    ``LeaderEpochFileCache.endOffsetFor`` since KIP-279. Since 2.0.1 a leader answers about an epoch
+    below all its epochs as if it knew that epoch, and as if the epoch were empty.
     """
     latest = last_epoch(s, b)
     if number > latest:
@@ -142,7 +142,7 @@ def expose(s: State, k: Constants, b: int, offset: int) -> None:
         s[layout.FLAGS] = int(s[layout.FLAGS]) | layout.FLAG_REREAD
     batched = int(s[layout.BATCHED])
     if (batched >> (record + 1)) & 1:
-        return  # its batch is answered when the last of it is committed
+        return  # the producer gets an answer when the last record of the batch is committed
     awaited = get(s, b, layout.AWAITED)
     while (awaited >> record) & 1:
         awaited &= ~(1 << record)
@@ -156,7 +156,7 @@ def expose(s: State, k: Constants, b: int, offset: int) -> None:
 
 @rule
 def raise_hw(s: State, k: Constants, b: int) -> None:
-    """Raise a leader's HW to the least LEO of its ISR, the asking follower included."""
+    """Raise a leader's HW to the smallest LEO of its ISR and of a follower that is joining."""
     view = get(s, b, layout.VIEW) | get(s, b, layout.PENDING) | joiner(s, b)
     if k[scope.K_STRICT_MIN_ISR] and size(view) < least_isr(s, k, b):
         return

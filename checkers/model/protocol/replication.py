@@ -32,11 +32,11 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def _serves(s: State, fenced: bool, leader: int, b: int) -> bool:
-    """Return whether the broker that ``b`` follows runs, believes it leads, and lets it in."""
+    """Return whether ``leader`` runs, believes that it leads, and accepts a request from ``b``."""
     if leader < 0 or not presumes(s, leader):
         return False
     if not (replicas_of(s, get(s, leader, layout.APPLIED_DECISION)) >> b) & 1:
-        return False  # it knows of no such replica
+        return False  # the leader knows of no replica on ``b``
     if get(s, b, layout.ANSWER) and get(s, b, layout.ANSWER_FROM) == leader:
         return False  # the fetcher thread still waits for its answer
     return not fenced or epoch_of(s, leader) == epoch_of(s, b)
@@ -44,7 +44,7 @@ def _serves(s: State, fenced: bool, leader: int, b: int) -> bool:
 
 @rule
 def truncate(s: State, k: Constants, b: int) -> bool:
-    """Truncate a new follower where its leader says that the follower's last epoch ended."""
+    """Truncate a new follower's log to where its leader says that the follower's epoch ended."""
     leader = follows(s, b)
     if (
         not is_up(s, b)
@@ -68,7 +68,7 @@ def truncate(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def _end_by_first_rule(s: State, leader: int, b: int, number: int) -> int:
-    """Truncate by KIP-101: to the leader's first larger epoch, or to the follower's HW."""
+    """Return where to truncate by KIP-101: the epoch's end in the leader, or the follower's HW."""
     latest = last_epoch(s, leader)
     if number == latest:
         return get(s, leader, layout.LEO)
@@ -79,11 +79,11 @@ def _end_by_first_rule(s: State, leader: int, b: int, number: int) -> int:
 
 @rule
 def cut_to_epoch(s: State, k: Constants, b: int, number: int, end: int) -> bool:
-    """Truncate by KIP-279: to the end of the largest common epoch in both logs; False: ask again.
+    """Truncate by KIP-279: to the end of the largest epoch in both logs; False: ask again.
 
     Args:
-        number: the epoch that the leader's answer is for, UNDEFINED if it has none.
-        end: where it ends in the leader's log.
+        number: the epoch in the leader's answer, UNDEFINED if the answer has no epoch.
+        end: the end offset of that epoch in the leader's log.
     """
     if number == UNDEFINED:
         cut(s, k, b, get(s, b, layout.HW))
@@ -110,24 +110,24 @@ def fetch(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def ask(s: State, k: Constants, b: int) -> bool:
-    """Fetch from the leader, which answers; the answer is in flight afterwards."""
+    """Fetch from the leader; its answer is in flight afterwards."""
     if s[layout.LATES] >= k[scope.K_LATE] or not request(s, k, b) or get(s, b, layout.ANSWER) == 0:
         return False
     if get(s, b, layout.ANSWER) == AnswerKind.RECORDS and get(s, b, layout.ANSWER_COUNT) == 0:
-        return False  # such a fetch is parked at the leader, which is as if it had not been sent
+        return False  # the leader parks such a fetch, as if it had not been sent
     s[layout.LATES] = int(s[layout.LATES]) + 1
     return True
 
 
 @rule
 def receive(s: State, k: Constants, b: int) -> bool:
-    """Apply an answer in flight."""
+    """Apply the fetch answer that is in flight to ``b``."""
     return get(s, b, layout.ANSWER) != 0 and is_up(s, b) and take(s, k, b)
 
 
 @rule
 def propose(s: State, k: Constants, b: int) -> bool:
-    """Fetch, whereupon the leader asks for the follower in the ISR, and the request is late."""
+    """Fetch, so that the leader asks to add the follower to the ISR; that request is late."""
     if not k[scope.K_ASYNC_ISR] or s[layout.JOIN] or not spend(s, 4, k[scope.K_JOINS]):
         return False
     s[layout.JOIN] = layout.ARMED
@@ -162,7 +162,7 @@ def request(s: State, k: Constants, b: int) -> bool:
         _out_of_range(s, k, b, end)
         return True
     while end > leo and get(s, leader, layout.LOG + end - 1) & 7 == 0:
-        end -= 1  # nothing follows the gap
+        end -= 1  # no record follows the gap
     told_hw = get(s, leader, layout.HW)
     progress(s, k, leader, b)
     _put_answer(s, b, AnswerKind.RECORDS, leo, end - leo)
@@ -190,7 +190,7 @@ def clear_answer(s: State, b: int) -> None:
 
 @rule
 def take(s: State, k: Constants, b: int) -> bool:
-    """Apply an answer to a follower, unless its fetcher has moved on."""
+    """Apply a fetch answer to a follower, unless its fetcher does not expect it any more."""
     kind, leader = get(s, b, layout.ANSWER), get(s, b, layout.ANSWER_FROM)
     offset, count = get(s, b, layout.ANSWER_OFFSET), get(s, b, layout.ANSWER_COUNT)
     same_epoch = get(s, b, layout.ANSWER_KNOWN) == epoch_of(s, b)
@@ -216,7 +216,7 @@ def take(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def _out_of_range(s: State, k: Constants, b: int, end: int) -> None:
-    """Handle a follower ahead of its leader: it ends itself, or truncates to the leader's LEO."""
+    """Handle a follower ahead of its leader: it exits, or truncates to the leader's LEO."""
     if k[scope.K_OUT_OF_RANGE_CUTS] or k[scope.K_UNCLEAN]:
         cut(s, k, b, end)
     else:

@@ -1,9 +1,9 @@
-"""Rounds: brokers are frozen, or left running until nothing more happens.
+"""Rounds: some brokers are frozen, and the others run until nothing more happens.
 
 SIGSTOP freezes a broker while the others continue. So a schedule for real brokers is made of
 commands and rounds: in a round some brokers run until they are idle, and the others are frozen. A
-search by rounds reaches fewer interleavings than one by single messages, but its findings can be
-replayed without holding messages.
+search by rounds reaches fewer interleavings than a search by single messages, but its findings can
+be replayed without holding messages.
 """
 
 from highwater.checkers.model.protocol import state_layout as layout
@@ -40,9 +40,9 @@ _LONGEST = 40
 
 @rule
 def run(s: State, k: Constants, running: int) -> bool:
-    """Let some brokers run, the others frozen, until all of them are idle.
+    """Let some brokers run until all of them are idle; the other brokers are frozen.
 
-    An idle follower's fetch is parked at its leader, so it does not know a raised HW yet.
+    An idle follower's fetch is parked at its leader, so the follower does not know a raised HW yet.
     """
     changed = False
     for _ in range(_LONGEST):
@@ -58,12 +58,12 @@ def run(s: State, k: Constants, running: int) -> bool:
 
 @rule
 def shut_down(s: State, k: Constants, b: int, successor: int) -> bool:
-    """Stop a broker in order. On KRaft that takes a round of all the others.
+    """Shut a broker down in order. On KRaft all other brokers then run for a round.
 
-    A KRaft controller lets a broker end only when every broker that lives has applied the decision
-    (``BrokerHeartbeatManager.nextState``, ``lowestActiveOffset``), so none can stay frozen.
-    A broker that leads no partition may end at once; here it waits, too, so that schedules in which
-    it does not are left out.
+    A KRaft controller lets a broker shut down only when every live broker has applied the decision
+    (``BrokerHeartbeatManager.nextState``, ``lowestActiveOffset``), so no broker can stay frozen.
+    A broker that leads no partition may shut down at once. The model lets it wait, too, so
+    schedules in which it does not wait are left out.
     """
     if not stop(s, k, b, successor):
         return False
@@ -76,7 +76,7 @@ def shut_down(s: State, k: Constants, b: int, successor: int) -> bool:
 def tell(s: State, k: Constants, running: int) -> bool:
     """Answer the parked fetches of running brokers; the answers bring the leader's HW.
 
-    A running broker learns of a decision at once, and its parked fetch ends by that.
+    A running broker learns a decision at once, which ends its parked fetch.
     """
     changed = False
     for b in range(k[K_BROKERS]):
@@ -97,7 +97,7 @@ def tell(s: State, k: Constants, running: int) -> bool:
 
 @rule
 def _idle(s: State, k: Constants, b: int, leader: int) -> bool:
-    """Return whether a follower has nothing to fetch or to truncate, by its leader's knowledge."""
+    """Return whether its leader has nothing for a follower to fetch or to truncate."""
     leo, last = get(s, b, layout.LEO), last_epoch(s, b)
     if leo != get(s, leader, layout.LEO):
         return False
@@ -108,7 +108,7 @@ def _idle(s: State, k: Constants, b: int, leader: int) -> bool:
 
 @rule
 def save(s: State, k: Constants, running: int) -> bool:
-    """Write the HW of running brokers to disk, as each does every few seconds."""
+    """Write the HW of running brokers to disk, as every broker does every few seconds."""
     changed = False
     for b in range(k[K_BROKERS]):
         if (running >> b) & 1 and is_up(s, b) and get(s, b, layout.DISK) != get(s, b, layout.HW):
@@ -130,7 +130,7 @@ def _step(s: State, k: Constants, b: int, running: int) -> bool:
 
 @rule
 def _fetch(s: State, k: Constants, b: int, leader: int) -> bool:
-    """Fetch; if there is nothing to fetch, the fetch is parked, but the leader has noted it."""
+    """Fetch. A fetch without new records is parked, but the leader has noted the follower's LEO."""
     leo, last = get(s, b, layout.LEO), last_epoch(s, b)
     remote_leo = get(s, leader, layout.REMOTE + b)
     view, hw = get(s, leader, layout.VIEW), get(s, leader, layout.HW)

@@ -1,7 +1,7 @@
 """The rules of each release of Kafka: a table of switches.
 
-Every switch is one rule or the fix of one bug, on or off. Each cites the KIP or issue that brought
-it, and the class of Kafka's source in which it was read, release by release.
+Every switch is one rule or one bug fix, on or off. It cites the KIP or issue that introduced the
+rule, and the class of Kafka's source in which we read the rule, release by release.
 """
 
 from dataclasses import dataclass, field, fields
@@ -18,20 +18,20 @@ def _switch(says: str, source: str) -> Any:  # noqa: ANN401 - as dataclasses.fie
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """One release's rules."""
+    """The rules of one release."""
 
     kraft: bool = _switch(
         "The controller is a KRaft quorum, not a broker with ZooKeeper.",
         "KIP-500, KIP-631",
     )
     epochs: bool = _switch(
-        "A new follower asks its leader where its last epoch ended; without it, it cuts its log to"
-        " its own HW at once.",
+        "A new follower asks its leader where its last epoch ended; without the rule, it truncates"
+        " its log to its own HW at once.",
         "KIP-101; ReplicaFetcherThread.maybeTruncate",
     )
     exact_epochs: bool = _switch(
         "The leader also says which epoch its answer is for, and the follower goes back epoch by"
-        " epoch until both have the same.",
+        " epoch until both have the epoch.",
         "KIP-279; AbstractFetcherThread.getOffsetTruncationState",
     )
     epoch_on_election: bool = _switch(
@@ -39,56 +39,59 @@ class Rules:
         "KAFKA-7415; Partition.makeLeader",
     )
     below_first_is_empty: bool = _switch(
-        "A leader that is asked about an epoch before its first says that it ends where that one"
-        " starts; without it, that it does not know.",
+        "Asked about an epoch before its first, a leader answers that the epoch ends where its"
+        " first starts; without the rule, that it does not know.",
         "KAFKA-7415; LeaderEpochFileCache.endOffsetFor of 2.0.1",
     )
     no_epochs_is_undefined: bool = _switch(
-        "A leader without any epoch says so; without it, it returns its LEO, and nothing is cut.",
+        "A leader without epochs says so; without the rule, it returns its LEO, and the follower"
+        " truncates nothing.",
         "KAFKA-6857; LeaderEpochFileCache.endOffsetFor",
     )
     cut_on_missed_epoch: bool = _switch(
-        "A follower that missed an epoch asks again where to cut, though the leader is the same.",
+        "A follower that missed an epoch asks again where to truncate, though the leader is the"
+        " same.",
         "KAFKA-7164; Partition.makeFollower",
     )
     cut_on_new_epoch: bool = _switch(
-        "A follower asks again where to cut whenever the epoch is new.",
+        "A follower asks again where to truncate whenever the epoch is new.",
         "KAFKA-7395; Partition.makeFollower of 2.1.0",
     )
     join_from_epoch_start: bool = _switch(
-        "A follower joins the ISR only with all that the leader had when its epoch began; without"
-        " it, with all below the leader's HW, which a new leader does not know yet.",
+        "A follower joins the ISR only with all records that the leader had when its epoch began;"
+        " without the rule, with all below the leader's HW, which a new leader does not know yet.",
         "KAFKA-7128; Partition.maybeExpandIsr",
     )
     fenced_questions: bool = _switch(
-        "The question where an epoch ended carries the leader epoch; one of another is refused.",
+        "The question where an epoch ended carries the leader epoch; the leader refuses another"
+        " epoch.",
         "KIP-320; Partition.checkCurrentLeaderEpoch",
     )
     fenced_fetches: bool = _switch(
-        "So does every fetch. Up to 2.4 that was so of the first fetch of a session alone.",
+        "Every fetch carries the leader epoch. Up to 2.4 only the first fetch of a session did.",
         "KIP-320, KAFKA-9338; FetchSession.CachedPartition",
     )
     cut_on_fetch: bool = _switch(
-        "A fetch says what epoch the follower's log ends with, and the answer where the logs"
+        "A fetch names the last epoch in the follower's log, and the answer says where the logs"
         " diverge.",
         "KIP-595, KAFKA-10435, KAFKA-10554; Partition.readRecords, AbstractFetcherThread",
     )
     diverging_is_no_progress: bool = _switch(
-        "A fetch that is answered with a diverging epoch is no progress of the follower's.",
+        "A fetch that is answered with a diverging epoch does not count as progress.",
         "KAFKA-13141; ReplicaManager.updateFollowerFetchState",
     )
     late_fenced: bool = _switch(
-        "A fetch answer that was asked for in an older leader epoch is dropped.",
+        "A follower drops the answer to a fetch that it sent in an older leader epoch.",
         "KAFKA-18991; AbstractFetcherThread.processFetchRequest",
     )
     late_needs_fetching: bool = _switch(
-        "A late fetch answer is dropped while the follower still has to ask where to cut; without"
-        " it, it is appended, and the question never asked.",
+        "A follower that must still ask where to truncate drops a late fetch answer; without the"
+        " rule, it appends the records and never asks.",
         "KAFKA-5163; AbstractFetcherThread.processFetchRequest, isReadyForFetch",
     )
     out_of_range_cuts: bool = _switch(
-        "A follower that is ahead of its leader cuts its log to the leader's LEO; without it the"
-        " broker ends itself, unless unclean elections are allowed.",
+        "A follower that is ahead of its leader truncates its log to the leader's LEO; without the"
+        " rule, the broker exits, unless unclean elections are allowed.",
         "KAFKA-7414; ReplicaFetcherThread.handleOffsetOutOfRange",
     )
     diverging_tells_hw: bool = _switch(
@@ -96,27 +99,27 @@ class Rules:
         "KAFKA-14704; ReplicaFetcherThread.processPartitionData",
     )
     cut_drops_empty_epoch: bool = _switch(
-        "A cut at the log's end drops the epoch that began there without a record.",
+        "A truncation at the log's end drops the epoch that began there without a record.",
         "KAFKA-10706; Log.truncateTo",
     )
     elected_again_is_new: bool = _switch(
-        "A leader that is elected again after another, which it never knew, forgets how far its"
-        " followers were; without it, it commits by what they held before they were cut. No"
-        " release does. KRaft brokers pass over decisions; with ZooKeeper those of a controller"
-        " that died are missed.",
+        "A leader that is elected again after a leader that it never knew forgets its followers'"
+        " LEOs; without the rule, it commits by their LEOs from before they truncated. No release"
+        " has this. KRaft brokers skip decisions; with ZooKeeper brokers miss those of a controller"
+        " that died.",
         "none yet, see docs/findings/elected-again.md; Partition.makeLeader, isNewLeader",
     )
     async_isr: bool = _switch(
-        "The leader asks the controller to change the ISR, and reckons with the larger of both"
-        " until it learns; without it, it writes it in ZooKeeper at once.",
+        "The leader asks the controller to change the ISR, and uses the larger ISR until the answer"
+        " comes; without the rule, it writes the ISR to ZooKeeper at once.",
         "KIP-497; AlterIsrManager",
     )
     strict_min_isr: bool = _switch(
-        "The HW stands while the ISR is smaller than min.insync.replicas.",
+        "The HW does not rise while the ISR is smaller than min.insync.replicas.",
         "KIP-966, KAFKA-15583; Partition.maybeIncrementLeaderHW",
     )
     caught_up_stays: bool = _switch(
-        "A follower whose LEO is its leader's stays in the ISR however long it is silent.",
+        "A follower whose LEO equals its leader's stays in the ISR however long it is silent.",
         "KAFKA-7152; Partition.getOutOfSyncReplicas",
     )
     elr: bool = _switch(
@@ -140,31 +143,31 @@ class Rules:
         "KIP-841; Partition.isReplicaIsrEligible",
     )
     decisions_logged: bool = _switch(
-        "Every broker reads every decision in a log; without it, those that a controller had not"
-        " delivered when it died are lost, and the next one sends the present state.",
+        "Every broker reads every decision in a log; without the log, decisions that a dead"
+        " controller had not delivered are lost, and the next controller sends the present state.",
         "KIP-500; ControllerChannelManager, KafkaController.onControllerFailover",
     )
     joins_by_broker_epoch: bool = _switch(
-        "A leader that asks for a larger ISR names the start of each broker that it saw, and the"
+        "A leader that asks for a larger ISR sends the broker epochs that it saw, and the"
         " controller refuses a broker that has started again since.",
         "KIP-903, KAFKA-14139; ReplicationControlManager.ineligibleReplicasForIsr,"
         " MetadataVersion.fetchRequestVersion",
     )
     added_complete: bool = _switch(
-        "A reassignment that removes no more replicas than it adds is complete when those that it"
-        " adds are in the ISR; without it, when all that stay are.",
+        "A reassignment that removes no more replicas than it adds is complete when the added"
+        " replicas are in the ISR; without the rule, when all remaining replicas are.",
         "KAFKA-19975; PartitionReassignmentReplicas.maybeCompleteReassignment (in 4.3.1, not in"
         " 4.2.1)",
     )
     elr_of_replicas: bool = _switch(
-        "A replica that a reassignment removes leaves the ELR; without it, it is eligible when it"
-        " is added again, empty. No release does.",
+        "A replica that a reassignment removes leaves the ELR; without the rule, it is eligible"
+        " when it is added again, empty. No release has this.",
         "none yet, see docs/findings/removed-but-eligible.md;"
         " PartitionChangeBuilder.maybePopulateTargetElr",
     )
     partition_fails_alone: bool = _switch(
-        "A batch that a follower cannot append ends the fetching of its partition, until the next"
-        " leader epoch; without it, it ends the fetcher thread for good.",
+        "A batch that a follower cannot append ends the fetching of its partition until the next"
+        " leader epoch; without the rule, the batch ends the fetcher thread for good.",
         "KIP-461; AbstractFetcherThread.processFetchRequest",
     )
 
@@ -177,16 +180,17 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
 
     Args:
         name: such as ``2.8.2``, or ``3.9.2-zk`` for the same jars on ZooKeeper.
-        protocol: the newest ``inter.broker.protocol.version``, if not the release's own. The
-            requests of followers to leaders and of leaders to the controller follow it
-            (``ReplicaFetcherThread``). On KRaft the newest ``metadata.version``, with the features
-            of that release (KIP-584).
-        written: the newest ``log.message.format.version``. A log of an older format has no epochs;
-            since 2.1 a follower then asks no leader, and truncates to its HW
+        protocol: the newest ``inter.broker.protocol.version``, if it is not the release's own. The
+            requests from followers to leaders and from leaders to the controller depend on it
+            (``ReplicaFetcherThread``). On KRaft it is the newest ``metadata.version``, with the
+            features of that release (KIP-584).
+        written: the newest ``log.message.format.version``. A log in a format before 0.11 has no
+            epochs; since 2.1 its follower asks no leader, and truncates to its HW
             (``AbstractFetcherThread.fetchTruncatingPartitions``).
 
     Raises:
-        UsageError: no such release is known; the hint names the nearest. Or a limit is no version.
+        UsageError: the model does not know the release (the hint names the nearest), or a limit is
+            not a version.
     """
     if name not in RELEASES:
         raise UsageError(f"the model knows no Kafka {name!r}", hint=nearest_release(name, RELEASES))
@@ -236,10 +240,10 @@ def old_format(protocol: str, written: str) -> bool:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Return a version as numbers; raise ``UsageError`` if it is none."""
+    """Return the numbers of a version; raise ``UsageError`` if the text is not a version."""
     parts = version.split(".")
     if not all(part.isdecimal() for part in parts):
-        raise UsageError(f"{version!r} is not a version", hint="Write 0.10.2, say.")
+        raise UsageError(f"{version!r} is not a version", hint="Write a version such as 0.10.2.")
     return tuple(map(int, parts))
 
 
@@ -247,4 +251,4 @@ RELEASES: Final = {
     release.name: release.coordination == "kraft"
     for release in sorted(CATALOGUE.values(), key=lambda entry: entry.coordination == "kraft")
 }
-"""Every catalogued release, and whether KRaft keeps its metadata."""
+"""Every catalogued release, and whether it uses KRaft."""

@@ -26,7 +26,7 @@ BOUNDS: Final = {
     "joins": (0, 3),
     "reassignments": (0, 3),
 }
-"""The least and the most of a scope's numbers; min_isr is 1 up to the brokers."""
+"""The least and the largest value of each bound; ``min_isr`` is 1 to the number of brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,26 +35,26 @@ class Scope:
 
     Attributes:
         brokers: replicas of the partition, 2 or 3.
-        records: the most records sent, 1 to 6.
-        failures: kills, pauses and lagging followers at most. A leadership move is no failure.
-        moves: leadership moves and orderly stops at most.
-        late: fetch answers at most that arrive after other moves.
-        batch: records that a producer sends in one batch at most, 1 to 3.
-        failovers: controllers at most that die, and others take over.
-        wipes: disks at most that are replaced by empty ones, of brokers outside of the ISR.
-        joins: requests of leaders for a larger ISR at most that reach the controller late.
-        reassignments: requests of an operator for other replicas at most.
-        acks: what producers wait for.
+        records: maximum number of records sent, 1 to 6.
+        failures: maximum of kills, pauses and lagging followers. A leadership move is no failure.
+        moves: maximum of leadership moves and orderly stops.
+        late: maximum of fetch answers that arrive after other moves.
+        batch: maximum of records in one batch of a producer, 1 to 3.
+        failovers: maximum of controllers that die and are replaced.
+        wipes: maximum of disks that are replaced by empty disks, on brokers outside of the ISR.
+        joins: maximum of leaders' requests for a larger ISR that reach the controller late.
+        reassignments: maximum of an operator's requests for other replicas.
+        acks: ``acks`` of the producers.
         min_isr: ``min.insync.replicas``.
         unclean: ``unclean.leader.election.enable``.
         by_hand: an operator may ask for an unclean election where no broker leads (KIP-460).
-        by: what one step is: a message, or a round in which some brokers run until they are idle
-            and the others are frozen, which real brokers can replay.
-        stops: whether a planned move may be an orderly stop too.
-        old_format: records are written as before 0.11, without leader epochs.
+        by: what one step is: a message, or a round. In a round some brokers run until they are
+            idle, and the others are frozen; real brokers can replay rounds.
+        stops: whether a planned move may also be an orderly stop.
+        old_format: records have the format from before 0.11, without leader epochs.
 
     Raises:
-        UsageError: a bound that the model cannot hold.
+        UsageError: a state of the model has no room for a bound.
     """
 
     brokers: int = 3
@@ -82,7 +82,8 @@ class Scope:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise UsageError(
-                    f"the model cannot do {name} = {value}", hint=f"Choose from {low} to {high}."
+                    f"{name} = {value} is outside the model's bounds",
+                    hint=f"Choose {low} to {high}.",
                 )
         if self.acks not in ACKS:
             raise UsageError(f"acks {self.acks!r} is unknown", hint="Choose 0, 1 or all.")
@@ -152,7 +153,10 @@ def constants(scope: Scope, rules: Rules) -> Constants:
 
 
 def initial(scope: Scope) -> State:
-    """Empty logs, every broker up and in the ISR; broker 0 leads in epoch 0, and all know it."""
+    """Return the first state: empty logs, all brokers are up and in the ISR, and know the leader.
+
+    Broker 0 leads in epoch 0.
+    """
     s = np.zeros(layout.WIDTH, dtype=np.int8)
     everybody = (1 << scope.brokers) - 1
     s[layout.DECISION] = everybody << 2

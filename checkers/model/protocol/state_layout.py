@@ -1,9 +1,9 @@
 """The layout of the state vector: replicas, the controller, clients.
 
-A state is ``WIDTH`` signed bytes. The controller's part comes first, then a block a broker. A log
-entry is one byte, ``epoch * 8 + record + 1``; 0 is no entry, and ``epoch * 8`` below the LEO a gap,
-an offset without a record. Sets of brokers are bit masks. Records are numbered in the order in
-which they are sent, so that they need no names.
+A state is ``WIDTH`` signed bytes. The controller's part comes first, then one block for each
+broker. A log entry is one byte, ``epoch * 8 + record + 1``. 0 is no entry; ``epoch * 8`` below the
+LEO is a gap, an offset without a record. Sets of brokers are bit masks. Records are numbered in the
+order in which they are sent, so they need no names.
 """
 
 from enum import IntEnum
@@ -16,23 +16,23 @@ MAX_RECORDS: Final = 6
 MAX_DECISIONS: Final = 12
 
 NO_LEADER: Final = 3
-"""The leader of a decision that names none."""
+"""The value for a decision that names no leader."""
 
-# The controller: its decisions so far (leader, ISR, epoch of each), and whom it takes to be alive.
+# The controller: its decisions so far (leader, ISR and epoch), and the brokers with a session.
 DECISION: Final = 0
 EPOCH: Final = DECISION + MAX_DECISIONS
 DECISIONS: Final = EPOCH + MAX_DECISIONS
 LIVE: Final = DECISIONS + 1
 ELR: Final = LIVE + 1
 LAST_LEADER: Final = ELR + 1  # broker + 1, while there is no leader (KIP-966)
-LATE_JOINERS: Final = LAST_LEADER + 1  # lost their session: they learn the newest decision only
+LATE_JOINERS: Final = LAST_LEADER + 1  # lost their session: they learn only the newest decision
 
-# Clients: how many records were sent, acknowledged to each producer, read by a consumer where.
+# Clients: number of records sent, answer for each record, and record read at each offset.
 SENT: Final = LATE_JOINERS + 1
 STATUS: Final = SENT + 1
 READ: Final = STATUS + MAX_RECORDS
 
-# What was spent of the scope, and what went wrong that no log shows any more.
+# How much of the scope is used up, and anomalies that no log shows any more.
 FAILURES: Final = READ + MAX_RECORDS
 MOVES: Final = FAILURES + 1
 LATES: Final = MOVES + 1
@@ -41,10 +41,10 @@ SPENT: Final = FLAGS + 1  # failovers, replaced disks, late joins, reassignments
 
 # Batches; a controller that died; a request for a larger ISR on its way. 0 in other scopes.
 BATCHED: Final = SPENT + 1  # a mask: the record is in one batch with the record before it
-DELIVERS: Final = BATCHED + 1  # the first decision that the controller of today still sends
+DELIVERS: Final = BATCHED + 1  # the first decision that the present controller still sends
 JOIN: Final = DELIVERS + 1  # 0, or IN_FLIGHT with the leader, the follower, and STALE
 
-# A reassignment under way: what it removes and adds, as masks, and the first of the new order.
+# A reassignment under way: masks of removed and of added replicas, and the preferred replica.
 REASSIGNED: Final = JOIN + 1
 
 BLOCKS: Final = REASSIGNED + 1
@@ -57,17 +57,17 @@ DISK: Final = HW + 1  # replication-offset-checkpoint
 PROCESS: Final = DISK + 1
 APPLIED_DECISION: Final = PROCESS + 1  # index of the last decision it has applied, -1 after a start
 FETCHER: Final = APPLIED_DECISION + 1
-VIEW: Final = FETCHER + 1  # of a leader: the ISR it believes in
-PENDING: Final = VIEW + 1  # of a leader: a smaller ISR that it has asked for, 0 if none
+VIEW: Final = FETCHER + 1  # in a leader: the ISR that it knows
+PENDING: Final = VIEW + 1  # in a leader: a smaller ISR that it has asked for, 0 if none
 ELECTED: Final = PENDING + 1  # epoch + 1 of an epoch entry that no record has followed yet, or 0
-AWAITED: Final = ELECTED + 1  # of a leader: records whose producers it has to answer, a mask
-REMOTE: Final = AWAITED + 1  # of a leader: the LEO of each replica as it last fetched, -1 unknown
+AWAITED: Final = ELECTED + 1  # in a leader: records whose producers wait for an answer, a mask
+REMOTE: Final = AWAITED + 1  # in a leader: each replica's LEO at its last fetch, -1 if unknown
 ANSWER: Final = REMOTE + MAX_BROKERS  # kind of the fetch answer in flight to this broker
-ANSWER_FROM: Final = ANSWER + 1  # the leader that gave it
-ANSWER_KNOWN: Final = ANSWER_FROM + 1  # epoch in which it was asked for
+ANSWER_FROM: Final = ANSWER + 1  # the leader that sent the answer
+ANSWER_KNOWN: Final = ANSWER_FROM + 1  # the follower's leader epoch at the fetch
 ANSWER_HW: Final = ANSWER_KNOWN + 1
-ANSWER_OFFSET: Final = ANSWER_HW + 1  # offset asked for, or at which the diverging epoch ends
-ANSWER_COUNT: Final = ANSWER_OFFSET + 1  # entries in it, or the diverging epoch
+ANSWER_OFFSET: Final = ANSWER_HW + 1  # fetch offset, or end offset of the diverging epoch
+ANSWER_COUNT: Final = ANSWER_OFFSET + 1  # number of entries, or the diverging epoch
 ANSWER_LOG: Final = ANSWER_COUNT + 1
 BLOCK: Final = ANSWER_LOG + MAX_RECORDS
 
@@ -85,7 +85,7 @@ class ProcessState(IntEnum):
 
 
 class Fetcher(IntEnum):
-    """The next action of a follower: nothing, ask where to truncate, fetch, or never again."""
+    """The state of a follower's fetcher: TRUNCATING asks where to truncate; ENDED is for good."""
 
     NONE = 0
     TRUNCATING = 1
@@ -111,28 +111,28 @@ class AnswerKind(IntEnum):
 
 IN_FLIGHT: Final = 1
 STALE: Final = 32
-"""Of JOIN: the follower has started again since the leader asked."""
+"""A bit of JOIN: the follower has started again since the leader asked."""
 ARMED: Final = 64
-"""Of JOIN, within a step: the next request for a larger ISR is late."""
+"""A value of JOIN within a step: the next request for a larger ISR is late."""
 
 FLAG_REREAD: Final = 1
 """A consumer has read two records at one offset."""
 
 FLAG_OVERFLOW: Final = 2
-"""More decisions than the vector holds: the scope is too large for it."""
+"""There are more decisions than the vector has room for: the scope is too large."""
 
 
 @rule
 def signed(value: int) -> int:
-    """Return a number of eight bits as a signed byte has it."""
+    """Return the signed number that has the same eight bits."""
     return value - 256 if value > 127 else value  # noqa: PLR2004 - the largest signed byte
 
 
 @rule
 def spend(s: State, shift: int, most: int) -> bool:
-    """Note one more failover (0), replaced disk (2), late join (4) or reassignment (6).
+    """Count one more failover (0), replaced disk (2), late join (4) or reassignment (6).
 
-    False: there were all of them.
+    Return False if the scope's bound ``most`` is reached already.
     """
     if (int(s[SPENT]) >> shift) & 3 >= most:
         return False
@@ -142,7 +142,7 @@ def spend(s: State, shift: int, most: int) -> bool:
 
 @rule
 def block(b: int) -> int:
-    """Return where broker ``b`` begins."""
+    """Return the index at which the block of broker ``b`` begins."""
     return BLOCKS + b * BLOCK
 
 
@@ -150,7 +150,8 @@ def block(b: int) -> int:
 def get(s: State, b: int, field: int) -> int:
     """Return a field of broker ``b``.
 
-    A byte and 0 make a machine word: each rule that takes it is compiled once, not for bytes too.
+    The sum of a byte and 0 is a machine word. So each rule that takes the value is compiled only
+    once, and not also for bytes.
     """
     return int(s[BLOCKS + b * BLOCK + field]) + 0
 
@@ -163,32 +164,32 @@ def put(s: State, b: int, field: int, value: int) -> None:
 
 @rule
 def newest(s: State) -> int:
-    """Index of the controller's last decision."""
+    """Return the index of the controller's last decision."""
     return int(s[DECISIONS]) - 1
 
 
 @rule
 def leader_of(s: State, decision: int) -> int:
-    """Leader that a decision names, -1 for none."""
+    """Return the leader that a decision names, -1 for none."""
     kind = int(s[DECISION + decision]) & 3
     return -1 if kind == NO_LEADER else kind
 
 
 @rule
 def isr_of(s: State, decision: int) -> int:
-    """ISR that a decision names, as a mask."""
+    """Return the ISR that a decision names, as a mask."""
     return (int(s[DECISION + decision]) >> 2) & 7
 
 
 @rule
 def set_isr(s: State, decision: int, isr: int) -> None:
-    """Change the ISR of a decision, as its own leader does."""
+    """Change the ISR of a decision, as the leader of the partition does."""
     s[DECISION + decision] = (int(s[DECISION + decision]) & ~28) | (isr << 2)
 
 
 @rule
 def replicas_of(s: State, decision: int) -> int:
-    """Return the replicas that a decision names, as a mask. The byte has those that are none."""
+    """Return the replicas that a decision names, as a mask. The byte has the complement."""
     return ~(int(s[DECISION + decision]) >> 5) & 7
 
 
@@ -212,14 +213,14 @@ def adding(s: State) -> int:
 
 @rule
 def has_replica(s: State, b: int) -> bool:
-    """Return whether ``b`` has a replica by the decision that it has applied."""
+    """Return whether ``b`` has a replica according to the decision that ``b`` has applied."""
     applied = get(s, b, APPLIED_DECISION)
     return applied >= 0 and (replicas_of(s, applied) >> b) & 1 == 1
 
 
 @rule
 def follows(s: State, b: int) -> int:
-    """Return the broker that ``b`` believes to lead, -1 for none or before its first decision."""
+    """Return the broker that ``b`` believes leads, -1 for none or before its first decision."""
     applied = get(s, b, APPLIED_DECISION)
     return -1 if applied < 0 else leader_of(s, applied)
 
@@ -233,7 +234,7 @@ def epoch_of(s: State, b: int) -> int:
 
 @rule
 def is_up(s: State, b: int) -> bool:
-    """Return whether its process runs."""
+    """Return whether the process of ``b`` runs."""
     return get(s, b, PROCESS) == 0
 
 
@@ -251,12 +252,12 @@ def is_live(s: State, b: int) -> bool:
 
 @rule
 def joiner(s: State, leader: int) -> int:
-    """Return the follower that ``leader`` has asked for and got no answer about, as a mask."""
+    """Return the follower (a mask) whose ISR join ``leader`` has requested, without an answer."""
     join = int(s[JOIN])
     return 1 << ((join >> 3) & 3) if join & IN_FLIGHT and (join >> 1) & 3 == leader else 0
 
 
 @rule
 def size(mask: int) -> int:
-    """Members of a set of brokers."""
+    """Return the number of brokers in a mask."""
     return (mask & 1) + ((mask >> 1) & 1) + ((mask >> 2) & 1)

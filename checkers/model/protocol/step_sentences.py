@@ -1,4 +1,4 @@
-"""Every step as a sentence, with its effect."""
+"""Each step of the model as a sentence, with its effect."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -20,16 +20,16 @@ from highwater.checkers.model.protocol.state_layout import (
 
 _Sentence = Callable[[int, int, State, State], str]
 NAMES: Final = "ABC"
-"""Brokers 0, 1 and 2, in words."""
+"""The names of brokers 0, 1 and 2 in sentences."""
 _ALONE: Final = (0b001, 0b010, 0b100)
 
 
 def says(kind: int, a: int, b: int, before: State, after: State) -> str:
-    """One step as a sentence.
+    """Return a step as a sentence.
 
     Args:
-        kind: of ``Move``; ``a`` and ``b`` are its brokers.
-        before: the state in which it was taken; ``after`` is the state after it.
+        kind: a ``Move``; ``a`` and ``b`` are its brokers.
+        before: the state before the step; ``after`` is the state after it.
     """
     return _SENTENCES[Move(kind)](a, b, before, after)
 
@@ -54,11 +54,11 @@ def _decided(after: State) -> str:
 
 
 def _change(b: int, before: State, after: State) -> str:
-    """Return the change of a replica's log and HW."""
+    """Return in words how a replica's log, HW and fetcher have changed."""
     leo, now = get(before, b, layout.LEO), get(after, b, layout.LEO)
     parts = []
     if now < leo:
-        parts.append(f"cuts its log from {leo} to {now}")
+        parts.append(f"truncates its log from {leo} to {now}")
     if now > leo:
         parts.append(f"gets {_records(now - leo)}, LEO {now}")
     if get(before, b, layout.HW) != get(after, b, layout.HW):
@@ -75,7 +75,7 @@ def _records(count: int) -> str:
 def _learn(a: int, _: int, before: State, after: State) -> str:
     if not has_replica(after, a):
         deletes = get(before, a, layout.LEO) > get(after, a, layout.LEO)
-        tail = ", and deletes it" if deletes else ""
+        tail = ", and deletes its log" if deletes else ""
         return f"{NAMES[a]} learns that it has no replica{tail}"
     leader = follows(after, a)
     if leader < 0:
@@ -113,27 +113,27 @@ def _ask(a: int, _: int, before: State, after: State) -> str:
 def _propose(a: int, b: int, before: State, after: State) -> str:
     leader = NAMES[follows(before, a)]
     sentence = _fetch(a, b, before, after)
-    return f"{sentence}; {leader} asks for {NAMES[a]} in the ISR, and that is late"
+    return f"{sentence}; {leader} asks to add {NAMES[a]} to the ISR, and the request is late"
 
 
 def _reassign(target: int, _: int, before: State, after: State) -> str:
-    sentence = f"the replicas are to be {_who(target)}"
+    sentence = f"an operator asks for the replicas {_who(target)}"
     if newest(before) == newest(after) or after[layout.REASSIGNED]:
-        return f"{sentence}, once these are in sync"
+        return f"{sentence}, which must be in sync first"
     return f"{sentence}; {_decided(after)}"
 
 
 def _admit(a: int, _: int, before: State, after: State) -> str:
-    sentence = f"the controller learns which ISR {NAMES[a]} asks for"
+    sentence = f"{NAMES[a]}'s request for a larger ISR reaches the controller"
     if isr_of(before, newest(before)) == isr_of(after, newest(after)):
-        return f"{sentence}, and refuses"
+        return f"{sentence}, which refuses it"
     return f"{sentence}; {_decided(after)}"
 
 
 def _truncate(a: int, _: int, before: State, after: State) -> str:
     leader = NAMES[follows(before, a)]
     change = _change(a, before, after)
-    tail = "cuts nothing" if change == "gets nothing new" else change
+    tail = "truncates nothing" if change == "gets nothing new" else change
     return f"{NAMES[a]} asks {leader} where its epoch ended, and {tail}"
 
 
@@ -167,7 +167,7 @@ def _run(mask: int, _: int, before: State, after: State) -> str:
 
 def _tell(mask: int, _: int, before: State, after: State) -> str:
     sentences = [
-        f"{NAMES[b]} HW {get(after, b, layout.HW)}"
+        f"{NAMES[b]}'s HW is {get(after, b, layout.HW)}"
         for b in range(3)
         if get(before, b, layout.HW) != get(after, b, layout.HW)
     ]
@@ -195,9 +195,9 @@ _SENTENCES: Final[Mapping[Move, _Sentence]] = {
     ),
     Move.SHRINK: _shrink,
     Move.CONFIRM: lambda a, _, before, after: (
-        f"{NAMES[a]} learns that its ISR holds, and commits up to {get(after, a, layout.HW)}"
+        f"{NAMES[a]} learns that its ISR is accepted, and commits up to {get(after, a, layout.HW)}"
         if get(before, a, layout.HW) != get(after, a, layout.HW)
-        else f"{NAMES[a]} learns that its ISR holds"
+        else f"{NAMES[a]} learns that its ISR is accepted"
     ),
     Move.RUN: _run,
     Move.TELL: _tell,
@@ -206,7 +206,7 @@ _SENTENCES: Final[Mapping[Move, _Sentence]] = {
     ),
     Move.BATCH: _batch,
     Move.FAILOVER: lambda _, __, ___, ____: (
-        "the controller dies, and the next one sends the present state"
+        "the controller dies, and the next controller sends the present state"
     ),
     Move.WIPE: lambda a, _, __, ___: f"{NAMES[a]}'s disk is replaced by an empty one",
     Move.PROPOSE: _propose,

@@ -73,7 +73,8 @@ class TransactionScope:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise UsageError(
-                    f"the model cannot do {name} = {value}", hint=f"Choose from {low} to {high}."
+                    f"{name} = {value} is outside the model's bounds",
+                    hint=f"Choose {low} to {high}.",
                 )
 
 

@@ -47,7 +47,11 @@ SENTENCES = [
         "fetch C",
         "C fetches from A: gets one record, LEO 1; C joins the ISR",
     ),
-    ("send A, move B, learn A, learn B", "fetch A", "A fetches from B: cuts its log from 1 to 0"),
+    (
+        "send A, move B, learn A, learn B",
+        "fetch A",
+        "A fetches from B: truncates its log from 1 to 0",
+    ),
     ("send A", "ask B", "B fetches from A, and the answer is late"),
     ("send A, ask B", "receive B", "the late answer reaches B, which gets one record, LEO 1"),
     (
@@ -56,11 +60,11 @@ SENTENCES = [
         "the late answer reaches B, which gets nothing new",
     ),
     ("send A, pause C", "shrink A C", "A drops C from the ISR"),
-    ("send A, pause C, shrink A C", "confirm A", "A learns that its ISR holds"),
+    ("send A, pause C, shrink A C", "confirm A", "A learns that its ISR is accepted"),
     (
         "send A, fetch B, fetch B, pause C, shrink A C",
         "confirm A",
-        "A learns that its ISR holds, and commits up to 1",
+        "A learns that its ISR is accepted, and commits up to 1",
     ),
     (
         "send A, fetch B, fetch B, fetch C, fetch C",
@@ -88,14 +92,19 @@ ELSEWHERE = [
         "2.1.1",
         "send A, move B, learn A, learn B",
         "truncate A",
-        "A asks B where its epoch ended, and cuts its log from 1 to 0",
+        "A asks B where its epoch ended, and truncates its log from 1 to 0",
     ),
-    ("2.1.1", "move B, learn A, learn B", "truncate A", "A asks B where its epoch ended, and cuts"),
+    (
+        "2.1.1",
+        "move B, learn A, learn B",
+        "truncate A",
+        "A asks B where its epoch ended, and truncates",
+    ),
     (
         "0.10.2.2",
         "send A, move B",
         "learn A",
-        "A learns that B leads, and cuts its log from 1 to 0",
+        "A learns that B leads, and truncates its log from 1 to 0",
     ),
     (
         "2.4.1",
@@ -108,7 +117,7 @@ ELSEWHERE = [
         "2.8.2",
         "move B, move A",
         "failover",
-        "the controller dies, and the next one sends the present state",
+        "the controller dies, and the next controller sends the present state",
     ),
     (
         "2.8.2",
@@ -126,37 +135,40 @@ ELSEWHERE = [
         "2.8.2",
         "pause B, expire B B, learn A, resume B, register B, learn B",
         "propose B",
-        "B fetches from A: gets nothing new; A asks for B in the ISR, and that is late",
+        "B fetches from A: gets nothing new; A asks to add B to the ISR, and the request is late",
     ),
     (
         "2.8.2",
         "pause B, expire B B, learn A, resume B, register B, learn B, propose B",
         "admit A",
-        "the controller learns which ISR A asks for; A is to lead in epoch 1, ISR {A, B, C}",
+        (
+            "A's request for a larger ISR reaches the controller;"
+            " A is to lead in epoch 1, ISR {A, B, C}"
+        ),
     ),
     (
         "2.8.2",
         "pause B, expire B B, learn A, resume B, register B, learn B, propose B, move C",
         "admit A",
-        "the controller learns which ISR A asks for, and refuses",
+        "A's request for a larger ISR reaches the controller, which refuses it",
     ),
     (
         "3.9.2",
         "",
         "reassign CA",
-        "the replicas are to be A and C; A is to lead in epoch 1, ISR {A, C}",
+        "an operator asks for the replicas A and C; A is to lead in epoch 1, ISR {A, C}",
     ),
     (
         "3.9.2",
         "send A, fetch B, reassign AC",
         "learn B",
-        "B learns that it has no replica, and deletes it",
+        "B learns that it has no replica, and deletes its log",
     ),
     (
         "3.9.2",
         "reassign AC, learn A, learn B, learn C",
         "reassign ABC",
-        "the replicas are to be A, B and C, once these are in sync",
+        "an operator asks for the replicas A, B and C, which must be in sync first",
     ),
     (
         "3.9.2",
@@ -183,7 +195,7 @@ def test_a_round_in_words() -> None:
         before = play.vector
         told.append(says(*row_of(move), before, play.do(move).vector))
     assert told[0].startswith("A, B and C run: A HW 1; B gets one record, LEO 1")
-    assert told[1] == "A, B and C go on fetching: B HW 1, C HW 1"
+    assert told[1] == "A, B and C go on fetching: B's HW is 1, C's HW is 1"
     assert told[2].startswith("A write")
     assert told[4] == "B runs: B learns that it leads"
     assert told[5] == "A and C run: A learns that B leads; C learns that B leads"

@@ -1,1 +1,1 @@
-"""Counterexamples as schedules, and scripts that the model plays."""
+"""Schedules made from counterexamples, and scripts that the model plays."""

@@ -1,8 +1,9 @@
 """A counterexample as a schedule that real brokers can follow.
 
-Only a counterexample of a search by rounds can be replayed: between its commands every broker that
-is not frozen runs until it is idle, as real brokers do. The expected states follow from the rules
-of the release that replays it, which need not be the release of the search.
+This module handles a search by rounds, ``compile_messages`` a search by messages. Between the
+commands of a round every broker that is not frozen runs until it is idle, as real brokers do. The
+expected states follow from the rules of the release that replays the schedule, which need not be
+the release of the search.
 """
 
 from collections.abc import Iterable, Sequence
@@ -67,11 +68,11 @@ _EVERYBODY: Final = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledStep:
-    """A step of a schedule: a move, the brokers that run meanwhile (a mask), and all its moves.
+    """A step of a schedule: a command, the brokers that run meanwhile (a mask), and its moves.
 
     Attributes:
-        moves: the move, with the rounds of brokers that are not frozen before and after it: real
-            brokers do not wait for a command.
+        moves: the command as a move, and before and after it a round of the brokers that are not
+            frozen: real brokers do not wait for a command.
     """
 
     move: Row
@@ -83,9 +84,9 @@ def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
     """Return the schedule that plays a counterexample on a release.
 
     Raises:
-        UsageError: it comes from a search by messages; or it cannot be followed, because brokers
-            that must run for a command would run ahead, or because no order of the assignment gives
-            its elections; or the model knows no such release.
+        UsageError: brokers cannot follow it, because a broker that must run for a command would run
+            ahead, or because no order of the assignment gives its elections; or the model does not
+            know the release. For a search by messages see ``compile_by_message``.
     """
     if counterexample.scope.by == "message":
         return compile_by_message(counterexample, kafka)
@@ -119,7 +120,7 @@ def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
 
 
 def _arrange(counterexample: Counterexample) -> list[CompiledStep]:
-    """Choose the brokers that run while each command is given, so that the invariant breaks."""
+    """Choose the brokers that run during each command, so that the invariant breaks."""
     machine = counterexample.settings.machine()
     bit = machine.invariants[counterexample.invariant]
     rows = [step.numbers() for step in counterexample.steps]
@@ -131,13 +132,16 @@ def _arrange(counterexample: Counterexample) -> list[CompiledStep]:
         if machine.laws.broken(state, machine.constants) >> bit & 1:
             return beats
     raise UsageError(
-        "this counterexample cannot be followed: a broker whose commands need it runs ahead",
-        hint="Search for another one: other bounds, or planned moves without orderly stops.",
+        "brokers cannot follow this counterexample: a broker that a command needs runs ahead",
+        hint="Search for another counterexample, with other bounds or without orderly stops.",
     )
 
 
 def _choices(rows: Sequence[Row], *, kraft: bool) -> list[list[int]]:
-    """Return who may run during each move, best first. On KRaft a broker forwards commands."""
+    """Return the sets of brokers that may run during each move, best first.
+
+    On KRaft a running broker forwards commands.
+    """
     choices, before = [], 0
     for n, (kind, a, _) in enumerate(rows):
         after = next((who for later, who, _ in rows[n + 1 :] if later == Move.RUN), 0)
@@ -168,7 +172,7 @@ def _beat(row: Row, running: int) -> CompiledStep:
 
 
 def _played(rows: Iterable[Row], state: Vector, k: Constants) -> Vector:
-    """Return the state after some moves; a move that these rules lack changes nothing."""
+    """Return the state after some moves; a move that the rules do not allow changes nothing."""
     for row in rows:
         after = attempt(state, k, row)
         state = state if after is None else after
@@ -178,9 +182,9 @@ def _played(rows: Iterable[Row], state: Vector, k: Constants) -> Vector:
 def _revived(
     state: Vector, k: Constants, killed: set[int]
 ) -> tuple[tuple[ScheduleStep, ...], tuple[Row, ...]]:
-    """Return steps that restart a broker that ended itself, being ahead of its leader.
+    """Return steps that restart each broker that exited because it was ahead of its leader.
 
-    It is killed first, because 0.10.2.2 may wait for itself for ever in that shutdown.
+    Such a broker is killed first, because 0.10.2.2 may wait for itself for ever in that shutdown.
     """
     everybody = (1 << int(k[K_BROKERS])) - 1
     run = (int(Move.RUN), everybody, 0)
@@ -204,9 +208,9 @@ def _revived(
 
 
 def _step(beat: CompiledStep, before: Vector, after: Vector, k: Constants) -> ScheduleStep:
-    """Return one step: the brokers to freeze meanwhile, and the state to see after it.
+    """Return one step, with the brokers to freeze meanwhile and the state expected after it.
 
-    An orderly stop on KRaft ends with all of them running (``rounds.shut_down``).
+    An orderly stop on KRaft ends with all brokers running (``rounds.shut_down``).
     """
     kind, a, b = beat.move
     up = {
@@ -234,7 +238,7 @@ def _reassigned(move: Row) -> tuple[int, ...]:
 
 
 def _expect(seen: State, numbers: set[int], kind: Move, a: int) -> Expect:
-    """Return the expected state of controller, running brokers, disks and producers."""
+    """Return the expected state of the controller, the running brokers, disks and producers."""
     replicas = seen.replicas
     named = {*members(a)} if kind in (Move.TELL, Move.SAVE) else set[int]()
     leading = {b for b in numbers if replicas[b].follows == b}
@@ -254,9 +258,9 @@ def _expect(seen: State, numbers: set[int], kind: Move, a: int) -> Expect:
 def _order(
     beats: Sequence[CompiledStep], path: Sequence[Vector], brokers: int, *, kraft: bool
 ) -> tuple[int, ...]:
-    """Return an order of the assignment whose first electable replica is the elected one.
+    """Return an assignment order in which each election chooses the first electable replica.
 
-    On KRaft any order will do: before an election the replay asks for another one.
+    On KRaft any order will do: the replay asks for another order before an election.
     """
     for order in permutations(range(brokers)):
         if order[0] == 0 and _fits(list(order), beats, path):
@@ -264,8 +268,8 @@ def _order(
     if kraft:
         return tuple(range(brokers))
     raise UsageError(
-        "no order of the assignment has these elections end as they do",
-        hint="Search for another counterexample: other bounds, or one invariant alone.",
+        "no order of the assignment gives the elections of this counterexample",
+        hint="Search for another counterexample, with other bounds or for a single invariant.",
     )
 
 

@@ -1,9 +1,9 @@
 """A counterexample by messages as a schedule that real brokers can follow by the wire.
 
-The wire holds every message between the brokers that the model knows, and lets one pass a step. So
-each move of the search is one step, and the whole state is expected after it. The expected states
-follow from the rules of the release that replays it. A fetch or question that these rules refuse is
-sent all the same, and nothing must come of it.
+The wire (a proxy between brokers) holds every message that the model knows, and lets one message
+pass in each step. So each move of the search is one step, and the whole state is expected after it.
+The expected states follow from the rules of the release that replays the schedule. If these rules
+refuse a fetch or an epoch question, the broker still sends it, and it must change nothing.
 """
 
 from dataclasses import replace
@@ -69,7 +69,7 @@ _REQUESTS: Final = {
     Move.ASK: Fetcher.FETCHING,
     Move.TRUNCATE: Fetcher.TRUNCATING,
 }
-"""Moves that are a request of a follower, and what its fetcher is about to do then."""
+"""Moves that are a follower's request, and the state of its fetcher before the request."""
 
 
 def sent_by(row: Row, after: State) -> str | None:
@@ -82,8 +82,8 @@ def sent_by(row: Row, after: State) -> str | None:
 
 
 def ends_itself(b: int) -> ScheduleStep:
-    """Return the step that kills a broker which may end itself, being ahead of its leader."""
-    says = f"{NAMES[b]}, which is ahead of its leader, ends itself, or is ended before that"
+    """Return the step that kills a broker that may exit because it is ahead of its leader."""
+    says = f"{NAMES[b]} is ahead of its leader and ends itself, or is killed before that"
     return ScheduleStep(action="kill", broker=b, says=says)
 
 
@@ -91,16 +91,16 @@ def compile_by_message(counterexample: Counterexample, kafka: str) -> Schedule:
     """Return the schedule that plays a counterexample on a release, message by message.
 
     Raises:
-        UsageError: a move that no single message makes; or a release with KRaft, where several
-            decisions may come in one message; or the model knows no such release.
+        UsageError: no single message makes a move; or the release has KRaft, where one message may
+            bring several decisions; or the model does not know the release.
     """
     rules = rules_of(kafka)
     if rules.kraft:
         raise UsageError(
             f"{kafka} has KRaft, where one message brings several decisions",
-            hint="Replay it on a release with ZooKeeper, or find one by round.",
+            hint="Replay it on a release with ZooKeeper, or search by rounds.",
         )
-    # One record more, which is sent in the end; a replica that fetches no more is replaced then.
+    # One more record, which is sent at the end; a replica that fetches no more is replaced then.
     records = counterexample.scope.records + 1
     scope = replace(counterexample.scope, records=records, failures=9, wipes=3)
     k = constants(scope, rules)
@@ -113,8 +113,8 @@ def compile_by_message(counterexample: Counterexample, kafka: str) -> Schedule:
     for row in rows:
         if Move(row[0]) not in _ACTIONS:
             raise UsageError(
-                f"a replay by messages cannot {Move(row[0]).name.lower()}",
-                hint="Search with other bounds, or find one by round.",
+                f"a replay by messages cannot make the move {Move(row[0]).name.lower()}",
+                hint="Search with other bounds, or search by rounds.",
             )
         after = attempt(state, k, row)
         if after is not None:
@@ -141,33 +141,33 @@ def compile_by_message(counterexample: Counterexample, kafka: str) -> Schedule:
 
 
 def _lowered(before: Vector, after: Vector, k: Constants) -> set[int]:
-    """Return the replicas that were cut below their HW.
+    """Return the replicas that were truncated below their HW.
 
-    A broker of 2.0.1 keeps that HW, above its LEO, until its next fetch; the model lowers it.
+    A 2.0.1 broker keeps the old HW, above its LEO, until its next fetch; the model lowers the HW.
     """
     brokers = range(int(k[K_BROKERS]))
     return {b for b in brokers if is_up(after, b) and get(after, b, HW) < get(before, b, HW)}
 
 
 def _without_hw(step: ScheduleStep, numbers: set[int]) -> ScheduleStep:
-    """Return a step that expects no HW of some replicas."""
+    """Return a step without the expected HW of some replicas."""
     hw = {b: hw for b, hw in (step.expect.hw or {}).items() if b not in numbers}
     expect = msgspec.structs.replace(step.expect, hw=hw)
     return msgspec.structs.replace(step, expect=expect)
 
 
 def _replacement(b: int) -> list[Row]:
-    """Return the moves by which a follower whose fetcher has ended comes back, empty."""
+    """Return the moves that restart a follower, whose fetcher has ended, with an empty log."""
     kinds = (Move.KILL, Move.EXPIRE, Move.WIPE, Move.START)
     return [(int(kind), b, b if kind == Move.EXPIRE else 0) for kind in kinds]
 
 
 def _ending(state: Vector, k: Constants) -> tuple[list[ScheduleStep], list[Row]]:
-    """Return how it ends: all messages pass, and one more record is sent, and is acknowledged.
+    """Return the last steps: all messages pass, and one more record is sent and acknowledged.
 
-    So there is a promise to judge, even where the rules refuse all others. Up to 2.0 a broker that
-    is ahead of its leader ends itself then; it is killed before that, and started again. A follower
-    whose fetcher has ended loses its disk first: it fetches again as an empty one.
+    So there is a promise to judge, even where the rules refuse all other records. Up to 2.0 a
+    broker that is ahead of its leader exits then; it is killed before that, and started again. A
+    follower whose fetcher has ended loses its disk first: with an empty log it fetches again.
     """
     run: Row = (int(Move.RUN), (1 << int(k[K_BROKERS])) - 1, 0)
     rested = attempt(state, k, run)
@@ -196,7 +196,7 @@ def _ending(state: Vector, k: Constants) -> tuple[list[ScheduleStep], list[Row]]
 
 
 def _last_step(row: Row, before: Vector, after: Vector, k: Constants) -> ScheduleStep:
-    """Return a step while every message passes: no HW is exact."""
+    """Return a step in which every message passes, so that no HW is exact."""
     kind, a, b = row
     seen = decode(after, k)
     expect = Expect()
@@ -214,7 +214,7 @@ def _last_step(row: Row, before: Vector, after: Vector, k: Constants) -> Schedul
 
 
 def _asks(row: Row, state: Vector) -> bool:
-    """Return whether a broker sends the request of a move, though it may be refused."""
+    """Return whether a broker sends the request of a move, even if the leader may refuse it."""
     kind, b, _ = row
     return (
         kind in _REQUESTS
@@ -265,7 +265,7 @@ def _refusal(row: Row, state: Vector, k: Constants) -> ScheduleStep:
 
 
 def _expect(seen: State, state: Vector) -> Expect:
-    """Return the whole state: every message is accounted for, so every replica is exact.
+    """Return the whole state: the wire controls every message, so every replica is exact.
 
     A broker that has received no decision since its start does not know its replica.
     """

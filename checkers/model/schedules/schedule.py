@@ -1,9 +1,9 @@
 """One schedule for two executors: the model and real brokers.
 
-A schedule is a list of steps for one partition. The model plays it on its own state, and
-``nemesis.model_replay.schedule_replay`` on real brokers; a step has an action, the brokers to
-freeze meanwhile, and the state expected before the next one. Replicas have the model's numbers, 0
-to ``replicas`` - 1.
+A schedule is a list of steps for one partition. The model plays a schedule on its own state, and
+``nemesis.model_replay.schedule_replay`` plays it on real brokers. A step has an action, the brokers
+to freeze meanwhile, and the state expected before the next step. Replicas have the model's numbers,
+0 to ``replicas`` - 1.
 """
 
 from collections.abc import Mapping
@@ -27,25 +27,25 @@ COMMANDED: Final = frozenset(
     {"send", "kill", "pause", "resume", "start", "stop", "move", "wipe"}
     | {"reassign", "elect-unclean"}
 )
-"""Actions from outside. The others happen by themselves and are awaited; ``expire`` ends a session
-where the coordination allows it."""
+"""Actions from outside. The other actions happen by themselves, and the replay waits for them;
+``expire`` ends a session where the coordination allows that."""
 
 _NEEDS_BROKER: Final = COMMANDED - {"send", "reassign"} | {"expire", "learn"}
 
 OLD_FORMAT: Final[Mapping[str, str]] = {"log.message.format.version": "0.10.2"}
-"""The broker setting by which records are written without leader epochs, up to 2.8."""
+"""The setting with which brokers up to 2.8 write records without leader epochs."""
 
 
 class Expect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The expected state after a step; None is "do not care".
+    """The expected state after a step; None means any value.
 
-    The LEO and HW of a frozen or dead broker are not awaited, because it does not answer.
+    The replay does not wait for the LEO and HW of a frozen or dead broker, which does not answer.
 
     Attributes:
         leader: the broker that the controller has elected; -1 is none.
-        isr: as the controller has it, in any order.
-        hw: of a replica, by its own knowledge.
-        hw_on_disk: in a replica's ``replication-offset-checkpoint``.
+        isr: the controller's ISR, in any order.
+        hw: the HW that each replica knows.
+        hw_on_disk: the HW in each replica's ``replication-offset-checkpoint``.
         acked: every record that has been acknowledged so far.
         refused: every record whose producer got an error so far.
         alive: every replica that has a session (ZooKeeper) or is unfenced (KRaft).
@@ -61,7 +61,7 @@ class Expect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     alive: frozenset[int] | None = None
 
     def numbers(self) -> frozenset[int]:
-        """Every replica that is mentioned."""
+        """Return every replica that the expected state mentions."""
         sets = [self.isr or (), self.alive or (), self.leo or (), self.hw or ()]
         leader = () if self.leader is None or self.leader < 0 else (self.leader,)
         return frozenset().union(*sets, self.hw_on_disk or (), leader)
@@ -71,17 +71,17 @@ class ScheduleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """One step: freeze the held brokers, do one thing, wait for the expected state.
 
     Attributes:
-        broker: the broker concerned; of a send its target, by default the leader.
-        record: the record's name, of a send; of several in one batch, their names with spaces.
-        says: the step in a sentence, for a person.
+        broker: the broker of the action; for a send the target, by default the leader.
+        record: for a send the record's name; for a batch the names, separated by spaces.
+        says: the step as a sentence for readers.
         held: replicas that are frozen from before the step until after it, so that they do not run
-            ahead. Records appended meanwhile reach them after that, never before.
-        asks: the replica that the broker asks, if the step is one message to it; of a lag the
-            follower that is dropped.
-        replicas: of a reassignment: those that it asks for, the preferred one first.
+            ahead. Records appended meanwhile reach these replicas only after that.
+        asks: the replica to which the broker sends the message of the step; for a lag the follower
+            that is dropped.
+        replicas: for a reassignment the requested replicas, the preferred one first.
         decision: the number of the controller's decision that the step makes, or that the broker
-            learns; that at the start is 0.
-        expect: the state to await before the next step.
+            learns; the decision at the start is 0.
+        expect: the state to wait for before the next step.
     """
 
     action: Action
@@ -102,14 +102,14 @@ class Schedule(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields=True)
         kafka: catalogue name of the release of the search.
         order: replicas in the order of the partition's assignment; the first leads at the start.
         moves: the same steps as moves of the model; empty if a person wrote the schedule.
-        settings: broker settings above those of every replay, as Kafka spells them.
-        by: how brokers are led along it: ``message`` by the wire, which lets one message pass a
-            step; ``round`` by freezing those that are held.
+        settings: broker settings in addition to those of every replay, by Kafka's names.
+        by: how the replay controls brokers: ``message``: the wire lets one message pass in each
+            step; ``round``: held brokers are frozen.
         name: a few words.
-        partition: that of the topic which is led along it. A controller with eligible leader
-            replicas looks at the replicas of partition 0 alone
-            (``ReplicationControlManager.getTopicEffectiveMinIsr``), so a schedule that reassigns
-            has another one.
+        partition: the number of the partition in its topic. A controller with eligible leader
+            replicas looks only at the replicas of partition 0
+            (``ReplicationControlManager.getTopicEffectiveMinIsr``), so a schedule with a
+            reassignment uses another partition.
     """
 
     kind: ClassVar[str] = "schedule"
@@ -129,7 +129,7 @@ class Schedule(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields=True)
     steps: tuple[ScheduleStep, ...]
 
     def check(self) -> None:
-        """Raise an error for a schedule without meaning."""
+        """Raise a UsageError for a schedule that contradicts itself."""
         if sorted(self.order) != list(range(self.replicas)):
             raise UsageError(
                 f"the order {list(self.order)} does not name each of {self.replicas} replicas",

@@ -1,16 +1,16 @@
-"""A story as moves of the model: its outcome by a release's rules, before any broker runs.
+"""A story (scripted scenario) played by the model: its outcome before any broker runs.
 
-A script is a few lines of text, played by the rules as plain Python:
+A script is a few lines of text. The rules of a release play it as plain Python:
 
-    settle m0 m1 m2     send each to the leader, and let all brokers catch up
+    settle m0 m1 m2     send each record to A, and let all brokers catch up
     send m3 to A        no follower fetches it before the script says so
     fetch B C           one fetch each, in this order
     let C               C does all that it can do by itself: learn, truncate, fetch
     follow C            C learns its leader, and truncates its log, but fetches nothing
     kill A, pause A, resume A, start A, stop B, checkpoint A
     cut A to 3          a fault removes A's records from offset 3 on, while it is dead
-    expire A for B      A's session ends and B is elected; without a name, no broker is
-    retry m3 to B       unless it was acknowledged, its producer sends it again
+    expire A for B      A's session ends and B is elected; without ``for``, no broker is elected
+    retry m3 to B       the producer sends m3 again, unless m3 was acknowledged
     heal                heal everything, and continue until all brokers are idle
 """
 
@@ -62,8 +62,8 @@ class ScriptSettings:
     """The rules and settings under which a script is played.
 
     Attributes:
-        rules: of the release.
-        unclean: whether unclean elections are allowed, and the release heeds it.
+        rules: the rules of the release.
+        unclean: whether unclean elections are allowed, and the release obeys the setting.
         old_format: whether records are written without leader epochs.
     """
 
@@ -75,10 +75,10 @@ class ScriptSettings:
 
 
 def play(script: str, setting: ScriptSettings) -> PartitionOutcome:
-    """Return the outcome of the records of a script. ``logs`` are those of A, B and C.
+    """Return what becomes of the records of a script; ``logs`` has the logs of A, B and C.
 
     Raises:
-        ScriptError: a step cannot be taken; the message names it.
+        ScriptError: a step cannot be taken; the message names the step.
     """
     stage = ScriptState.of(script, setting)
     for _ in perform(script, stage):
@@ -90,7 +90,7 @@ def perform(script: str, stage: "ScriptState") -> Iterator[str]:
     """Play a script line by line; yield each line when the stage is in the state after it.
 
     Raises:
-        ScriptError: as ``play``.
+        ScriptError: a step cannot be taken.
     """
     for line in _lines(script):
         verb, *words = line.split()
@@ -104,11 +104,11 @@ def perform(script: str, stage: "ScriptState") -> Iterator[str]:
 
 
 def predict(schedule: Schedule, rules: Rules, *, unclean: bool) -> PartitionOutcome:
-    """Return the outcome of the records of a schedule with moves, once everything is healed.
+    """Return what becomes of the records of a schedule with moves, after everything is healed.
 
     Args:
-        rules: of the release that plays it, which need not be that of the search.
-        unclean: whether unclean elections are allowed, and the release heeds it.
+        rules: the rules of the release that plays the schedule, maybe not that of the search.
+        unclean: whether unclean elections are allowed, and the release obeys the setting.
 
     Raises:
         ScriptError: the brokers do not become idle, or there are more decisions than the model
@@ -137,23 +137,23 @@ def predict(schedule: Schedule, rules: Rules, *, unclean: bool) -> PartitionOutc
     stage = ScriptState(state=initial(scope), k=constants(scope, rules))
     stage.follow(schedule.moves)
     if not stage.heal():
-        raise ScriptError("the model's replicas do not come to rest after the schedule")
+        raise ScriptError("the model's replicas do not become idle after the schedule")
     return stage.outcome()
 
 
 def remedies(
     tell: Callable[[Rules], PartitionOutcome], rules: Rules
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the fewest switches with which nothing is lost and nothing forks.
+    """Return the smallest sets of switches with which no record is lost and no log diverges.
 
     Args:
-        tell: the outcome of a script under some rules.
-        rules: those of the release.
+        tell: returns the outcome of a script under given rules.
+        rules: the rules of the release.
 
     Returns:
-        Every single switch that suffices; if none does, every two that do together.
+        Every single switch that suffices; if no switch does, every pair that does.
     """
-    # ``kraft`` is no rule of replication: it decides which rules hold.
+    # ``kraft`` is not a rule of replication: it decides which rules hold.
     off = [name for name in SWITCHES if not getattr(rules, name) and name != "kraft"]
     for count in (1, 2):
         sets = combinations(off, count)
@@ -166,7 +166,7 @@ def remedies(
 def _prevents(
     tell: Callable[[Rules], PartitionOutcome], rules: Rules, names: tuple[str, ...]
 ) -> bool:
-    """Return whether nothing is lost or forked with these switches on."""
+    """Return whether no record is lost and no log diverges with these switches on."""
     try:
         outcome = tell(replace(rules, **dict.fromkeys(names, True)))
     except ScriptError:
@@ -179,7 +179,7 @@ def _lines(script: str) -> Iterator[str]:
 
 
 def _records(script: str) -> int:
-    """Return how many records a script sends at most."""
+    """Return the largest number of records that a script can send."""
     steps = (line.split() for line in _lines(script))
     return sum(
         len(words) - 1 if words[0] == "settle" else words[0] in ("send", "retry") for words in steps
@@ -196,7 +196,7 @@ class ScriptState:
 
     @classmethod
     def of(cls, script: str, setting: ScriptSettings) -> "ScriptState":
-        """Return the beginning: empty logs, and A leads."""
+        """Return the state before the script: empty logs, and A leads."""
         scope = Scope(
             records=max(1, _records(script)),
             failures=9,
@@ -210,7 +210,7 @@ class ScriptState:
         return cls(state=initial(scope), k=constants(scope, setting.rules))
 
     def take(self, kind: Move, b: int, other: int = 0) -> bool:
-        """Take one step; False: it cannot be taken, and nothing has changed."""
+        """Take one step; return False if it is impossible: then nothing has changed."""
         after = self.state.copy()
         if not apply(after, self.k, int(kind), b, other):
             return False
@@ -237,7 +237,7 @@ class ScriptState:
         )
 
     def let(self, brokers: tuple[int, ...], moves: tuple[Move, ...] = _ALONE) -> bool:
-        """Let brokers do what they can do by themselves, until nothing changes; return True."""
+        """Let brokers take all steps that need no command, until nothing changes; return True."""
         for _ in range(_TURNS_MAX):
             before = self.state.copy()
             for b in brokers:
@@ -245,10 +245,10 @@ class ScriptState:
                     self.take(kind, b)
             if (self.state == before).all():
                 return True
-        raise ScriptError("the brokers do not come to rest")
+        raise ScriptError("the brokers do not become idle")
 
     def heal(self) -> bool:
-        """Heal everything; return whether all brokers are idle then."""
+        """Heal all faults; return whether all brokers are idle afterwards."""
         for _ in range(_TURNS_MAX):
             before = self.state.copy()
             brokers = tuple(range(int(self.k[K_BROKERS])))
@@ -269,9 +269,9 @@ class ScriptState:
         return any(get(self.state, b, layout.FETCHER) == Fetcher.ENDED for b in brokers)
 
     def follow(self, moves: Iterable[tuple[int, int, int]]) -> None:
-        """Take moves that may come from other rules; a move that these rules lack is left out.
+        """Take moves made under other rules; leave out a move that these rules do not allow.
 
-        Records are named in the order of their sending, from m1 on.
+        Records are named in the order in which they are sent, from m1 on.
         """
         for row in moves:
             after = attempt(self.state, self.k, row)
@@ -281,7 +281,7 @@ class ScriptState:
                     self.names.append(f"m{len(self.names) + 1}")
 
     def cut(self, b: int, end: int) -> bool:
-        """Remove the end of a dead broker's log, as no rule of Kafka's does."""
+        """Remove the end of a dead broker's log, as a fault does; no rule of Kafka does that."""
         leo = get(self.state, b, layout.LEO)
         if get(self.state, b, layout.PROCESS) != ProcessState.DEAD or end > leo:
             return False
@@ -300,7 +300,7 @@ class ScriptState:
         return [int(entry) for entry in self.state[first : first + get(self.state, b, layout.LEO)]]
 
     def outcome(self) -> PartitionOutcome:
-        """Return what is lost (acknowledged, and the leader lacks it) and what forks now."""
+        """Return the lost records (acknowledged; the leader lacks them) and diverging offsets."""
         leader = leader_of(self.state, newest(self.state))
         logs = [self.log(b) for b in range(3)]
         leader_log = set(logs[leader]) if leader >= 0 else set()
@@ -349,9 +349,9 @@ def _cut(stage: ScriptState, words: list[str]) -> bool:
 
 
 def _stop(stage: ScriptState, words: list[str]) -> bool:
-    """Stop brokers in order, each when the others know of the one before.
+    """Shut brokers down one by one; after each shutdown all brokers run until they are idle.
 
-    The controller gives the leadership of one that leads to the first other eligible replica.
+    If a broker leads, the controller moves leadership to the first other eligible replica.
     """
     return all(
         any(stage.take(Move.STOP, b, successor) for successor in sorted(range(3), key=b.__eq__))

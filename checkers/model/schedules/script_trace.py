@@ -1,4 +1,4 @@
-"""A script line by line, with the model's state after each."""
+"""A script line by line, with the model's state after each line."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from highwater.checkers.model.schedules.script import ScriptSettings, ScriptStat
 
 
 def course(script: str, setting: ScriptSettings) -> tuple[ModelSnapshot, ...]:
-    """Return the model's states after each line; replicas go by their names in the script.
+    """Return the model's state after each line of a script; replicas have the script's names.
 
     Raises:
         ScriptError: a step cannot be taken.
@@ -21,7 +21,7 @@ def course(script: str, setting: ScriptSettings) -> tuple[ModelSnapshot, ...]:
 
 
 def recast(course: Sequence[ModelSnapshot], brokers: Sequence[str]) -> tuple[ModelSnapshot, ...]:
-    """Return the same with broker ids for the names; ``brokers`` are those of A, B and C."""
+    """Return snapshots with broker ids for names; ``brokers`` has the ids of A, B and C."""
     ids = dict(zip(NAMES, brokers, strict=False))
     return tuple(
         msgspec.structs.replace(

@@ -1,1 +1,1 @@
-"""Searches of the states that the protocol can reach."""
+"""The search through the states that the protocol can reach."""

@@ -1,8 +1,8 @@
 """Breadth-first search: every state within the bounds, and the shortest way to break an invariant.
 
-Level by level, so that the first breach that is met is one of the fewest moves. States are kept
-whole only while they wait to be expanded; of all others there is a fingerprint and its parent's,
-from which a path is reconstructed by a second pass forward.
+The search goes level by level, so the first breach that it finds has the fewest moves. A whole
+state is kept only while it waits to be expanded. For every other state only its fingerprint and its
+parent's fingerprint are kept; from these, a second pass forward reconstructs a path.
 """
 
 import time
@@ -29,10 +29,10 @@ from highwater.checkers.model.search.paths import PathStep, follow, overflows
 
 Reason = Literal["memory", "time", "stopped", "overflow"]
 """Why a search ended early: its memory or time was used up, it was stopped, or a state within
-the bounds has more than the vector holds."""
+the bounds does not fit in the vector."""
 
 BLOCK: Final = 1 << 15
-"""States that are allocated together, and the most that one call of the kernel adds."""
+"""The number of states that are allocated together; one call of the kernel adds at most as many."""
 
 _BITS: Final = 63
 
@@ -42,9 +42,9 @@ class Limits:
     """Limits of a search.
 
     Attributes:
-        memory: bytes for the table and the states that wait.
-        seconds: of searching, compiling not counted; None is no limit.
-        stop: asked several times a second whether to stop.
+        memory: bytes for the table and for the states that wait to be expanded.
+        seconds: search time without compiling; None is no limit.
+        stop: called several times a second; True stops the search.
     """
 
     memory: int
@@ -53,7 +53,7 @@ class Limits:
 
 
 def half_of_free_memory() -> int:
-    """Bytes that a search may take by default."""
+    """Return the bytes of memory that a search may take by default."""
     return int(psutil.virtual_memory().available) // 2
 
 
@@ -62,8 +62,8 @@ class SearchProgress:
     """The progress of a search.
 
     Attributes:
-        states: distinct ones met.
-        depth: moves from the initial state to those that are expanded now.
+        states: number of distinct states found.
+        depth: moves from the initial state to the states that are expanded now.
         seconds: since the search began.
     """
 
@@ -80,13 +80,13 @@ class SearchOutcome:
     """The result of a search.
 
     Attributes:
-        paths: for each invariant that is broken one shortest path that breaks it.
-        reason: why it ended early; None if every state was met or every invariant broken.
-        exhausted: whether every state within the bounds was met.
-        depth: moves from the initial state to the farthest state that was met.
-        transitions: moves taken, to new states or known ones.
-        seconds: of searching; ``compile_seconds`` of compiling or loading the kernels before.
-        peak_bytes: most memory that this process held.
+        paths: for each broken invariant one of the shortest paths that break it.
+        reason: why the search ended early; None if it found every state or broke every invariant.
+        exhausted: whether the search found every state within the bounds.
+        depth: moves from the initial state to the farthest state that was found.
+        transitions: number of moves taken, to new or to known states.
+        seconds: search time; ``compile_seconds`` is the time before it to compile or load kernels.
+        peak_bytes: largest memory that this process used.
     """
 
     paths: dict[str, tuple[PathStep, ...]]
@@ -101,7 +101,7 @@ class SearchOutcome:
 
     @property
     def collision(self) -> float:
-        """The probability, at most, that a state was missed because of an equal fingerprint."""
+        """An upper bound of the probability that an equal fingerprint hid a state."""
         return collisions(self.states)
 
 
@@ -113,14 +113,15 @@ def explore(
     jobs: int = 1,
     watch: Watch = lambda _: None,
 ) -> SearchOutcome:
-    """Search until every invariant asked for is broken, all states are met, or a limit is reached.
+    """Search until every given invariant is broken, all states are found, or a limit is reached.
 
     Args:
-        machine: what to search.
-        invariants: names of its invariants; none to meet every state.
-        limits: of the search. Findings up to them are kept.
-        jobs: threads. With more than one, chance decides which of several shortest paths is found.
-        watch: called with the progress, several times a second.
+        machine: the machine to search.
+        invariants: names of its invariants; without names the search finds every state.
+        limits: the limits of the search. Findings from before a limit are kept.
+        jobs: number of threads. With several threads, chance decides which of the shortest paths is
+            found.
+        watch: called with the progress several times a second.
     """
     compiled = kernels(machine.laws)
     compile_seconds = compile_all(machine)
@@ -158,14 +159,14 @@ def compile_all(machine: Machine) -> float:
 
 @dataclass(slots=True)
 class _Output:
-    """The output of one thread: blocks of new states, of which the last is not full."""
+    """The output of one thread: blocks of new states; the last block is not full."""
 
     words: int
     blocks: list[Words] = field(default_factory=list)
     filled: int = BLOCK
 
     def room(self, least: int) -> Words:
-        """Return rows to write to, at least so many."""
+        """Return free rows for new states, at least ``least`` rows."""
         if BLOCK - self.filled < least:
             self._trim()
             self.blocks.append(np.empty((BLOCK, self.words), np.uint64))
@@ -173,11 +174,11 @@ class _Output:
         return self.blocks[-1][self.filled :]
 
     def nbytes(self) -> int:
-        """Bytes that the states in it take."""
+        """Return the bytes that its states take."""
         return sum(block.nbytes for block in self.blocks)
 
     def close(self) -> list[Words]:
-        """Everything written."""
+        """Return the blocks of all states that were written."""
         self._trim()
         return self.blocks
 
@@ -187,7 +188,7 @@ class _Output:
 
 
 class _Search:
-    """The state of a search between two rounds; a round is one call of the kernel a thread."""
+    """The state of a search between two rounds; in a round each thread calls the kernel once."""
 
     def __init__(
         self,
@@ -209,7 +210,7 @@ class _Search:
         self._process = psutil.Process()
 
     def run(self, limits: Limits, watch: Watch, began: float) -> Reason | None:
-        """Search level after level; return why it ended early, if it did."""
+        """Search level after level; return why the search ended early, or None."""
         self._begin()
         while self.frontier and not self._all_broken():
             next_level = [_Output(self.machine.initial.nbytes // 8) for _ in range(self.jobs)]
@@ -231,7 +232,7 @@ class _Search:
         return None
 
     def breaches(self) -> Iterator[tuple[str, int]]:
-        """Return each broken invariant, with the fingerprint of a state that breaks it."""
+        """Yield each broken invariant, with the fingerprint of a state that breaks it."""
         for name, bit in self.bits.items():
             if mark := self.marks[:, bit].max():
                 yield name, int(mark)
@@ -279,7 +280,7 @@ class _Search:
         return bool(self.bits) and all(self.marks[:, bit].any() for bit in self.bits.values())
 
     def _make_room(self, memory: int, outputs: Sequence[_Output]) -> bool:
-        """Return whether the next round fits; double the table if necessary."""
+        """Return whether the next round fits in memory; double the table if necessary."""
         after = self.states + self.jobs * BLOCK
         waiting = sum(rows.nbytes for rows in self.frontier)
         waiting += sum(output.nbytes() for output in outputs)
@@ -293,7 +294,7 @@ class _Search:
 
 
 def _deal(frontier: list[Words], jobs: int) -> list[Words]:
-    """Take rows for each thread out of the frontier: a block each, or equal shares of the last."""
+    """Take each thread's rows from the frontier: one block, or equal shares of the last blocks."""
     if len(frontier) >= jobs:
         return [frontier.pop() for _ in range(jobs)]
     rows = np.concatenate(frontier)

@@ -1,11 +1,11 @@
-"""The set of seen states and the state before each: 16 bytes a state.
+"""The set of states that were found, with the parent of each state: 16 bytes a state.
 
-A state is remembered by its 64-bit fingerprint alone, as TLC does (Yu, Manolios, Lamport: Model
-checking TLA+ specifications). Two states with one fingerprint would be taken for one;
-``collisions`` says how likely it is that this has happened at all.
+The set keeps only the 64-bit fingerprint of a state, as TLC does (Yu, Manolios, Lamport: Model
+checking TLA+ specifications). Two states with the same fingerprint would count as one state;
+``collisions`` returns how likely it is that this has happened.
 
-The table is open addressing in two NumPy arrays. Kernels on several threads may insert at once: a
-slot is taken by compare-and-swap, for which Numba has no function of its own.
+The table uses open addressing in two NumPy arrays. Kernels on several threads may insert at the
+same time: a thread takes a slot by compare-and-swap, for which Numba has no function.
 """
 
 from typing import Any, Final, NamedTuple
@@ -22,10 +22,10 @@ Words = np.ndarray[Any, np.dtype[np.uint64]]
 """Fingerprints, or states as whole words of eight bytes."""
 
 FULL: Final = 0.6
-"""Above this share of taken slots the table is doubled, where memory allows it."""
+"""Above this share of taken slots the table is doubled, if memory allows it."""
 
 CROWDED: Final = 0.85
-"""Above this share nothing more is inserted: a search of the slots would take too long."""
+"""Above this share no state is inserted any more: finding a free slot would take too long."""
 
 _SMALLEST: Final = 1 << 16
 _PRIME_1, _PRIME_2, _PRIME_4 = (
@@ -38,7 +38,7 @@ _R31, _R33 = np.uint64(31), np.uint64(33)
 
 
 class Table(NamedTuple):
-    """Two arrays of a power of two slots: fingerprint (0 is a free slot), its parent's fingerprint.
+    """Two arrays of 2ⁿ slots: fingerprints (0 is a free slot) and their parents' fingerprints.
 
     The initial state is its own parent.
     """
@@ -53,15 +53,15 @@ def new_table(slots: int = _SMALLEST) -> Table:
 
 
 def size_of(table: Table) -> int:
-    """Bytes that it takes."""
+    """Return the bytes that a table takes."""
     return table.keys.nbytes + table.parents.nbytes
 
 
 def ancestors(table: Table, fingerprint: int) -> list[int]:
-    """Fingerprints on the way from the initial state to this one, both included.
+    """Return the fingerprints on the path from the initial state to a state, both included.
 
     Raises:
-        KeyError: one of them is not in the table.
+        KeyError: a fingerprint on the path is not in the table.
     """
     chain = [fingerprint]
     while (parent := _parent_of(table, chain[-1])) != chain[-1]:
@@ -80,7 +80,7 @@ def _parent_of(table: Table, fingerprint: int) -> int:
 
 
 def collisions(states: int) -> float:
-    """Return the probability, at most, that two of so many fingerprints are equal: n² / 2⁶⁵."""
+    """Return an upper bound of the probability that two of n fingerprints are equal: n² / 2⁶⁵."""
     return min(1.0, states * states / 2.0**65)
 
 
@@ -130,7 +130,7 @@ _take: Any = intrinsic(_exchange)
 
 @rule
 def insert(table: Table, key: np.uint64, parent: np.uint64) -> bool:
-    """Insert a fingerprint if it is missing; return whether it was. Compiled code only."""
+    """Insert a fingerprint; return whether it was missing. Only compiled code may call this."""
     keys = table.keys
     mask = np.uint64(keys.shape[0] - 1)
     slot = key & mask
@@ -148,7 +148,7 @@ def insert(table: Table, key: np.uint64, parent: np.uint64) -> bool:
 
 @rule
 def copy_all(old: Table, new: Table) -> None:
-    """Insert every entry of one table into another. Compiled code only."""
+    """Insert every entry of one table into another. Only compiled code may call this."""
     for slot in range(old.keys.shape[0]):
         if old.keys[slot] != 0:
             insert(new, old.keys[slot], old.parents[slot])

@@ -1,4 +1,4 @@
-"""The model of replication: a question to a release, and the file of what was found."""
+"""The model of replication: a question about a release, and the file of a counterexample."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -38,13 +38,13 @@ _LAWS: Final = {
     ),
     "round": MachineFunctions(apply=apply, canonical=canonical, broken=broken, possible=possible),
 }
-"""The functions of a search, by its step: one by messages need not compile the rounds."""
+"""The functions of a search, by its kind of step: a search by messages compiles no rounds."""
 
 PROMISES: Final = tuple(name for name, invariant in INVARIANTS.items() if invariant.promise)
 
 _SETTINGS: Final = ("acks", "min_isr")
 _ALWAYS: Final = (*_SETTINGS, "brokers", "records", "failures", "moves", "late")
-"""Bounds that the command names whatever they are."""
+"""Bounds that the command names even where they have the default value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +52,8 @@ class ModelSettings:
     """The settings of a model: its release and its bounds.
 
     Attributes:
-        kafka: a release that the model knows. switched: rules changed from those of the release, by
-            name.
+        kafka: a release that the model knows.
+        switched: rules that differ from those of the release, by name.
     """
 
     kafka: str
@@ -62,21 +62,21 @@ class ModelSettings:
 
     @property
     def client(self) -> msgspec.UnsetType:
-        """The library of the producers does not matter here."""
+        """No value: the client library does not matter in this model."""
         return msgspec.UNSET
 
     def rules(self) -> Rules:
         """Return the rules that hold.
 
         Raises:
-            UsageError: the model knows no such release, or no such rule; or the release lacks what
-                the scope has.
+            UsageError: the model does not know the release or a rule, or the release does not have
+                the elections by hand that the scope has.
         """
         rules = rules_of(self.kafka)
         if self.scope.by_hand and not CATALOGUE[self.kafka].elects_by_hand:
             raise UsageError(
                 f"Kafka {self.kafka} has no unclean elections by hand",
-                hint="They came with 2.4 (KIP-460).",
+                hint="Choose 2.4 or a later release (KIP-460).",
             )
         return switch(rules, self.switched, Rules.__dataclass_fields__, "rule")
 
@@ -97,18 +97,19 @@ class ModelSettings:
         return INVARIANTS[invariant].says
 
     def counterexample(self, invariant: str, path: Sequence[PathStep]) -> "Counterexample":
-        """Put the shortest way to break an invariant into words."""
+        """Return the counterexample of a shortest path that breaks an invariant."""
         return Counterexample.of(self, invariant, path)
 
 
 class CounterexampleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One move.
+    """One move of a counterexample.
 
     Attributes:
-        move: its kind, as ``moves.Move`` calls it, in lower case.
-        brokers: the broker of the move, and the other broker that it names, if any, or of a batch
-            the number of records; in a round all that run; of a reassignment the new replicas.
-        after: the state after it.
+        move: the name of the kind in ``moves.Move``, in lower case.
+        brokers: the broker of the move, and its other broker, if any. For a batch the second number
+            is the number of records. For a round they are the brokers that run, and for a
+            reassignment the new replicas.
+        after: the state after the move.
     """
 
     move: str
@@ -117,7 +118,7 @@ class CounterexampleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     after: ReadableState
 
     def numbers(self) -> tuple[int, int, int]:
-        """Its kind and brokers, as arguments of the rules."""
+        """Return the kind and the brokers of the move as arguments of the rules."""
         kind = Move[self.move.upper()]
         if kind in ROUNDS or kind == Move.REASSIGN:
             mask = sum(1 << broker for broker in set(self.brokers))
@@ -131,10 +132,10 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
 
     Attributes:
         kafka: the release whose rules hold.
-        switched: rules changed from those of the release.
-        invariant: broken by the last step, and by no step before it.
+        switched: rules that differ from those of the release.
+        invariant: the invariant that the last step breaks, and no step before it.
         says: the invariant as a sentence.
-        shortest: whether a search has shown that there is no shorter one.
+        shortest: whether a search has shown that there is no shorter counterexample.
     """
 
     kind: ClassVar[str] = "counterexample"
@@ -151,17 +152,17 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def name(self) -> str:
-        """The name of its schedule."""
+        """The name of the schedule made from the counterexample."""
         return f"{self.invariant} on {self.kafka}"
 
     @property
     def settings(self) -> ModelSettings:
-        """The model of its search."""
+        """The settings of the model in which the search found it."""
         return ModelSettings(kafka=self.kafka, scope=self.scope, switched=self.switched)
 
     @property
     def command(self) -> str:
-        """The command that finds it again."""
+        """The command that finds the counterexample again."""
         words = ["highwater model explore", f"--kafka {self.kafka}"]
         words += [f"--invariant {self.invariant}"]
         for bound in sorted(fields(Scope), key=lambda field: field.name not in _SETTINGS):
@@ -174,16 +175,16 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
         return " ".join(words)
 
     def replay(self) -> tuple[PathStep, ...] | None:
-        """Return its states by the rules of today; None if it no longer breaks the invariant.
+        """Return its path by the present rules; None if it no longer breaks the invariant.
 
         Raises:
-            UsageError: a release, rule, move or invariant that the model does not know.
+            UsageError: the model does not know the release, a rule, a move or the invariant.
         """
         return replayed(self.settings.machine(), self.steps, self.invariant)
 
     @classmethod
     def of(cls, setting: ModelSettings, invariant: str, path: Sequence[PathStep]) -> Self:
-        """Put a path into words."""
+        """Return a path as a counterexample, with a sentence for each move."""
         machine = setting.machine()
         before, steps = machine.initial, []
         for leap in path:
@@ -209,7 +210,7 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def invariants(text: Iterable[str]) -> tuple[str, ...]:
-    """Return invariants by name; ``promises`` are those that clients rely on.
+    """Return names of invariants; ``promises`` stands for those that clients rely on.
 
     Raises what ``invariants_by_name`` raises.
     """

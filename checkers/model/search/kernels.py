@@ -1,4 +1,4 @@
-"""The inner loops of the search, compiled for a machine's laws, and kept on disk once compiled."""
+"""The inner loops of the search, compiled for a machine's laws and then kept on disk."""
 
 import ast
 import functools
@@ -21,8 +21,8 @@ _MODEL: Final = "highwater.checkers.model."
 _FOLDER: Final = Path(__file__).parents[1]
 
 _RECENT: Final = 1 << 17
-"""Fingerprints of states before renaming that a call remembers: most successors were reached a
-moment ago by another order of the same moves, and need not be renamed again."""
+"""Number of fingerprints, from before renaming, that a call remembers. Most successors were reached
+a moment ago by the same moves in another order, and need not be renamed again."""
 
 
 class Problem(NamedTuple):
@@ -34,7 +34,7 @@ class Problem(NamedTuple):
 
 
 class Expansion(NamedTuple):
-    """The result of one call: rows of the source done, states written, moves taken."""
+    """The result of one call: number of source rows done, states written, and moves taken."""
 
     row: int
     new: int
@@ -46,10 +46,11 @@ class Kernels:
     """Compiled functions.
 
     Attributes:
-        expand: ``(source, row, out, table, problem, marks)``: reaches every successor of the states
-            ``source[row:]`` (canonical, as words), writes the new ones to ``out``, and each
-            invariant's first breach to ``marks`` (64 fingerprints by bit, 0 is none). Stops when
-            ``out`` may not hold the successors of the next state. Holds no GIL.
+        expand: ``(source, row, out, table, problem, marks)``: finds every successor of the states
+            ``source[row:]`` (canonical, as words). It writes new states to ``out``, and each
+            invariant's first breach to ``marks`` (63 fingerprints by bit, 0 for no breach). It
+            stops when ``out`` may have no room for the successors of the next state. It releases
+            the GIL.
         identify: ``(state, constants)``: the fingerprint of a state's canonical form.
         grow: ``(old table, new table)``: copies all entries.
     """
@@ -61,7 +62,7 @@ class Kernels:
 
 @functools.cache
 def kernels(laws: MachineFunctions) -> Kernels:
-    """Return the kernels for these laws. They compile, or are loaded, when first called."""
+    """Return the kernels for these laws. Their first call compiles or loads them."""
     with cached_compilation("kernels", _sources(laws)):
         return Kernels(
             expand=_expander(laws),
@@ -75,7 +76,7 @@ def _compiled(function: F) -> F:
 
 
 def _sources(laws: MachineFunctions) -> list[Path]:
-    """Return the files that the laws and this module are made of, by what they import."""
+    """Return the files of the laws and of this module, with all files of the model they import."""
     here = Path(__file__)
     rules = (laws.apply, laws.possible, laws.canonical, laws.broken)
     waiting, files = [here, *(Path(rule.__code__.co_filename) for rule in rules)], set[Path]()
@@ -99,7 +100,7 @@ def _imported(path: Path) -> Iterator[Path]:
 
 @rule
 def mark(breaches: int, key: np.uint64, marks: Words) -> None:
-    """Note that a state breaks these invariants."""
+    """Note that the state with fingerprint ``key`` breaks these invariants."""
     for bit in range(marks.shape[0]):
         if (breaches >> bit) & 1:
             marks[bit] = key

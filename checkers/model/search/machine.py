@@ -14,7 +14,7 @@ Moves = np.ndarray[Any, np.dtype[np.int64]]
 
 @rule
 def anything(state: State, constants: Constants, kind: int, b: int) -> bool:  # noqa: ARG001
-    """Return that every move may be possible."""
+    """Return True: every move may be possible."""
     return True
 
 
@@ -23,12 +23,14 @@ class MachineFunctions:
     """The functions that a search compiles. Each must be marked as a ``rule``.
 
     Attributes:
-        apply: takes a move in place; False if it is not enabled, and the state is then undefined.
-            possible: a cheap test of a move's kind and first argument, before the state is copied;
-            false only where ``apply`` would be false too.
-        canonical: writes to its second argument a state that stands for all of the same shape
-            (broker names exchanged). The fewer it chooses from, the fewer states there are.
-        broken: mask of the invariants that a state breaks, the same for every state of a shape.
+        apply: takes a move in place; False if the move is impossible: the state is then undefined.
+        possible: a cheap test of a move's kind and first argument, before the state is copied;
+            False only where ``apply`` would return False too.
+        canonical: writes to its second argument a state that represents all states of the same
+            shape (equal but for broker names). The fewer representatives a shape has, the fewer
+            states there are.
+        broken: returns a mask of the invariants that a state breaks; equal for all states of a
+            shape.
     """
 
     apply: Callable[[State, Constants, int, int, int], bool]
@@ -42,12 +44,14 @@ class Machine:
     """A system with a finite number of states, within the bounds that ``constants`` holds.
 
     Attributes:
-        laws: its functions. moves: every possible move.
-        constants: handed to every law.
-        initial: the first state, whole words of eight bytes.
-        invariants: name to its bit in what ``broken`` returns, from 0.
-        overflowed: whether something in a state has no room, so that nothing is known of it; it
-            breaks every invariant. renamed: every state of the same shape as one, itself included.
+        laws: the functions of the machine.
+        moves: every possible move.
+        constants: the constants that every law gets.
+        initial: the first state, in whole words of eight bytes.
+        invariants: for each name its bit in the mask that ``broken`` returns, from 0.
+        overflowed: returns whether a state has no room for something, so that nothing is known
+            about it; such a state breaks every invariant.
+        renamed: returns every state of the same shape as a state, itself included.
     """
 
     laws: MachineFunctions

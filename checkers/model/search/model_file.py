@@ -8,21 +8,22 @@ import msgspec
 from highwater.harness.base.errors import StoreError, UsageError
 
 FORMAT: Final = 1
-"""Version of the files; it changes when an older reader would misunderstand a newer one."""
+"""Version of the file format; it changes when an older reader would misunderstand a newer file."""
 
 
 class ModelFile(msgspec.Struct, frozen=True):
-    """The reading and writing of a file whose content is a subclass.
+    """The base of a content that can be read from a file and written to a file.
 
     Attributes:
-        kind: what an error calls it. found_by: the command that writes one, "" for none.
+        kind: the word for the content in errors.
+        found_by: the command that writes such a file, "" for none.
     """
 
     kind: ClassVar[str]
     found_by: ClassVar[str] = ""
 
     def check(self) -> None:
-        """Raise a UsageError for a content without meaning."""
+        """Raise a UsageError if the content contradicts itself."""
 
     def to_json(self) -> bytes:
         """Return the content as a file holds it."""
@@ -38,7 +39,7 @@ class ModelFile(msgspec.Struct, frozen=True):
         """Read what ``plain`` returned.
 
         Raises:
-            UsageError: it is of another format, of another kind, or contradicts itself.
+            UsageError: the content has another format or kind, or contradicts itself.
         """
         version = content.get("format", FORMAT) if isinstance(content, dict) else FORMAT
         if version != FORMAT:
@@ -67,7 +68,7 @@ class ModelFile(msgspec.Struct, frozen=True):
         """Read a file.
 
         Raises:
-            StoreError: it cannot be read.
+            StoreError: the file cannot be read.
             UsageError: as ``from_plain``.
         """
         try:
@@ -77,4 +78,4 @@ class ModelFile(msgspec.Struct, frozen=True):
 
     @classmethod
     def _writer(cls) -> str:
-        return f"{cls.found_by} writes one." if cls.found_by else ""
+        return f"{cls.found_by} writes such a file." if cls.found_by else ""

@@ -1,4 +1,4 @@
-"""The moves of a path and the states along it: found by a search, or stored."""
+"""The moves and states of a path that a search found or that a file holds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ from highwater.harness.base.errors import HarnessError, UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PathStep:
-    """One move of a path, and the state it leads to, its brokers not renamed."""
+    """One move of a path and the state after it, in which brokers are not renamed."""
 
     move: tuple[int, int, int]
     after: State
 
 
 def follow(machine: Machine, chain: Sequence[int]) -> tuple[PathStep, ...]:
-    """Return the moves along the fingerprints of canonical states, the initial one first.
+    """Return the moves along fingerprints of canonical states, from the initial state on.
 
-    The search renames the brokers of every state, and does not keep the names. So the path is
-    followed again in two lines of equal shapes, one renamed as in the search and one not.
-    The search forgets decisions that every broker knows; this does not, and ends where there is no
-    room for one more.
+    The search renames the brokers of every state, and does not keep the names. So this function
+    walks the path again with two states of equal shape: the brokers of one state are renamed as in
+    the search, those of the other are not. The search forgets decisions that every broker knows.
+    This function keeps them, and ends where a state has no room for one more decision.
 
     Raises:
-        HarnessError: no move leads on, which means that the laws treat brokers differently.
+        HarnessError: no move leads to the next state, so the laws treat brokers differently.
     """
     form, state = _canonical(machine, machine.initial), machine.initial
     leaps: list[PathStep] = []
@@ -40,15 +40,15 @@ def follow(machine: Machine, chain: Sequence[int]) -> tuple[PathStep, ...]:
 
 
 def overflows(machine: Machine, path: Sequence[PathStep]) -> bool:
-    """Return whether a path ends in a state of which nothing is known."""
+    """Return whether a path ends in a state that overflowed, about which nothing is known."""
     return bool(path) and machine.overflowed(path[-1].after)
 
 
 def play(machine: Machine, moves: Sequence[Sequence[int]], bit: int) -> tuple[PathStep, ...] | None:
-    """Take the moves that can be taken, up to the first state that breaks an invariant.
+    """Take the moves that are possible, up to the first state that breaks an invariant.
 
     Returns:
-        The path to it; None if no state on the path breaks it.
+        The path to that state; None if no state breaks the invariant.
     """
     state, leaps = machine.initial, []
     for kind, a, b in moves:
@@ -68,10 +68,10 @@ class _Numbered(Protocol):
 def replayed(
     machine: Machine, steps: Sequence[_Numbered], invariant: str
 ) -> tuple[PathStep, ...] | None:
-    """Return the states of stored steps; None if not the last of them breaks the invariant.
+    """Return the path of stored steps; None unless the last step is the first to break it.
 
     Raises:
-        UsageError: a move or an invariant that the model does not know.
+        UsageError: the model does not know a move or the invariant.
     """
     try:
         moves = [step.numbers() for step in steps]
@@ -83,7 +83,7 @@ def replayed(
 
 
 def _alike(machine: Machine, state: State, shape: bytes, leaps: list[PathStep]) -> State:
-    """Add the step after ``state`` that has this shape; failing that, one that has no room."""
+    """Add the step from ``state`` to this shape, or else a step to a state that overflows."""
     steps = [PathStep(move=move, after=after) for move, after in successors(machine, state)]
     for leap in (
         *(leap for leap in steps if _shape(machine, leap.after) == shape),
@@ -95,7 +95,7 @@ def _alike(machine: Machine, state: State, shape: bytes, leaps: list[PathStep]) 
 
 
 def successors(machine: Machine, state: State) -> list[tuple[tuple[int, int, int], State]]:
-    """Yield every move that can be taken, with the state after it, by the laws as plain Python."""
+    """Return every possible move with the state after it, by the laws as plain Python."""
     steps = []
     for kind, a, b in machine.moves.tolist():
         after = state.copy()
@@ -114,7 +114,7 @@ def _step(machine: Machine, form: State, number: int, steps: int) -> State:
 
 
 def _shape(machine: Machine, state: State) -> bytes:
-    """Return the same for states of one shape, even where ``canonical`` has several for it."""
+    """Return bytes that are equal for all states of a shape, even where ``canonical`` is not."""
     return min(_canonical(machine, renaming).tobytes() for renaming in machine.renamed(state))
 
 
@@ -126,6 +126,6 @@ def _canonical(machine: Machine, state: State) -> State:
 
 def _astray(steps: int) -> HarnessError:
     return HarnessError(
-        f"the path that was found cannot be walked again after step {steps}",
+        f"the path that the search found has no next move after step {steps}",
         hint="A law treats brokers differently by their numbers; that is a bug of the model.",
     )

@@ -1,4 +1,4 @@
-"""The names in a question to a model: rules that are switched, and invariants."""
+"""The names in a question to a model: switched rules and invariants."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -14,10 +14,11 @@ def switch(rules: RulesT, switched: Mapping[str, bool], names: Iterable[str], ki
     """Return the rules of a release with some of them changed.
 
     Args:
-        names: the rules that can be switched. kind: what an error calls one of them.
+        names: the rules that can be switched.
+        kind: the word for a rule in errors.
 
     Raises:
-        UsageError: there is no such rule; the hint names the nearest.
+        UsageError: a rule does not exist; the hint names the nearest rule.
     """
     for name in switched:
         if name not in names:
@@ -28,14 +29,14 @@ def switch(rules: RulesT, switched: Mapping[str, bool], names: Iterable[str], ki
 def invariants_by_name(
     names: Iterable[str], groups: Mapping[str, tuple[str, ...]], kind: str
 ) -> tuple[str, ...]:
-    """Return invariants by name, each once, in the order of the names.
+    """Return the names of invariants, each once, in the given order.
 
     Args:
-        groups: names for several; ``all`` is every invariant of the model.
-        kind: what an error calls one of them.
+        groups: names for several invariants; ``all`` is every invariant of the model.
+        kind: the word for an invariant in errors.
 
     Raises:
-        UsageError: there is none of that name, or none is named; the hint names the nearest.
+        UsageError: a name is unknown, or there is no name; the hint names the nearest invariant.
     """
     selectable = (*groups, *groups["all"])
     chosen: dict[str, None] = {}

@@ -16,11 +16,11 @@ from highwater.checkers.model.search.machine import Machine
 from highwater.checkers.model.search.paths import PathStep
 
 File_co = TypeVar("File_co", covariant=True)
-"""The file of a counterexample."""
+"""The type of a counterexample's file."""
 
 
 class Question(Protocol[File_co]):
-    """A question that a search can answer, of the model of replication or of transactions."""
+    """A question that a search can answer, about replication or about transactions."""
 
     @property
     def kafka(self) -> str:
@@ -28,15 +28,15 @@ class Question(Protocol[File_co]):
 
     @property
     def client(self) -> str | msgspec.UnsetType:
-        """The library of the producers, in a model in which it matters."""
+        """The library of the producers, if it matters in the model."""
 
     @property
     def scope(self) -> Any:  # noqa: ANN401 - each model has bounds of its own
-        """The bounds."""
+        """The bounds of the search."""
 
     @property
     def switched(self) -> Mapping[str, bool]:
-        """Rules changed from those of the release."""
+        """Rules that differ from those of the release."""
 
     def machine(self) -> Machine:
         """Return the model as a machine."""
@@ -45,25 +45,24 @@ class Question(Protocol[File_co]):
         """Return an invariant as a sentence."""
 
     def counterexample(self, invariant: str, path: Sequence[PathStep]) -> File_co:
-        """Put the shortest way to break an invariant into words."""
+        """Return the counterexample of a shortest path that breaks an invariant."""
 
 
 class SearchAnswer(msgspec.Struct, Generic[File_co], frozen=True, kw_only=True):
     """The answer to one question: can this invariant be broken within this scope?
 
     Attributes:
-        client: as ``Question`` has it.
-        holds: true if no state within the scope breaks it; false if one does; null if it is not
-            known, because not every state was reached.
-        reason: why it is not known: ``memory``, ``time``, ``stopped`` or ``overflow``; null where
-            it is.
-        states: distinct states reached by the whole search.
-        depth: moves from the initial state to the farthest state that was met.
-        seconds: of searching; ``compile_seconds`` went before, for machine code.
-        rate: states per second of searching.
-        peak_bytes: most memory that the process held.
-        collision: how likely it is, at most, that a state was missed for its fingerprint.
-        counterexample: steps that break it; null where none was found.
+        client: the client of the ``Question``.
+        holds: true if no state within the scope breaks the invariant; false if a state breaks it;
+            null if the search did not reach every state and found no breach.
+        reason: why ``holds`` is null: ``memory``, ``time``, ``stopped`` or ``overflow``; else null.
+        states: number of distinct states that the whole search reached.
+        depth: moves from the initial state to the farthest state that was found.
+        seconds: search time; ``compile_seconds`` is the time before it to compile machine code.
+        rate: states per second of search time.
+        peak_bytes: largest memory that the process used.
+        collision: upper bound of the probability that a fingerprint made the search miss a state.
+        counterexample: steps that break the invariant; null if none were found.
     """
 
     kafka: str
@@ -85,7 +84,7 @@ class SearchAnswer(msgspec.Struct, Generic[File_co], frozen=True, kw_only=True):
     counterexample: File_co | None
 
     def summary(self) -> dict[str, object]:
-        """Return the object of ``model explore --json``: the counterexample is its steps."""
+        """Return the object for ``model explore --json``; its counterexample is a list of steps."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         if self.counterexample is not None:
             plain["counterexample"] = plain["counterexample"]["steps"]
@@ -100,7 +99,10 @@ def search(
     jobs: int = 1,
     watch: Callable[[SearchProgress], None] = lambda _: None,
 ) -> tuple[SearchAnswer[File_co], ...]:
-    """Search for the shortest way to break each invariant; an answer each. As ``explore``."""
+    """Return an answer for each invariant: the shortest way to break it, if the search finds one.
+
+    The other arguments are those of ``explore``.
+    """
     outcome = explore(question.machine(), invariants, limits=limits, jobs=jobs, watch=watch)
     return tuple(_answer(question, name, outcome) for name in invariants)
 

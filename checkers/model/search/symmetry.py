@@ -1,4 +1,4 @@
-"""States that differ only in the names of brokers, or in invisible history, are one state."""
+"""States that differ only in broker names, or in decisions that all know, count as one state."""
 
 from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State, copy_state, rule
@@ -19,7 +19,7 @@ from highwater.checkers.model.protocol.state_layout import (
 
 _MASK = 0x3FFFFFFFFFFFFFFF
 _REASSIGNMENTS = 192
-"""Of SPENT: the bits of reassignments."""
+"""The bits of SPENT that count reassignments."""
 _REMOTE = layout.REMOTE
 _NAMING = (layout.VIEW, layout.PENDING, _REMOTE, _REMOTE + 1, _REMOTE + 2, layout.ANSWER_FROM)
 """Fields whose values name brokers."""
@@ -29,8 +29,8 @@ _NAMING = (layout.VIEW, layout.PENDING, _REMOTE, _REMOTE + 1, _REMOTE + 2, layou
 def canonical(s: State, out: State, k: Constants) -> None:
     """Write ``s`` to ``out`` with old decisions forgotten and its brokers in a canonical order.
 
-    Brokers are ordered by what they are apart from names. Two that tie may end up either way
-    round: that costs a state more, never one too few.
+    Brokers are ordered by their states without the names. Two brokers with equal signatures may end
+    in either order: the search may then visit a state twice, but never misses a state.
     """
     n = int(k[K_BROKERS])
     copy_state(s, out)
@@ -51,7 +51,7 @@ def canonical(s: State, out: State, k: Constants) -> None:
 
 @rule
 def signature(s: State, b: int) -> int:
-    """Return a number for a broker's state, apart from names."""
+    """Return a number for a broker's state that does not depend on broker names."""
     mixed = 0
     for field in range(layout.BLOCK):
         if field not in _NAMING:
@@ -100,7 +100,7 @@ def _forget(s: State, n: int) -> None:
 
 @rule
 def _forget_failover(s: State, n: int) -> None:
-    """Drop that a controller died, once every broker knows more than the dead one did."""
+    """Forget a controller's death once it makes no broker miss a decision any more."""
     for b in range(n):
         applied = get(s, b, layout.APPLIED_DECISION)
         if 0 <= applied < int(s[layout.DELIVERS]) - 1:
@@ -123,7 +123,7 @@ def _place(b: int, first: int, second: int) -> int:
 
 @rule
 def rename(s: State, n: int, first: int, second: int, third: int) -> None:
-    """Let broker ``first`` be 0, ``second`` 1 and ``third`` 2."""
+    """Rename broker ``first`` to 0, ``second`` to 1 and ``third`` to 2, in place."""
     for decision in range(int(s[layout.DECISIONS])):
         leader = leader_of(s, decision)
         isr = _renamed(isr_of(s, decision), first, second, third)

@@ -1,1 +1,1 @@
-"""The model of transactions: producers, leaders' states of them, and one coordinator."""
+"""The model of transactions: producers, leaders that know them, and one coordinator."""

@@ -1,7 +1,7 @@
-"""The brokers' part: the coordinator's decisions, and what a leader appends.
+"""The brokers' part: the coordinator's decisions, and the appends of leaders.
 
-Each function about a request returns an answer: ``OK``, ``WAIT`` (an error after which the client
-tries again, such as CONCURRENT_TRANSACTIONS), or ``REFUSED`` for good.
+A function that handles a request returns its answer: ``OK``, ``WAIT`` (an error after which the
+client tries again, such as CONCURRENT_TRANSACTIONS), or ``REFUSED`` for good.
 """
 
 from typing import Final
@@ -32,7 +32,7 @@ OK: Final = 0
 WAIT: Final = 1
 REFUSED: Final = 2
 LATER: Final = 3
-"""Done, and the answer comes later."""
+"""The request is done, and its answer comes later."""
 
 _EMPTY: Final = int(CoordinatorState.EMPTY)
 _ONGOING: Final = int(CoordinatorState.ONGOING)
@@ -44,7 +44,7 @@ _COMPLETE_ABORT: Final = int(CoordinatorState.COMPLETE_ABORT)
 
 @rule
 def is_preparing(s: State) -> bool:
-    """Return whether markers are to be written."""
+    """Return whether the coordinator must still write markers."""
     return int(s[layout.STATE]) in (_PREPARE_COMMIT, _PREPARE_ABORT)
 
 
@@ -62,7 +62,7 @@ def add_partition(s: State, p: int, epoch: int) -> int:
 
 @rule
 def verify_partition(s: State, p: int, epoch: int) -> int:
-    """Say whether it is in the transaction (``handleVerifyPartitionsInTransaction``)."""
+    """Return OK if a partition is in the transaction (``handleVerifyPartitionsInTransaction``)."""
     if epoch != int(s[layout.EPOCH]):
         return REFUSED
     if is_preparing(s):
@@ -72,7 +72,7 @@ def verify_partition(s: State, p: int, epoch: int) -> int:
 
 @rule
 def end_transaction(s: State, k: Constants, commit: int, epoch: int) -> int:  # noqa: PLR0911 - as in the source
-    """Decide what EndTxn asks for (``endTransaction``)."""
+    """Handle EndTxn: decide to commit or to abort (``endTransaction``)."""
     state, own_epoch = int(s[layout.STATE]), int(s[layout.EPOCH])
     decided = _PREPARE_COMMIT if commit else _PREPARE_ABORT
     done = _COMPLETE_COMMIT if commit else _COMPLETE_ABORT
@@ -99,7 +99,7 @@ def end_transaction(s: State, k: Constants, commit: int, epoch: int) -> int:  # 
 
 @rule
 def prepare(s: State, decided: int, bump: int) -> None:
-    """Write a decision; its markers are to be written then."""
+    """Write a decision; then the coordinator must write its markers."""
     s[layout.STATE] = decided
     s[layout.EPOCH] = int(s[layout.EPOCH]) + bump
     s[layout.PENDING] = s[layout.PARTS]
@@ -107,13 +107,13 @@ def prepare(s: State, decided: int, bump: int) -> None:
 
 @rule
 def fence(s: State, k: Constants) -> None:
-    """Abort what is open, in an epoch that no producer has (``prepareFenceProducerEpoch``)."""
+    """Abort the transaction in an epoch that no producer has (``prepareFenceProducerEpoch``)."""
     prepare(s, _PREPARE_ABORT, 1 + int(k[K_BUMPS_EPOCH]))
 
 
 @rule
 def write_marker(s: State, k: Constants, p: int, commit: int, epoch: int) -> bool:
-    """Append a marker (``appendEndTxnMarker``); return whether the leader takes it."""
+    """Append a marker (``appendEndTxnMarker``); return whether the leader accepts it."""
     own_epoch = leader(s, p, layout.LEADER_EPOCH) - 1
     if epoch < own_epoch:
         return False
@@ -132,7 +132,7 @@ def write_marker(s: State, k: Constants, p: int, commit: int, epoch: int) -> boo
 
 @rule
 def complete(s: State, p: int) -> None:
-    """Note that the marker of a partition is written; after the last one all is done."""
+    """Note that a partition's marker is written; the last marker completes the transaction."""
     left = int(s[layout.PENDING]) & ~(1 << p)
     s[layout.PENDING] = left
     if left == 0:
@@ -142,7 +142,7 @@ def complete(s: State, p: int) -> None:
 
 @rule
 def append_record(s: State, k: Constants, r: int) -> int:
-    """Append a record, unless the leader has it or the rules refuse it."""
+    """Append a record, unless the leader has the record already or the rules refuse it."""
     p, epoch = int(s[layout.R_PARTITION + r]), int(s[layout.R_EPOCH + r])
     sequence, own_epoch = int(s[layout.R_SEQUENCE + r]), leader(s, p, layout.LEADER_EPOCH) - 1
     if k[K_STALE_EPOCH_FIRST] and epoch < own_epoch:
@@ -188,7 +188,7 @@ def forget_producer(s: State, p: int) -> bool:
 
 @rule
 def _await_confirmation(s: State, k: Constants, p: int, epoch: int, sequence: int) -> None:
-    """Note the lowest sequence number that waits (``maybeUpdateLowestSequenceAndEpoch``)."""
+    """Note the lowest unconfirmed sequence number (``maybeUpdateLowestSequenceAndEpoch``)."""
     if not k[K_LOWEST_SEQUENCE]:
         return
     if k[K_COPY_IS_NOT_LOWEST] and _is_copy(s, k, p, epoch, sequence):
@@ -225,7 +225,7 @@ def _in_sequence(s: State, k: Constants, p: int, epoch: int, sequence: int) -> b
 
 @rule
 def _remember(cached: int, sequence: int) -> int:
-    """Return the last batches with one more."""
+    """Return the mask of the last batches with one more batch; the mask has at most five."""
     cached |= 1 << sequence
     count = 0
     for bit in range(layout.MAX_RECORDS):

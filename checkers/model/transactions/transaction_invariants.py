@@ -18,9 +18,9 @@ NOWHERE: Final = 0
 UNDECIDED: Final = 1
 PUBLISHED: Final = 2
 WITHDRAWN: Final = 4
-"""What a log says of a record, one bit for each place that it has there: no marker behind it, a
-commit, an abort. That is what a read_committed reader goes by (``Fetcher``, aborted transactions):
-the marker next behind a record decides."""
+"""What a log says about a record, one bit for each place of the record: no marker behind it, a
+commit, or an abort. A read_committed reader decides in the same way (``Fetcher``, aborted
+transactions): by the next marker behind the record."""
 
 _ACKNOWLEDGED: Final = int(RecordState.ACKNOWLEDGED)
 _ONGOING: Final = int(CoordinatorState.ONGOING)
@@ -35,7 +35,7 @@ _ALL: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionInvariant:
-    """Something that must hold."""
+    """A condition that must hold in every state."""
 
     bit: int
     says: str
@@ -43,7 +43,7 @@ class TransactionInvariant:
 
 @rule
 def verdict_of(s: State, r: int) -> int:
-    """Return what the log of its partition says of a record."""
+    """Return what the log of a record's partition says about the record."""
     p, fate = int(s[layout.R_PARTITION + r]), NOWHERE
     for offset in range(leader(s, p, layout.LENGTH)):
         if leader(s, p, layout.LOG + offset) == r + 1:
@@ -96,7 +96,7 @@ def committed_kept(s: State) -> bool:
 
 @rule
 def all_or_nothing(s: State) -> bool:
-    """No part alone is committed of a transaction that its application wanted to commit."""
+    """No transaction that its application wanted to commit is committed only in part."""
     for number in range(1, int(s[layout.BEGUN]) + 1):
         status = int(s[layout.STATUS + number - 1])
         if status not in (_STATUS_COMMIT_ASKED, _STATUS_COMMITTED):
@@ -126,7 +126,7 @@ def written_once(s: State) -> bool:
 
 @rule
 def gapless(s: State) -> bool:
-    """In a log the sequence numbers of a producer epoch begin with 0, without gap or repetition."""
+    """In a log the sequence numbers of a producer epoch start at 0, without gap or repetition."""
     for p in range(layout.MAX_PARTITIONS):
         epoch, last = -1, -1
         for offset in range(leader(s, p, layout.LENGTH)):
@@ -160,7 +160,7 @@ def in_order(s: State) -> bool:
 
 @rule
 def ends(s: State) -> bool:
-    """No transaction is open in a log that the coordinator has not: the LSO moves on."""
+    """No log has an open transaction that the coordinator does not know: the LSO rises."""
     for p in range(layout.MAX_PARTITIONS):
         if leader(s, p, layout.OPEN) == 0:
             continue
@@ -177,13 +177,13 @@ def ends(s: State) -> bool:
 
 @rule
 def goes_on(s: State) -> bool:
-    """No producer fails, unless another has taken its place or its transaction lasted too long."""
+    """No producer fails, unless another took its place or its transaction lasted too long."""
     return int(s[layout.FLAGS]) & layout.FLAG_REFUSED == 0
 
 
 @rule
 def successor_goes_on(s: State) -> bool:
-    """No producer fails that has taken another's place, unless its transaction lasts too long."""
+    """No producer that took another's place fails, unless its transaction lasts too long."""
     return int(s[layout.FLAGS]) & layout.FLAG_SUCCESSOR_REFUSED == 0
 
 
@@ -208,7 +208,7 @@ TRANSACTION_INVARIANTS: Final = {
 
 @rule
 def overflowed(s: State) -> bool:
-    """Return whether there were more messages or entries than a state holds."""
+    """Return whether there were more messages or entries than a state has room for."""
     return int(s[layout.FLAGS]) & layout.FLAG_OVERFLOW != 0
 
 
@@ -216,7 +216,7 @@ def overflowed(s: State) -> bool:
 def broken_of(s: State, k: Constants) -> int:  # noqa: ARG001 - of all machines
     """Return a mask of the invariants that a state breaks, in the order of ``_CHECKS``.
 
-    A state in which something has no room breaks all of them: nothing holds then.
+    A state that has no room for a message or an entry breaks all invariants.
     """
     if overflowed(s):
         return (1 << _ALL) - 1

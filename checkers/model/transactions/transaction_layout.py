@@ -1,8 +1,8 @@
 """The layout of a state of transactions: coordinator, applications, producers, leaders, messages.
 
 A state is ``WIDTH`` signed bytes. An entry of a log is one byte: a record's number from 1 on, or a
-marker. Sets of partitions are bit masks. Everything that a record is sent with (partition, epoch,
-sequence number) is the record's own, so that a message names the record alone.
+marker. Sets of partitions are bit masks. Partition, epoch and sequence number of a Produce
+are stored with its record, so a message names only the record.
 """
 
 from enum import IntEnum
@@ -28,7 +28,7 @@ EPOCH: Final = 1
 PARTS: Final = 2
 PENDING: Final = 3
 
-# What was done so far, and what was spent of the scope.
+# What was done so far, and how much of the scope is used up.
 BEGUN: Final = 4
 SENT: Final = 5
 LATES: Final = 6
@@ -38,7 +38,7 @@ EXPIRIES: Final = 9
 FORGETS: Final = 10
 FLAGS: Final = 11
 
-# The applications: what each transaction has come to, by number from 1 on.
+# The applications: the outcome of each transaction, by number from 1 on.
 STATUS: Final = 12
 
 # Producers, relative to their block.
@@ -48,8 +48,8 @@ OWN_EPOCH: Final = 1
 TRANSACTION: Final = 2
 ADDED: Final = 3  # partitions that the coordinator has confirmed
 ADDING: Final = 4  # partitions in an AddPartitionsToTxn without an answer
-FENCED: Final = 5  # another has taken its place, or the coordinator has ended its transaction
-NEXT: Final = 6  # sequence number of the next record, of each partition
+FENCED: Final = 5  # another producer took its place, or the coordinator has ended its transaction
+NEXT: Final = 6  # for each partition the sequence number of the next record
 PRODUCER: Final = NEXT + MAX_PARTITIONS
 
 # Leaders, relative to their block.
@@ -57,7 +57,7 @@ LEADERS: Final = PRODUCERS + MAX_PRODUCERS * PRODUCER
 LOG: Final = 0
 LENGTH: Final = MAX_LOG
 LEADER_EPOCH: Final = LENGTH + 1  # producer epoch + 1, 0 if the leader has no state of the producer
-LAST: Final = LEADER_EPOCH + 1  # last sequence number + 1, 0 for none in this epoch
+LAST: Final = LEADER_EPOCH + 1  # last sequence number + 1, or 0 for none in this epoch
 CACHED: Final = LAST + 1  # sequence numbers of the last batches, a mask
 OPEN: Final = CACHED + 1  # first offset + 1 of the open transaction, or 0
 LOWEST: Final = OPEN + 1  # lowest sequence number + 1 that waits to be confirmed, or 0
@@ -76,7 +76,7 @@ R_STATE: Final = R_SEQUENCE + MAX_RECORDS
 MESSAGES: Final = R_STATE + MAX_RECORDS
 M_KIND: Final = 0
 M_WAY: Final = 1
-M_CONNECTION: Final = 2  # 0 is the producer's present one; others were given up
+M_CONNECTION: Final = 2  # 0 is the producer's present connection; others were given up
 M_ARGUMENT: Final = 3
 M_EPOCH: Final = 4
 MESSAGE: Final = 5
@@ -141,7 +141,7 @@ class Request(IntEnum):
 
 
 COORDINATOR: Final = MAX_PARTITIONS
-"""The receiver of AddPartitionsToTxn and EndTxn; others are leaders, by partition."""
+"""The receiver of AddPartitionsToTxn and EndTxn; other receivers are leaders, by partition."""
 
 BROKERS_WAY: Final = 9
 """The way of markers: from the coordinator to a leader."""
@@ -156,7 +156,7 @@ FLAG_REFUSED: Final = 2
 """A producer was refused for good, though it was not fenced."""
 
 FLAG_SUCCESSOR_REFUSED: Final = 4
-"""That producer was the second, which had taken the place of the first."""
+"""The refused producer was the second one, which had taken the place of the first."""
 
 
 @rule

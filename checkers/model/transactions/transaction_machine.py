@@ -1,4 +1,4 @@
-"""The model of transactions: a question to a release, and the file of what was found."""
+"""The model of transactions: a question about a release, and the file of a counterexample."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ class TransactionSettings:
     """A release, a client and bounds: everything that a search of transactions depends on.
 
     Attributes:
-        switched: rules changed from those of the release and the client, by name.
+        switched: rules that differ from those of the release and the client, by name.
     """
 
     kafka: str
@@ -60,7 +60,7 @@ class TransactionSettings:
         """Return the rules that hold.
 
         Raises:
-            UsageError: the model knows no such release, client or rule.
+            UsageError: the model does not know the release, the client or a rule.
         """
         rules = transaction_rules_of(self.kafka, self.client)
         return switch(rules, self.switched, TRANSACTION_SWITCHES, "rule of transactions")
@@ -83,12 +83,12 @@ class TransactionSettings:
     def counterexample(
         self, invariant: str, path: Sequence[PathStep]
     ) -> "TransactionCounterexample":
-        """Put the shortest way to break an invariant into words."""
+        """Return the counterexample of a shortest path that breaks an invariant."""
         return TransactionCounterexample.of(self, invariant, path)
 
 
 class TransactionStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One move: its kind as ``TransactionMove`` has it, its arguments, and the state after it."""
+    """One move: the name of its ``TransactionMove``, its arguments, and the state after it."""
 
     move: str
     arguments: tuple[int, int]
@@ -96,7 +96,7 @@ class TransactionStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     after: TransactionState
 
     def numbers(self) -> tuple[int, int, int]:
-        """Its kind and arguments, as arguments of the rules."""
+        """Return the kind and the arguments of the move as arguments of the rules."""
         return (int(TransactionMove[self.move.upper()]), *self.arguments)
 
 
@@ -104,11 +104,11 @@ class TransactionCounterexample(ModelFile, frozen=True, kw_only=True, forbid_unk
     """A way to break an invariant with a release and a client, within a scope.
 
     Attributes:
-        model: what separates such a file from a counterexample of replication.
-        switched: rules changed from those of the release and the client.
-        invariant: broken by the last step, and by no step before it.
+        model: the word that separates such a file from a counterexample of replication.
+        switched: rules that differ from those of the release and the client.
+        invariant: the invariant that the last step breaks, and no step before it.
         says: the invariant as a sentence.
-        shortest: whether a search has shown that there is no shorter one.
+        shortest: whether a search has shown that there is no shorter counterexample.
     """
 
     kind: ClassVar[str] = "counterexample of transactions"
@@ -127,21 +127,21 @@ class TransactionCounterexample(ModelFile, frozen=True, kw_only=True, forbid_unk
 
     @property
     def settings(self) -> TransactionSettings:
-        """The model of its search."""
+        """The settings of the model in which the search found it."""
         return TransactionSettings(
             kafka=self.kafka, client=self.client, scope=self.scope, switched=self.switched
         )
 
     @property
     def headline(self) -> str:
-        """The broken invariant, where, and in how many steps."""
+        """The broken invariant, with the release and the client."""
         return f"{self.invariant} on Kafka {self.kafka} with {self.client}"
 
     def replay(self) -> tuple[PathStep, ...] | None:
-        """Return its states by the rules of today; None if it no longer breaks the invariant.
+        """Return its path by the present rules; None if it no longer breaks the invariant.
 
         Raises:
-            UsageError: a release, rule, move or invariant that the model does not know.
+            UsageError: the model does not know the release, a rule, a move or the invariant.
         """
         return replayed(self.settings.machine(), self.steps, self.invariant)
 
@@ -152,7 +152,7 @@ class TransactionCounterexample(ModelFile, frozen=True, kw_only=True, forbid_unk
         invariant: str,
         path: Sequence[PathStep],
     ) -> Self:
-        """Put a path into words."""
+        """Return a path as a counterexample, with a sentence for each move."""
         machine = setting.machine()
         before, steps = machine.initial, []
         for leap in path:
@@ -179,7 +179,7 @@ class TransactionCounterexample(ModelFile, frozen=True, kw_only=True, forbid_unk
 
 
 def transaction_invariants(names: Iterable[str]) -> tuple[str, ...]:
-    """Return invariants by name; ``promises`` and ``all`` are all of them.
+    """Return names of invariants; ``promises`` and ``all`` both stand for all invariants.
 
     Raises what ``invariants_by_name`` raises.
     """

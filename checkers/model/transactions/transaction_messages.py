@@ -39,7 +39,7 @@ def put_message(s: State, kind: int, way: int, connection: int, argument: int, e
 
 @rule
 def take_out(s: State, slot: int) -> None:
-    """Remove a message; those behind it move up."""
+    """Remove a message; the messages behind it move up."""
     for later in range(slot, layout.MAX_MESSAGES - 1):
         for field in range(layout.MESSAGE):
             set_message(s, later, field, message(s, later + 1, field))
@@ -49,7 +49,7 @@ def take_out(s: State, slot: int) -> None:
 
 @rule
 def is_first(s: State, slot: int) -> bool:
-    """Return whether no other message comes before it on its connection."""
+    """Return whether a message is the first on its connection."""
     for earlier in range(slot):
         if message(s, earlier, layout.M_WAY) == message(s, slot, layout.M_WAY) and message(
             s, earlier, layout.M_CONNECTION
@@ -67,7 +67,7 @@ def _key(s: State, slot: int) -> int:
 
 @rule
 def sort_messages(s: State) -> None:
-    """Sort by connection; the order within each stays."""
+    """Sort the messages by connection; the order within a connection stays."""
     for end in range(1, layout.MAX_MESSAGES):
         slot = end
         while slot > 0 and _key(s, slot - 1) > _key(s, slot):

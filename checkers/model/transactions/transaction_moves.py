@@ -129,7 +129,7 @@ def is_possible(s: State, k: Constants, kind: int, a: int) -> bool:  # noqa: ARG
 
 @rule
 def take(s: State, k: Constants, kind: int, a: int, b: int) -> bool:  # noqa: C901, PLR0911 - one case a move
-    """Take a move in place; return False where it is not possible."""
+    """Take a move in place; return False if the move is not possible."""
     if k[K_IN_TURN] and not _is_its_turn(s, kind, a):
         return False
     if kind == _BEGIN:
@@ -191,7 +191,7 @@ def _is_awaited(s: State, kind: int, other: int) -> bool:
 
 @rule
 def _arrive(s: State, k: Constants, slot: int) -> bool:
-    """Let a request reach its broker; its answer is there at once, or lost with its connection."""
+    """Let a request reach its broker; the answer arrives at once or is lost with the connection."""
     kind = message(s, slot, layout.M_KIND)
     if kind == 0 or not is_first(s, slot):
         return False
@@ -222,7 +222,7 @@ def _arrive(s: State, k: Constants, slot: int) -> bool:
 
 @rule
 def _is_overdue(s: State, way: int, r: int) -> bool:
-    """Return whether the producer of a record is in its transaction no more."""
+    """Return whether a record's producer is no longer in the record's transaction."""
     c = way // (layout.MAX_PARTITIONS + 1)
     return producer(s, c, layout.TRANSACTION) != int(s[layout.R_TRANSACTION + r])
 
@@ -253,7 +253,7 @@ def _write(s: State, k: Constants, p: int) -> bool:
 
 @rule
 def _repeat(s: State, k: Constants, p: int) -> bool:
-    """Send a marker that is late; the coordinator sends it again."""
+    """Send a marker that will be late; the coordinator sends the marker again."""
     number = int(s[layout.LATE_MARKERS]) + 1
     if number > k[K_LATE_MARKERS] or not is_preparing(s):
         return False

@@ -1,4 +1,4 @@
-"""The producers' part: what an application asks for, what is sent, and what answers do."""
+"""The producers' part: calls of the application, requests, and the effects of answers."""
 
 from typing import Final
 
@@ -62,7 +62,7 @@ _STATUS_OPEN: Final = int(Status.OPEN)
 
 @rule
 def open_producer(s: State, k: Constants, c: int) -> bool:
-    """Take the place of the first producer (InitProducerId), which is fenced by it."""
+    """Take the place of the first producer and fence it (InitProducerId)."""
     if c == 0 or c >= k[K_PRODUCERS] or producer(s, c, layout.PHASE) not in (_OFF, _OPENING):
         return False
     if is_preparing(s):
@@ -93,9 +93,9 @@ def begin(s: State, k: Constants, c: int) -> bool:
 
 @rule
 def send(s: State, k: Constants, c: int, p: int) -> bool:
-    """Give the producer a record; it is sent as soon as its partition is in the transaction.
+    """Give the producer a record, to be sent as soon as its partition is in the transaction.
 
-    Partitions are interchangeable, so the first record of all goes to the first.
+    Partitions are interchangeable, so the very first record goes to the first partition.
     """
     r = int(s[layout.SENT])
     if producer(s, c, layout.PHASE) != _OPEN or r >= k[K_RECORDS] or p >= k[K_PARTITIONS]:
@@ -118,7 +118,7 @@ def send(s: State, k: Constants, c: int, p: int) -> bool:
 
 @rule
 def retry(s: State, c: int, p: int) -> bool:
-    """Send again what has no answer, and what waits behind it."""
+    """Send a partition's unanswered records again, and the records that wait behind them."""
     if producer(s, c, layout.PHASE) not in (_OPEN, _DRAINING) or not _has(s, c, p, _UNANSWERED):
         return False
     _produce(s, c, p)
@@ -127,7 +127,7 @@ def retry(s: State, c: int, p: int) -> bool:
 
 @rule
 def commit(s: State, c: int) -> bool:
-    """Commit, when there is an answer about each record."""
+    """Ask for a commit, if every record has an answer."""
     number = producer(s, c, layout.TRANSACTION)
     if producer(s, c, layout.PHASE) != _OPEN or not _count(s, number, _ACKNOWLEDGED):
         return False
@@ -141,7 +141,7 @@ def commit(s: State, c: int) -> bool:
 
 @rule
 def abort(s: State, k: Constants, c: int) -> bool:
-    """Abort: drop what was never sent, and by its rule what waits to be sent again."""
+    """Abort: drop unsent records and, by ``purges_unanswered``, records that wait for a retry."""
     number = producer(s, c, layout.TRANSACTION)
     if producer(s, c, layout.PHASE) != _OPEN:
         return False
@@ -166,7 +166,7 @@ def abort(s: State, k: Constants, c: int) -> bool:
 
 @rule
 def give_up(s: State, k: Constants, c: int, receiver: int) -> bool:
-    """Close a connection with requests on their way; those to the coordinator are sent again."""
+    """Close a connection with requests on their way; resend only requests to the coordinator."""
     spent, limit = layout.LATES, int(k[K_LATE])
     if receiver == COORDINATOR:
         spent, limit = layout.LATE_CONTROLS, int(k[K_LATE_CONTROLS])
@@ -191,7 +191,7 @@ def give_up(s: State, k: Constants, c: int, receiver: int) -> bool:
 
 @rule
 def on_added(s: State, c: int, p: int) -> None:
-    """Note that the coordinator has a partition, and send what has waited for it."""
+    """Note that the coordinator has added a partition, and send the records that waited for it."""
     set_producer(s, c, layout.ADDED, producer(s, c, layout.ADDED) | 1 << p)
     set_producer(s, c, layout.ADDING, producer(s, c, layout.ADDING) & ~(1 << p))
     if producer(s, c, layout.PHASE) == _OPEN:
@@ -200,7 +200,7 @@ def on_added(s: State, c: int, p: int) -> None:
 
 @rule
 def on_acknowledged(s: State, c: int, r: int) -> None:
-    """Note that a record is in the log, as its leader says."""
+    """Note that the leader has acknowledged a record."""
     s[layout.R_STATE + r] = _ACKNOWLEDGED
     if producer(s, c, layout.PHASE) == _DRAINING:
         _end_drained(s, c)
@@ -223,9 +223,9 @@ def on_ended(s: State, k: Constants, c: int) -> None:
 
 @rule
 def fail(s: State, c: int) -> None:
-    """End a producer by an error for good; what it has sent may still arrive.
+    """End a producer for good after an error; requests that it has sent may still arrive.
 
-    An application that has not asked for a commit takes its transaction for aborted.
+    If the application has not asked for a commit, its transaction counts as aborted.
     """
     if not producer(s, c, layout.FENCED):
         s[layout.FLAGS] = int(s[layout.FLAGS]) | layout.FLAG_REFUSED
@@ -261,7 +261,7 @@ def _request(s: State, c: int, receiver: int, kind: int, argument: int) -> None:
 
 @rule
 def _produce(s: State, c: int, p: int) -> None:
-    """Send every record of a partition that waits, in order."""
+    """Send every waiting record of a partition, in order."""
     number = producer(s, c, layout.TRANSACTION)
     for r in range(int(s[layout.SENT])):
         state = int(s[layout.R_STATE + r])
@@ -280,7 +280,7 @@ def _produce(s: State, c: int, p: int) -> None:
 
 @rule
 def _end_drained(s: State, c: int) -> None:
-    """Ask for the abort, if no record waits for its answer."""
+    """Ask for the abort, if no record waits for an answer."""
     if _outstanding(s, producer(s, c, layout.TRANSACTION)) == 0:
         set_producer(s, c, layout.PHASE, _ABORTING)
         _request(s, c, COORDINATOR, _END, 0)
@@ -303,7 +303,7 @@ def _outstanding(s: State, number: int) -> int:
 
 @rule
 def _has(s: State, c: int, p: int, state: int) -> bool:
-    """Return whether a record of a partition, of the open transaction, is in a state."""
+    """Return whether the open transaction has a record of a partition in a state."""
     number = producer(s, c, layout.TRANSACTION)
     for r in range(int(s[layout.SENT])):
         if (

@@ -1,8 +1,9 @@
 """The rules of transactions, by the release of the brokers and by the client.
 
-Each switch cites the KIP or issue that brought it and the class in which it was read. A client is
-a library with a version of transactions: Java's of 4.0 and later has version 2 with brokers that
-have it, too (KIP-890), and ``librdkafka`` has version 1 alone (confluentinc/librdkafka#5423).
+Each switch cites the KIP or issue that introduced the rule, and the class in which we read the
+rule. A client is a library with a version of transactions. Java's client from 4.0 on uses version 2
+if the brokers have it, too (KIP-890); ``librdkafka`` has only version 1
+(confluentinc/librdkafka#5423).
 """
 
 from dataclasses import dataclass, field, fields
@@ -17,7 +18,7 @@ from highwater.harness.releases.client_choice import LIBRDKAFKA, ClientChoice
 TransactionClient = Literal["librdkafka", "java", "java-v1"]
 
 CLIENTS: Final[tuple[TransactionClient, ...]] = ("librdkafka", "java", "java-v1")
-"""Clients that the model knows: ``java-v1`` is Java's with ``transaction.version`` below 2."""
+"""The clients of the model; ``java-v1`` is Java's client with ``transaction.version`` below 2."""
 
 FIRST: Final = (0, 11)
 """The first release with transactions (KIP-98)."""
@@ -35,67 +36,68 @@ class TransactionRules:
     """The rules of one release together with one client."""
 
     duplicates_cached: bool = _switch(
-        "A leader knows the last five batches of a producer, and acknowledges a copy of any;"
-        " without it, a copy of the last one alone.",
+        "A leader knows a producer's last five batches, and acknowledges a copy of any of them;"
+        " without the rule, only of the last batch.",
         "KAFKA-5494; ProducerStateEntry.findDuplicateBatch (1.0)",
     )
     unknown_accepted: bool = _switch(
-        "A leader without a state of a producer takes any sequence number of it; without it, 0"
-        " alone.",
+        "A leader without a state of a producer accepts any sequence number; without the rule, only"
+        " 0.",
         "KIP-360; ProducerAppendInfo.checkSequence (2.5)",
     )
     verification: bool = _switch(
-        "Before a leader appends the first record of a transaction it asks the coordinator whether"
-        " that has the partition.",
+        "Before a leader appends the first record of a transaction, it asks the coordinator whether"
+        " the partition is in it.",
         "KIP-890, KAFKA-14402; UnifiedLog.analyzeAndValidateProducerState,"
         " TransactionCoordinator.handleVerifyPartitionsInTransaction (3.6)",
     )
     lowest_sequence: bool = _switch(
-        "After a record that the coordinator did not confirm a leader takes no higher sequence"
-        " number, until it has appended one or a marker.",
+        "After a record that the coordinator did not confirm, a leader accepts no higher sequence"
+        " number until it appends a record or a marker.",
         "KAFKA-14920; VerificationStateEntry, ProducerAppendInfo.checkSequence (3.6)",
     )
     copy_is_not_lowest: bool = _switch(
-        "A copy of a record that the leader knows is not taken for one that it waits for: no"
-        " release; a possible fix.",
+        "A copy of a record that the leader has does not count as an unconfirmed record. No release"
+        " has this: a possible fix.",
         "docs/findings/late-copy.md; UnifiedLog.maybeStartTransactionVerification",
     )
     open_in_epoch: bool = _switch(
-        "A leader takes an open transaction of an older epoch for another one, and asks about the"
-        " first record of the new epoch, too.",
+        "A leader treats an open transaction of an older epoch as another transaction, and asks"
+        " about the first record of the new epoch, too.",
         "KIP-890; UnifiedLog.hasOngoingTransaction (with an epoch in 4.0.1, without it in 3.9.2)",
     )
     stale_epoch_first: bool = _switch(
-        "A leader refuses a producer epoch below the one that it knows before it asks the"
-        " coordinator, and without a trace of it.",
+        "A leader refuses a producer epoch below the epoch that it knows before it asks the"
+        " coordinator, and notes nothing.",
         "KAFKA-18042; UnifiedLog.maybeStartTransactionVerification (in 4.1.2, not in 4.0.1; 4.0.2"
         " was not read)",
     )
     bumps_epoch: bool = _switch(
-        "The producer epoch rises at each end of a transaction, and the next begins with"
-        " sequence number 0.",
+        "The producer epoch rises at each end of a transaction, and the next transaction begins"
+        " with sequence number 0.",
         "KIP-890, transaction.version 2; TransactionMetadata.prepareAbortOrCommit (4.0)",
     )
     adds_by_produce: bool = _switch(
-        "The leader adds the partition to the transaction when the first record comes; without"
-        " it, the client does so before, by AddPartitionsToTxn.",
+        "The leader adds the partition to the transaction when the first record comes; without the"
+        " rule, the client does so before, by AddPartitionsToTxn.",
         "KIP-890, transaction.version 2; AddPartitionsToTxnManager (4.0)",
     )
     first_is_zero: bool = _switch(
-        "The first record of a producer that a leader has no batch of has sequence number 0.",
+        "A leader that has no batch of a producer accepts only sequence number 0.",
         "KAFKA-18202; ProducerAppendInfo.checkSequence (in 4.1.2, not in 4.0.1)",
     )
     marker_above: bool = _switch(
-        "A marker of an epoch that the leader knows already ends no open transaction.",
+        "A marker whose epoch the leader already knows does not end an open transaction.",
         "KIP-1228, KAFKA-19446; ProducerAppendInfo.checkProducerEpoch (in 4.2.1, not in 4.1.2)",
     )
     answers_first: bool = _switch(
-        "The coordinator answers EndTxn when its decision is written, before the markers are.",
+        "The coordinator answers EndTxn when its decision is written, before the markers are"
+        " written.",
         "KIP-98; TransactionCoordinator.endTransaction",
     )
     purges_unanswered: bool = _switch(
         "An abort drops a record that waits to be sent again, and the client gives its sequence"
-        " number to the next; without it, the abort waits for the answer.",
+        " number to the next record; without the rule, the abort waits for the answer.",
         "docs/findings/reused-sequence.md; rd_kafka_toppar_purge_queues. Java waits:"
         " RecordAccumulator.abortUndrainedBatches",
     )
@@ -110,11 +112,12 @@ def transaction_rules_of(kafka: str, client: str, *, protocol: str = "") -> Tran
     Args:
         kafka: such as ``4.4.0``.
         client: one of ``CLIENTS``.
-        protocol: the newest ``metadata.version``, if not the release's own: ``transaction.version``
-            2 is a feature, of the same level (KIP-584).
+        protocol: the newest ``metadata.version``, if it is not the release's own. It also limits
+            the feature ``transaction.version``, whose level follows it (KIP-584).
 
     Raises:
-        UsageError: no such release or client is known, or the release has no transactions.
+        UsageError: the model does not know the release or the client, or the release has no
+            transactions.
     """
     if kafka not in CATALOGUE:
         raise UsageError(
@@ -145,7 +148,7 @@ def transaction_rules_of(kafka: str, client: str, *, protocol: str = "") -> Tran
 
 
 def transaction_client(choice: ClientChoice) -> TransactionClient:
-    """Return the client of the model that a library is, in the release that was chosen.
+    """Return the model's client for the library and the release that were chosen.
 
     Raises:
         UsageError: the model does not know the library.

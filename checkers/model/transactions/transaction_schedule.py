@@ -1,8 +1,8 @@
-"""A counterexample of transactions as a schedule that brokers can play, and what it must come to.
+"""A counterexample of transactions as a schedule that brokers can play, and its predicted outcome.
 
-The schedule is for one producer and one partition. A request that is late in the counterexample is
-held by the wire; all others arrive by themselves. The client need not be that of the search, nor
-the release.
+The schedule is for one producer and one partition. The wire (a proxy) holds a request that is late
+in the counterexample; all other requests arrive by themselves. The client and the release need not
+be those of the search.
 """
 
 from collections.abc import Sequence
@@ -43,13 +43,13 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE
 
 END: Final = "end"
-"""The name of a held EndTxn, as ``m1`` is of a held Produce."""
+"""The name of a held EndTxn; a held Produce has its record's name, such as ``m1``."""
 
 MARKER: Final = "marker"
 """The name of a held WriteTxnMarkers, from the coordinator to the leader."""
 
 _FORGETS_ALONE: Final = (3, 4)
-"""Since then a leader forgets a producer by a setting of its own (KIP-854)."""
+"""Since this release a separate setting decides when a leader forgets a producer (KIP-854)."""
 
 _BY_THEMSELVES: Final = ("await", "answered")
 _ENDING: Final = {int(phase) for phase in (Phase.DRAINING, Phase.COMMITTING, Phase.ABORTING)}
@@ -63,12 +63,13 @@ class TransactionAction(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         action: ``begin``, ``send``, ``commit``, ``abort``, ``renew``; ``given-up`` (its sender
             closes the connection of a held request), ``release`` (a held request goes on),
-            ``answered`` (there is an answer about every record), ``forgotten`` (the leader has no
-            state of the producer), ``await`` (for the log alone).
-        held: name of the request that this step sends and the wire holds, or that it is about.
+            ``answered`` (every record has an answer), ``forgotten`` (the leader has no state of the
+            producer), ``await`` (wait only for the log).
+        held: name of the request that this step sends and the wire holds, or of the held request
+            that the step is about.
         says: the step of the counterexample as a sentence.
-        length: entries of the log after it; None where the next step comes by itself.
-        refused: whether the record that it sends is refused for good.
+        length: entries in the log after the step; None where the next step comes by itself.
+        refused: whether the record that the step sends is refused for good.
     """
 
     action: str
@@ -80,15 +81,15 @@ class TransactionAction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForetoldRecords(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of each record in the end, on a release.
+    """The predicted outcome of the records on a release.
 
     Attributes:
-        lost: of committed transactions, and in no log or aborted there.
-        published: of transactions that the application aborted.
+        lost: records of committed transactions that are in no log, or aborted there.
+        published: committed records of transactions that the application aborted or left open.
         hanging: first records of transactions that never end.
-        repeated: in the log twice.
-        refused: those with which a producer failed, though it was not fenced.
-        lengths: entries of the log after each step.
+        repeated: records that are in the log twice.
+        refused: records with which a producer failed, although it was not fenced.
+        lengths: number of entries in the log after each step.
     """
 
     lost: tuple[str, ...] = ()
@@ -100,7 +101,7 @@ class ForetoldRecords(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def harms(self) -> bool:
-        """True if anything is broken in the end."""
+        """True if any record is lost, published, hanging, repeated or refused."""
         return bool(self.lost or self.published or self.hanging or self.repeated or self.refused)
 
 
@@ -110,7 +111,7 @@ def transaction_schedule(
     """Return the steps that a player takes with a client of the model on brokers of a release.
 
     Raises:
-        UsageError: it cannot be replayed; the message says why.
+        UsageError: the counterexample cannot be replayed; the message says why.
     """
     rows = _rows(counterexample)
     states = _states(counterexample)
@@ -138,9 +139,10 @@ def transaction_schedule(
 def predict_records(
     counterexample: TransactionCounterexample, kafka: str, client: str
 ) -> ForetoldRecords:
-    """Play its steps by the rules of a release and a client, which need not be those of its search.
+    """Return the outcome of a counterexample's steps by the rules of a release and a client.
 
-    A step that the rules refuse is left out. An application aborts in the end what is open.
+    These need not be those of the search. A step that the rules refuse is left out. In the end the
+    application aborts an open transaction.
     """
     settings = TransactionSettings(
         kafka=kafka,
@@ -197,9 +199,9 @@ def _subject(state: State, slot: int) -> str:
 
 
 def _same_request(row: Row, before: State, state: State) -> list[Row]:
-    """Return the same move in another state, where the same request may be another message.
+    """Return a move for another state, in which the same request may be in another slot.
 
-    It may have another epoch there, too: with version 2 each transaction has its own.
+    The request may also have another epoch there: with version 2 each transaction has its own.
     """
     kind, slot, _ = row
     if kind != TransactionMove.ARRIVE:
@@ -213,13 +215,13 @@ def _same_request(row: Row, before: State, state: State) -> list[Row]:
 
 
 def _goes_on(state: State) -> bool:
-    """Return whether the log may be longer already: a transaction ends, and no request waits."""
+    """Return whether the log may be longer already, because a transaction is ending."""
     phases = {producer(state, c, layout.PHASE) for c in range(layout.MAX_PRODUCERS)}
     return int(state[layout.PENDING]) != 0 or bool(phases & _ENDING)
 
 
 def _identity(state: State, slot: int) -> tuple[int, int, int, bool]:
-    """Return what identifies a request: its kind, way and subject, and if it is late."""
+    """Return what identifies a request: its kind, way and subject, and whether it is late."""
     return (
         message(state, slot, layout.M_KIND),
         message(state, slot, layout.M_WAY),
@@ -249,7 +251,7 @@ def _require_playable(counterexample: TransactionCounterexample, kafka: str) -> 
 
 
 def _require_client(counterexample: TransactionCounterexample, kafka: str, client: str) -> None:
-    """Refuse a client that does something else about a record without an answer at an abort."""
+    """Refuse a client that, at an abort, handles records without an answer in another way."""
     searched = transaction_rules_of(counterexample.kafka, counterexample.client)
     played = transaction_rules_of(kafka, client)
     if played.purges_unanswered == searched.purges_unanswered:
@@ -257,8 +259,8 @@ def _require_client(counterexample: TransactionCounterexample, kafka: str, clien
     if _aborts_unanswered(_rows(counterexample), _states(counterexample)):
         whose = "librdkafka's" if searched.purges_unanswered else "Java's"
         raise UsageError(
-            f"this counterexample is one of {whose} producer: what an abort does about a record"
-            " without an answer differs",
+            f"this counterexample needs {whose} producer: at an abort, the other client handles a"
+            " record without an answer differently",
             hint="Leave --client out.",
         )
 
@@ -285,7 +287,7 @@ def _states(counterexample: TransactionCounterexample) -> list[State]:
     leaps = counterexample.replay()
     if leaps is None:
         raise UsageError(
-            "this counterexample breaks nothing by the rules of today",
+            "by the present rules this counterexample breaks no invariant",
             hint="Find it again: highwater model explore --transactions --out FILE",
         )
     return [transaction_initial(), *(leap.after for leap in leaps)]
@@ -351,7 +353,7 @@ def _arrival(
 
 
 def _is_held(rows: Sequence[Row], states: Sequence[State], sent: int, r: int) -> bool:
-    """Return whether a Produce waits: its producer gives it up, or another is to come first."""
+    """Return whether a Produce is held: its producer gives it up, or a late request comes first."""
     for number in range(sent + 1, len(rows)):
         kind, slot, receiver = rows[number]
         before = states[number]

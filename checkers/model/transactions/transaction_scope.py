@@ -24,7 +24,7 @@ TRANSACTION_BOUNDS: Final = {
     "overdue": (0, 1),
     "in_turn": (0, 1),
 }
-"""The least and the most of a scope's numbers."""
+"""The least and the largest value of each bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,27 +32,27 @@ class TransactionScope:
     """The bounds of a search of transactions.
 
     Attributes:
-        partitions: of the topic, each with a leader of its own.
-        records: sent at most, by all producers.
-        transactions: begun at most, by all producers.
-        producers: of one ``transactional.id``; the second takes the place of the first, which does
-            not know it and goes on.
-        late: connections to leaders at most that a producer gives up while a Produce is on its way,
-            which arrives later or never.
-        late_controls: connections to the coordinator at most that it gives up so, with an
-            AddPartitionsToTxn or EndTxn.
-        late_markers: markers at most that the coordinator sends a second time, the first being
-            late.
-        expiries: transactions at most that the coordinator ends, for they last too long.
-        forgets: leaders at most that forget a producer (``producer.id.expiration.ms``).
+        partitions: partitions of the topic; each has its own leader.
+        records: maximum number of records that all producers send.
+        transactions: maximum number of transactions that all producers begin.
+        producers: producers with one ``transactional.id``. The second producer takes the place of
+            the first, which does not know that and goes on.
+        late: maximum of connections to leaders that a producer gives up while a Produce is on its
+            way; that Produce arrives later or never.
+        late_controls: maximum of connections to the coordinator that a producer gives up while an
+            AddPartitionsToTxn or EndTxn is on its way.
+        late_markers: maximum of markers that the coordinator sends a second time because the first
+            marker is late.
+        expiries: maximum of transactions that the coordinator ends because they last too long.
+        forgets: maximum of times that a leader forgets a producer (``producer.id.expiration.ms``).
         overdue: 1 if a late Produce may arrive after the end of its own transaction; 0 if it
-            arrives before or never.
-        in_turn: 1 if an application goes on only when there is an answer, or its connection is
-            given up, a second producer comes when the first has ended its transaction, and a leader
-            forgets when no request waits: fewer interleavings, which can be replayed on brokers.
+            arrives before that end or never.
+        in_turn: 1 for fewer interleavings, which brokers can replay. An application goes on only
+            after an answer, or when its connection was given up. A second producer comes when the
+            first has ended its transaction. A leader forgets only when no request waits.
 
     Raises:
-        UsageError: a bound that the model cannot hold.
+        UsageError: a state of the model has no room for a bound.
     """
 
     partitions: int = 1
@@ -116,7 +116,7 @@ def transaction_constants(scope: TransactionScope, rules: TransactionRules) -> C
 
 
 def transaction_initial() -> State:
-    """Return the first state: the first producer is open, in epoch 0, and nothing is written."""
+    """Return the first state: the first producer is ready, in epoch 0, and all logs are empty."""
     s = np.zeros(layout.WIDTH, dtype=np.int8)
     s[layout.PRODUCERS + layout.PHASE] = Phase.READY
     return s

@@ -21,7 +21,7 @@ from highwater.checkers.model.transactions.transaction_state import (
 
 
 def says_transaction(kind: int, a: int, b: int, before: State, after: State) -> str:
-    """Return the sentence of a move, by the states before and after it."""
+    """Return a move as a sentence, from the states before and after it."""
     move = TransactionMove(kind)
     if move is TransactionMove.ARRIVE:
         return _arrives(a, before, after)
@@ -42,7 +42,7 @@ def _of_producer(move: TransactionMove, c: int, b: int, before: State, after: St
         TransactionMove.COMMIT: f"the application commits transaction {number}",
         TransactionMove.ABORT: f"the application aborts transaction {number}"
         f"{_dropped(before, after)}",
-        TransactionMove.RETRY: f"{name} sends again what it has no answer about, to partition {b}",
+        TransactionMove.RETRY: f"{name} sends its records without an answer to partition {b} again",
     }
     if move in sentences:
         return sentences[move]
@@ -65,7 +65,7 @@ def _of_leader(move: TransactionMove, p: int, before: State) -> str:
         return f"the marker {marker} is written to partition {p}"
     if move is TransactionMove.FORGET:
         return f"the leader of partition {p} forgets the producer"
-    return f"the coordinator sends the marker {marker} to partition {p} again; the first is late"
+    return f"the coordinator sends the marker {marker} to partition {p} again, as the first is late"
 
 
 def _arrives(slot: int, before: State, after: State) -> str:
@@ -93,7 +93,7 @@ def _appended(r: int, before: State, after: State) -> str:
         int(state[layout.R_STATE + r]) == RecordState.ACKNOWLEDGED for state in (before, after)
     ]
     if acknowledged == [False, True]:
-        return "the leader takes it for one that it has, and acknowledges it"
+        return "the leader takes it for a copy of a record that it has, and acknowledges it"
     return "not appended"
 
 

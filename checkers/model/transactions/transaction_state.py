@@ -1,4 +1,4 @@
-"""A state of the model of transactions as people, files and drawings have it."""
+"""The state of the model of transactions in readable form, for people, files and drawings."""
 
 from typing import Final
 
@@ -25,12 +25,12 @@ _MARKERS: Final = {layout.COMMIT: "commit", layout.ABORT: "abort"}
 
 
 class SentRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A record, with all that it is sent with.
+    """A record, with the data that its producer sends with it.
 
     Attributes:
-        transaction: number of its transaction, from 1 on.
-        sequence: its sequence number; None while it was never sent.
-        state: what its producer knows of it.
+        transaction: the number of the record's transaction, from 1 on.
+        sequence: the record's sequence number; None before the record is sent.
+        state: the state of the record for its producer.
     """
 
     record: str
@@ -51,13 +51,13 @@ class ModelProducer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionLeader(msgspec.Struct, frozen=True, kw_only=True):
-    """A leader's log, and what it knows of the producer.
+    """A leader's log, and what the leader knows about the producer.
 
     Attributes:
-        log: records by name, and ``commit`` and ``abort``.
-        epoch: the producer epoch that it knows; None for none.
+        log: names of records, and ``commit`` and ``abort`` for markers.
+        epoch: the producer epoch that the leader knows; None for none.
         sequence: the last sequence number of that epoch; None for none.
-        open_from: first offset of the open transaction; None for none.
+        open_from: the first offset of the open transaction; None for none.
     """
 
     log: tuple[str, ...]
@@ -70,10 +70,10 @@ class TransactionState(msgspec.Struct, frozen=True, kw_only=True):
     """The whole state at one moment.
 
     Attributes:
-        coordinator: state of the ``transactional.id``; ``epoch``: its producer epoch.
-        partitions: those in its transaction; ``markers``: those whose marker is to be written.
-        transactions: what each has come to for its application, in order.
-        on_the_way: requests, in words.
+        coordinator: the state of the ``transactional.id``; ``epoch``: its producer epoch.
+        partitions: partitions in the transaction; ``markers``: those that still need a marker.
+        transactions: the outcome of each transaction for its application, in order.
+        on_the_way: requests that have not arrived yet, in words.
     """
 
     coordinator: str

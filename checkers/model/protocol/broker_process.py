@@ -26,7 +26,7 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def crash(s: State, b: int, end: int) -> None:
-    """Kill a process. Its log stays whole (the page cache outlives it); its HW is that on disk."""
+    """Kill a process: its log stays whole (in the page cache), and its HW becomes that on disk."""
     put(s, b, layout.PROCESS, end)
     if joiner(s, b):
         s[layout.JOIN] = 0

@@ -38,10 +38,10 @@ def decide(s: State, leader: int, isr: int, bump: int) -> None:
 
 @rule
 def eligible(s: State, k: Constants) -> int:
-    """Return the brokers that may be elected: live ISR, else live ELR, last leader, any live one.
+    """Return the brokers that may be elected, as a mask.
 
-    The ELR and the last known leader count since KIP-966. Any live replica may be elected only
-    where unclean elections are allowed.
+    These are the live ISR; if that is empty, the live ELR; else the last known leader (both since
+    KIP-966); else, where unclean elections are allowed, every live replica.
     """
     live = int(s[layout.LIVE]) & replicas_of(s, newest(s))
     clean = isr_of(s, newest(s)) & live

@@ -1,4 +1,4 @@
-"""How a broker applies the controller's decisions: it becomes leader, follower, or neither."""
+"""The effect of the controller's decisions on a broker: leader, follower, or neither."""
 
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout

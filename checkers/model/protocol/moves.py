@@ -1,4 +1,4 @@
-"""Every step that the cluster, its operator or its clients can take, and how to take it."""
+"""Every step that the cluster, its operator or its clients can take, as a function of a state."""
 
 from enum import IntEnum
 from itertools import product
@@ -216,7 +216,10 @@ def apply(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
 
 @rule
 def apply_alone(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
-    """Take one step that is not a round, as ``apply``. A search by messages compiles only this."""
+    """Take one step that is not a round, as ``apply`` does.
+
+    A search by messages compiles this function, and not ``apply``.
+    """
     if kind > Move.SAVE:
         return _rare(s, k, kind, b, other)
     if kind >= Move.LEARN:

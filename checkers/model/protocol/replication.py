@@ -216,7 +216,7 @@ def take(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def _out_of_range(s: State, k: Constants, b: int, end: int) -> None:
-    """Handle a follower ahead of its leader: it exits, or truncates to the leader's LEO."""
+    """Handle a follower ahead of its leader: the broker exits, or truncates to the leader's LEO."""
     if k[scope.K_OUT_OF_RANGE_CUTS] or k[scope.K_UNCLEAN]:
         cut(s, k, b, end)
     else:

@@ -31,7 +31,7 @@ class Rules:
     )
     exact_epochs: bool = _switch(
         "The leader also says which epoch its answer is for, and the follower goes back epoch by"
-        " epoch until both have the epoch.",
+        " epoch until both logs have the epoch.",
         "KIP-279; AbstractFetcherThread.getOffsetTruncationState",
     )
     epoch_on_election: bool = _switch(

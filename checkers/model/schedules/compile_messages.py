@@ -1,4 +1,4 @@
-"""A counterexample by messages as a schedule that real brokers can follow by the wire.
+"""A counterexample by messages as a schedule that real brokers follow message by message.
 
 The wire (a proxy between brokers) holds every message that the model knows, and lets one message
 pass in each step. So each move of the search is one step, and the whole state is expected after it.

@@ -42,7 +42,7 @@ class Expect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     The replay does not wait for the LEO and HW of a frozen or dead broker, which does not answer.
 
     Attributes:
-        leader: the broker that the controller has elected; -1 is none.
+        leader: the broker that the controller has elected; -1 for no leader.
         isr: the controller's ISR, in any order.
         hw: the HW that each replica knows.
         hw_on_disk: the HW in each replica's ``replication-offset-checkpoint``.

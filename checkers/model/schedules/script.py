@@ -87,7 +87,7 @@ def play(script: str, setting: ScriptSettings) -> PartitionOutcome:
 
 
 def perform(script: str, stage: "ScriptState") -> Iterator[str]:
-    """Play a script line by line; yield each line when the stage is in the state after it.
+    """Play a script line by line; yield each line when ``stage`` has the state after that line.
 
     Raises:
         ScriptError: a step cannot be taken.

@@ -25,7 +25,7 @@ FULL: Final = 0.6
 """Above this share of taken slots the table is doubled, if memory allows it."""
 
 CROWDED: Final = 0.85
-"""Above this share no state is inserted any more: finding a free slot would take too long."""
+"""Above this share of taken slots no state is inserted: finding a slot would take too long."""
 
 _SMALLEST: Final = 1 << 16
 _PRIME_1, _PRIME_2, _PRIME_4 = (

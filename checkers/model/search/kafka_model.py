@@ -157,7 +157,7 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def settings(self) -> ModelSettings:
-        """The settings of the model in which the search found it."""
+        """The settings of the model in which the search found the counterexample."""
         return ModelSettings(kafka=self.kafka, scope=self.scope, switched=self.switched)
 
     @property
@@ -175,7 +175,7 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
         return " ".join(words)
 
     def replay(self) -> tuple[PathStep, ...] | None:
-        """Return its path by the present rules; None if it no longer breaks the invariant.
+        """Return the path by the present rules; None if the path no longer breaks the invariant.
 
         Raises:
             UsageError: the model does not know the release, a rule, a move or the invariant.

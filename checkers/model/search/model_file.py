@@ -36,7 +36,7 @@ class ModelFile(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_plain(cls, content: object) -> Self:
-        """Read what ``plain`` returned.
+        """Read the content that ``plain`` returned.
 
         Raises:
             UsageError: the content has another format or kind, or contradicts itself.

@@ -68,7 +68,7 @@ class _Numbered(Protocol):
 def replayed(
     machine: Machine, steps: Sequence[_Numbered], invariant: str
 ) -> tuple[PathStep, ...] | None:
-    """Return the path of stored steps; None unless the last step is the first to break it.
+    """Return the path of stored steps; None unless exactly the last step breaks ``invariant``.
 
     Raises:
         UsageError: the model does not know a move or the invariant.
@@ -83,7 +83,7 @@ def replayed(
 
 
 def _alike(machine: Machine, state: State, shape: bytes, leaps: list[PathStep]) -> State:
-    """Add the step from ``state`` to this shape, or else a step to a state that overflows."""
+    """Add the step from ``state`` to this shape, or else the step to a state that overflows."""
     steps = [PathStep(move=move, after=after) for move, after in successors(machine, state)]
     for leap in (
         *(leap for leap in steps if _shape(machine, leap.after) == shape),

@@ -1,4 +1,4 @@
-"""The answer of a search about one invariant."""
+"""The answer of a search to the question whether an invariant can be broken."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar

@@ -1,4 +1,4 @@
-"""States that differ only in broker names, or in decisions that all know, count as one state."""
+"""States that differ only in broker names, or in decisions that all brokers know, are one state."""
 
 from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State, copy_state, rule

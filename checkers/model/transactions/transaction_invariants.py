@@ -177,7 +177,7 @@ def ends(s: State) -> bool:
 
 @rule
 def goes_on(s: State) -> bool:
-    """No producer fails, unless another took its place or its transaction lasted too long."""
+    """No producer fails, unless another producer replaced it or its transaction lasted too long."""
     return int(s[layout.FLAGS]) & layout.FLAG_REFUSED == 0
 
 

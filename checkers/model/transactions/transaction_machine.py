@@ -127,7 +127,7 @@ class TransactionCounterexample(ModelFile, frozen=True, kw_only=True, forbid_unk
 
     @property
     def settings(self) -> TransactionSettings:
-        """The settings of the model in which the search found it."""
+        """The settings of the model in which the search found the counterexample."""
         return TransactionSettings(
             kafka=self.kafka, client=self.client, scope=self.scope, switched=self.switched
         )
@@ -138,7 +138,7 @@ class TransactionCounterexample(ModelFile, frozen=True, kw_only=True, forbid_unk
         return f"{self.invariant} on Kafka {self.kafka} with {self.client}"
 
     def replay(self) -> tuple[PathStep, ...] | None:
-        """Return its path by the present rules; None if it no longer breaks the invariant.
+        """Return the path by the present rules; None if the path no longer breaks the invariant.
 
         Raises:
             UsageError: the model does not know the release, a rule, a move or the invariant.

@@ -47,7 +47,7 @@ class TransactionRules:
     )
     verification: bool = _switch(
         "Before a leader appends the first record of a transaction, it asks the coordinator whether"
-        " the partition is in it.",
+        " the transaction has the partition.",
         "KIP-890, KAFKA-14402; UnifiedLog.analyzeAndValidateProducerState,"
         " TransactionCoordinator.handleVerifyPartitionsInTransaction (3.6)",
     )

@@ -139,7 +139,7 @@ def start(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def register(s: State, k: Constants, b: int) -> bool:
-    """Give a new session to a broker that was paused for longer than its session."""
+    """Give a new session to a broker that was paused for longer than its session timeout."""
     if not is_up(s, b) or is_live(s, b):
         return False
     welcome(s, k, b, False)

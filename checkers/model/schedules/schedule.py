@@ -144,7 +144,7 @@ class Schedule(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 def _problem(step: ScheduleStep, replicas: int, sent: set[str]) -> str:
-    """Return what is wrong with a step by itself; empty when nothing is."""
+    """Return the error in a step by itself; empty if there is no error."""
     named = step.expect.numbers() | step.held
     named |= frozenset() if step.broker is None else {step.broker}
     named |= frozenset(step.replicas)

@@ -26,11 +26,11 @@ class ModelFile(msgspec.Struct, frozen=True):
         """Raise a UsageError if the content contradicts itself."""
 
     def to_json(self) -> bytes:
-        """Return the content as a file holds it."""
+        """Return the content as the bytes of a file."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
     def plain(self) -> dict[str, Any]:
-        """Return the content in JSON types, as a plan holds it."""
+        """Return the content in JSON types, as in a plan."""
         content: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return content
 

@@ -87,7 +87,7 @@ def open_unread(s: State) -> bool:
 
 @rule
 def committed_kept(s: State) -> bool:
-    """Every record of a transaction that its application committed is in its log, not aborted."""
+    """Every record of a transaction that its application committed is in the log, not aborted."""
     for r in range(int(s[layout.SENT])):
         if _status(s, r) == _STATUS_COMMITTED and not verdict_of(s, r) & (PUBLISHED | UNDECIDED):
             return False

@@ -144,10 +144,10 @@ COORDINATOR: Final = MAX_PARTITIONS
 """The receiver of AddPartitionsToTxn and EndTxn; other receivers are leaders, by partition."""
 
 BROKERS_WAY: Final = 9
-"""The way of markers: from the coordinator to a leader."""
+"""The number of the way of markers, from the coordinator to a leader."""
 
 CLOSED: Final = 9
-"""The connection of requests whose producer has failed."""
+"""The number of the connection of requests whose producer has failed."""
 
 FLAG_OVERFLOW: Final = 1
 """A log or the messages have no room: the scope is too large for the vector."""

@@ -294,7 +294,7 @@ def _states(counterexample: TransactionCounterexample) -> list[State]:
 
 
 def _action(rows: Sequence[Row], states: Sequence[State], number: int) -> tuple[str, str, str]:
-    """Return an action, the record that it sends, and the request that it holds or is about."""
+    """Return an action, the record that it sends, and the held request that belongs to it."""
     kind, a, b = rows[number]
     before = states[number]
     if kind == TransactionMove.SEND:

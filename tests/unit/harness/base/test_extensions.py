@@ -108,4 +108,4 @@ def test_an_entry_point_of_no_checker_is_refused(
 def test_a_kind_that_nobody_has_is_not_held_against_anybody() -> None:
     unknown = catalogue.kind("late")
     assert (unknown.severity, unknown.singular) == (Severity.UNDECIDED, "anomaly late")
-    assert "no checker that is installed finds it" in unknown.promise
+    assert "no installed checker finds this kind" in unknown.promise

@@ -112,6 +112,14 @@ class OwnCluster:
             passing=(UnreachableError,),
         )
         self.cluster_id, self.code = identity.cluster_id, identity.code
+        await_condition(
+            lambda: self._client().describe_cluster(request_timeout=10).result().controller,
+            lambda node: node is not None and node.id >= 0,
+            what="a broker to name the controller",
+            limit_s=_LIMIT_S,
+            passing=(KafkaException,),
+        )
+        self.admin = self._client()  # the first asked for the controller before there was one
 
     @property
     def _on_zookeeper(self) -> bool:

@@ -35,7 +35,7 @@ class ScheduleNotFollowedError(HarnessError):
     """A schedule could not be played as written, so its run proves nothing either way.
 
     Args:
-        missed: the step, of a model's schedule.
+        missed: the step of a model's schedule that could not be played.
     """
 
     def __init__(self, message: str, missed: MissedStep | None = None) -> None:
@@ -44,7 +44,7 @@ class ScheduleNotFollowedError(HarnessError):
 
 
 def tested_partition(plan: Plan) -> int:
-    """Return the partition of the topic that a plan's script is about."""
+    """Return the number of the partition that a plan's script is about."""
     number = (plan.schedule or {}).get("partition", 0)
     return number if isinstance(number, int) else 0
 
@@ -54,7 +54,7 @@ class Acknowledgement(Protocol):
 
     @property
     def outcome(self) -> str:
-        """ok, fail or info."""
+        """The outcome: ok, fail or info."""
 
     @property
     def offset(self) -> int | None:
@@ -65,7 +65,7 @@ class Client(Protocol):
     """Sends one named record and records it in the history."""
 
     def send(self, value: str, partition: int, *, limit_s: float | None = None) -> Acknowledgement:
-        """Send a record with the plan's acks; returns at the answer, or as info after a limit."""
+        """Send a record with the plan's acks; return the answer, or info after a limit."""
 
 
 class DirectedClient(Protocol):
@@ -73,13 +73,13 @@ class DirectedClient(Protocol):
 
     @property
     def answers(self) -> Mapping[str, Acknowledgement | None]:
-        """The answers about each record so far; None for a record without one."""
+        """The answer about each record so far; None for a record without an answer."""
 
     def send(self, identity: str, partition: int, *, address: str) -> None:
         """Send a record to the broker at ``host:port`` and do not wait for its answer."""
 
     def send_batch(self, identities: Sequence[str], partition: int, *, address: str) -> None:
-        """Send records in one batch, as ``send`` does one."""
+        """Send records in one batch, in the way in which ``send`` sends one record."""
 
 
 class TransactionalClient(Protocol):
@@ -87,11 +87,11 @@ class TransactionalClient(Protocol):
 
     @property
     def appended(self) -> int:
-        """The number of records of the last transaction that have an offset from their leader."""
+        """The number of records in the last transaction whose leader returned an offset."""
 
     @property
     def errors(self) -> Mapping[str, str]:
-        """The names of the client's errors about records that were not appended."""
+        """The name of the client's error for each record that was not appended."""
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -106,23 +106,23 @@ class TransactionalClient(Protocol):
         """Wait until there is an answer about every record."""
 
     def commit(self) -> str:
-        """Commit; the outcome is ok, fail or info."""
+        """Commit; return the outcome ok, fail or info."""
 
     def abort(self) -> str:
-        """Abort; an empty text, or the error with which the coordinator refused."""
+        """Abort; return the error with which the coordinator refused, or an empty text."""
 
     def renew(self) -> None:
-        """End this producer, without a word to its coordinator, and open one in its place."""
+        """End this producer without a request to its coordinator, and open a new producer."""
 
 
 class RecordsClient(Protocol):
     """Sends named records without transactions and records them in the history. Not thread-safe."""
 
     def send_on(self, value: str, partition: int, *, size: int, topic: str = "") -> None:
-        """Send a record and do not wait for an answer; one of another topic is not recorded."""
+        """Send a record and do not wait; a record for another topic is not in the history."""
 
     def await_answers(self, *, limit_s: float) -> int:
-        """Wait until there is an answer about every record; return how many still have none."""
+        """Wait for the answers about all records; return how many records still have no answer."""
 
 
 class GroupMember(Protocol):
@@ -130,36 +130,36 @@ class GroupMember(Protocol):
 
     @property
     def assigned(self) -> frozenset[int]:
-        """The partitions of which it asks brokers for records."""
+        """The partitions from which the member requests records."""
 
     @property
     def reading(self) -> frozenset[int]:
-        """Those in which its client knows where to begin, if it is the client that knows."""
+        """The assigned partitions in which the client has a position, if clients keep positions."""
 
     @property
     def given(self) -> Mapping[int, int]:
-        """Partition to the offset after the last record that it was given."""
+        """Partition to the offset after the last record that the member or its group was given."""
 
 
 class GroupClients(Protocol):
     """Starts members of groups, which read until the run's faults are healed."""
 
     def join(self, name: str, membership: GroupMembership) -> GroupMember:
-        """Start a consumer that is a member of a group; its name ends in a number."""
+        """Start a consumer as a member of a group; ``name`` ends in a number."""
 
     def share(self, name: str, group: str) -> GroupMember:
         """Start a member of a share group (KIP-932)."""
 
 
 class StepLog(Protocol):
-    """Writes the steps of a schedule of faults into the run; the recorder is one."""
+    """Writes the steps of a schedule of faults into the run; the recorder is a step log."""
 
     def step(self, event: str, **row: object) -> None:
         """Record one row of ``events/steps``."""
 
 
 class NullStepLog:
-    """The step log of a schedule without faults: it records nothing."""
+    """A step log that records nothing, for a schedule without faults."""
 
     def step(self, event: str, **row: object) -> None:
         """Record nothing."""
@@ -171,16 +171,16 @@ class ScheduleContext:
 
     Attributes:
         plan: what the run was asked to do.
-        probe: for this thread alone.
+        probe: a probe that only this thread uses.
         topic: the topic under test.
         replicas: brokers of the partition under test, preferred leader first.
-        added: number of each partition that the story is to add to its brokers.
-        transactional: opens a transactional client, whose name is that of its process.
-        producer: opens a client without transactions, with settings beside those of the workload.
+        added: number of each partition that the story adds, to the partition's brokers.
+        transactional: opens a transactional client; the argument is its process name.
+        producer: opens a client without transactions, with more settings than the workload's.
         groups: starts members of groups.
         stop: set from outside to end the run early.
-        checks: each raises when something that the run needs has failed.
-        work: returns a count that rises as the program under test works; None: not known now.
+        checks: functions that raise when something that the run needs has failed.
+        work: returns a count that rises as the program under test works; None if it is unknown now.
         log: where a schedule of faults writes its steps.
         clock: seconds, monotonic.
     """
@@ -206,7 +206,7 @@ class ScheduleContext:
 
     @property
     def partition(self) -> int:
-        """The partition under test, whose replicas are ``replicas``."""
+        """The number of the partition under test, whose brokers are ``replicas``."""
         return tested_partition(self.plan)
 
     def note(self, says: str, broker: int | None = None, *, step: int | None = None) -> None:
@@ -221,10 +221,12 @@ class ScheduleContext:
         what: str,
         limit_s: float = _ANSWERS_S,
     ) -> _Seen:
-        """Look as ``await_condition`` does, but skip brokers without an answer; return the state.
+        """Wait for a condition as ``await_condition`` does, and return the state that was seen.
+
+        A broker that does not answer is asked again.
 
         Raises:
-            ScheduleNotFollowedError: the limit passed.
+            ScheduleNotFollowedError: the condition did not hold within the limit.
         """
         try:
             return await_condition(
@@ -239,21 +241,21 @@ class ScheduleContext:
             raise ScheduleNotFollowedError(error.message) from error
 
     def state(self) -> PartitionState:
-        """Return leader, epoch and ISR of the partition under test, once brokers report them."""
+        """Return leader, epoch and ISR of the partition under test, when brokers report them."""
         return self.until(
             lambda: self.probe.partition(self.topic, self.partition),
             what=f"leader and ISR of {self.topic}-{self.partition} to be reported",
         )
 
     def replica(self, broker: int, partition: int = 0) -> ReplicaState:
-        """Return LEO and HW of a replica, once its broker reports them."""
-        return self.until(  # 0.9 refuses while its HW is behind
+        """Return LEO and HW of a replica, when its broker reports them."""
+        return self.until(  # a broker of 0.9 refuses while its HW is behind
             lambda: self.probe.replica(broker, self.topic, partition),
             what=f"broker {broker} to report LEO and HW of {self.topic}-{partition}",
         )
 
     def controller(self) -> int:
-        """Return the active controller, once brokers report one."""
+        """Return the active controller, when brokers report a controller."""
         return self.until(self.probe.controller, what="an answer on the controller")
 
     def send(
@@ -262,15 +264,15 @@ class ScheduleContext:
         """Send one record to a partition that has no other writer.
 
         Args:
-            value: its name.
-            leader: the broker that appends it; asked for the offset with acks=0.
-            limit_s: after how long to give up on an answer; the plan's delivery timeout.
+            value: the record's name.
+            leader: the broker that appends the record; with acks=0 its LEO gives the offset.
+            limit_s: how long to wait for an answer; by default the plan's delivery timeout.
 
         Returns:
-            Its offset.
+            The record's offset.
 
         Raises:
-            ScheduleNotFollowedError: it was not acknowledged, or not appended.
+            ScheduleNotFollowedError: the record was not acknowledged, or not appended.
         """
         before = self.replica(leader, partition).leo
         answer = self.client.send(value, partition, limit_s=limit_s)
@@ -283,7 +285,7 @@ class ScheduleContext:
         return self._appended(value, leader, partition, before)
 
     def send_on(self, value: str) -> None:
-        """Send one record to partition 0 and do not wait; its answer comes when it can."""
+        """Send one record to partition 0 and do not wait for its answer."""
         self.client.send(value, 0, limit_s=0.0)
 
     def _appended(self, value: str, leader: int, partition: int, offset: int) -> int:
@@ -298,13 +300,16 @@ class ScheduleContext:
 
     @contextlib.contextmanager
     def intercept(self, text: str) -> Iterator[CaughtMessages]:
-        """Act on a message in words, such as ``hold EndTxn client:*>broker-1``, during the block.
+        """Hold, drop, repeat or delay a message while the block lasts.
 
-        At the block's end, or by ``release`` before, a message in hand goes on.
+        The wire sends a held message on at the end of the block, or earlier by ``release``.
+
+        Args:
+            text: what to do to which message, such as ``hold EndTxn client:*>broker-1``.
 
         Raises:
             UsageError: there is no such message, or not on this release.
-            ScheduleNotFollowedError: no message came.
+            ScheduleNotFollowedError: no such message came.
         """
         name, _, message = text.partition(" ")
         action, network = read_action(name), self.cluster.network
@@ -324,10 +329,10 @@ class ScheduleContext:
             raise ScheduleNotFollowedError(f"there was nothing to {text}")
 
     def check(self) -> None:
-        """Go on, unless something that the run needs has failed or it is to end.
+        """Raise an error if something that the run needs has failed, or if the run has to end.
 
         Raises:
-            HarnessError: what failed.
+            HarnessError: says what failed, or that the run was ended early.
         """
         if self.stop.is_set():
             raise HarnessError("the run was ended early")
@@ -338,7 +343,7 @@ class ScheduleContext:
         """Let time pass, as the schedule says.
 
         Raises:
-            HarnessError: the run has to end before that.
+            HarnessError: the run has to end before this time has passed.
         """
         deadline = self.clock() + seconds
         self.check()

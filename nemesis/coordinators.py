@@ -1,8 +1,8 @@
 """The coordinators of transactions and of groups: brokers that lead a topic of Kafka's own.
 
-Clusters that Highwater starts give these topics one partition, so that there is one coordinator of
-each kind (``clusters.nodes.config_files``), and a replica on every broker if they are in use
-(``harness.runs.plan.Plan.broker_settings``).
+Clusters that Highwater starts give each of these topics one partition, so that there is one
+coordinator of each kind (``clusters.nodes.config_files``). If the run uses the topic, every broker
+has a replica (``harness.runs.plan.Plan.broker_settings``).
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class CoordinatorKind:
     """One kind of coordinator.
 
     Attributes:
-        target: its word in ``--nemesis``.
-        serves: what it coordinates, in words.
-        topic: the topic that it leads; of its partition 0.
-        needs: the option without which a run does not use it.
+        target: the coordinator's name as a target in ``--nemesis``.
+        serves: what the coordinator coordinates, in words.
+        topic: the topic whose partition 0 the coordinator leads.
+        needs: the option without which a run does not use the coordinator.
     """
 
     target: str
@@ -44,4 +44,4 @@ GROUPS: Final = CoordinatorKind(
     needs="--subscribe",
 )
 COORDINATORS: Final = {kind.target: kind for kind in (TRANSACTIONS, GROUPS)}
-"""The kinds of coordinators by their word in ``--nemesis``."""
+"""The kinds of coordinators by their target name in ``--nemesis``."""

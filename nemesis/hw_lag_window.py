@@ -1,8 +1,9 @@
-"""The HW-lag window: the moment this project aims at.
+"""The HW-lag window: the interval in which faults of this project are to hit.
 
-A follower learns the leader's high watermark one fetch response after it has made that watermark
-possible. Until then it holds records that are committed, acknowledged, and above its own HW. What
-becomes of them when it has to follow another leader is what distinguishes the releases (KIP-101).
+A follower's fetch lets the leader raise the high watermark; the follower learns the new HW one
+fetch response later. Until then the follower holds records that are committed and acknowledged, but
+above its own HW. Releases differ in what becomes of these records when the follower has to follow
+another leader (KIP-101).
 """
 
 from collections.abc import Collection, Mapping
@@ -17,17 +18,17 @@ POLL_S = 0.01
 
 HELD_CONFIG: Final[Mapping[str, str]] = MappingProxyType({"request.timeout.ms": "3000"})
 """Broker settings under which followers stay in the ISR while the wire holds a window open: they
-ask again after so long, which must be well below ``replica.lag.time.max.ms``."""
+fetch again after this time-out, which must be well below ``replica.lag.time.max.ms``."""
 
 
 def widen(seconds: float) -> dict[str, str]:
-    """Broker settings under which an idle partition's window stays open for this many seconds.
+    """Return broker settings that keep an idle partition's window open for this many seconds.
 
-    A follower's fetch is parked at the leader for ``replica.fetch.wait.max.ms`` when nothing is
-    new, and brings the raised HW only then (except on 2.4.0 to 2.5.1, which answer a follower that
-    has a stale HW at once). The lag limit and the socket's time-out must not be shorter; the latter
-    not much longer either, because a dead container's address refuses nothing, and a broker that is
-    made leader waits so long for its fetcher to give that up.
+    When nothing is new, the leader parks a follower's fetch for ``replica.fetch.wait.max.ms``, and
+    only then answers with the raised HW (except on 2.4.0 to 2.5.1, which at once answer a follower
+    with a stale HW). The lag limit and the socket's time-out must not be shorter. The socket's
+    time-out must not be much longer either: connections to a dead container's address are not
+    refused, and a broker that becomes leader first waits until its fetcher gives up.
     """
     wait_ms = int(seconds * 1000)
     return {
@@ -42,13 +43,12 @@ def hold_window(
 ) -> AbstractContextManager[None]:
     """Keep the window of the record at ``offset`` open on these followers while the block lasts.
 
-    The wire holds back every response with a HW above that offset; the record itself
-    comes with an answer that cannot, because the leader has no such HW before the follower has
-    asked for what follows. A follower whose answer is held asks again on a new connection after
-    ``request.timeout.ms`` (``ReplicaFetcherThread`` gives its client that limit, and not
-    ``replica.socket.timeout.ms``), from its LEO. With the default of 30 s it would have left the
-    ISR by then, which the window does not mind; see ``HELD_CONFIG``. Nothing depends on the
-    release.
+    The wire holds back every response with a HW above ``offset``. The response that brings the
+    record is never held: the leader has no such HW before the follower fetches from the next
+    offset. A follower whose response is held fetches again from its LEO, on a new connection, after
+    ``request.timeout.ms`` (``ReplicaFetcherThread`` gives its client this limit, not
+    ``replica.socket.timeout.ms``). With the default of 30 s the follower would have left the ISR
+    by then; the window would stay open even so (see ``HELD_CONFIG``). All releases behave alike.
     """
     return network.hw_held(topic, partition, *followers, above=offset)
 
@@ -65,10 +65,11 @@ def await_window(
     """Wait until each of these replicas holds the record at ``offset`` above its own HW.
 
     Returns:
-        What each replica showed: ``hw <= offset < leo``.
+        The state of each replica, with ``hw <= offset < leo``.
 
     Raises:
-        WaitTimeoutError: it did not open, or had closed; the message has LEO and HW of each.
+        WaitTimeoutError: the window did not open, or had closed; the message has LEO and HW of each
+            replica.
     """
     return await_condition(
         lambda: {broker: probe.replica(broker, topic, partition) for broker in replicas},
@@ -89,16 +90,16 @@ def await_settled(
     offset: int | None = None,
     limit_s: float = 60.0,
 ) -> int:
-    """Wait until every replica shows the same LEO, and that HW: no window is open anywhere.
+    """Wait until LEO and HW of all replicas are one offset, so that no window is open anywhere.
 
     Args:
-        offset: the LEO to wait for; None is any, as long as all agree.
+        offset: the LEO to wait for; None: any LEO on which all replicas agree.
 
     Returns:
-        That LEO.
+        The LEO of all replicas.
 
     Raises:
-        WaitTimeoutError: they did not agree within the limit.
+        WaitTimeoutError: the replicas did not agree within the limit.
     """
 
     def settled(seen: Mapping[int, ReplicaState]) -> bool:

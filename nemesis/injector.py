@@ -1,4 +1,4 @@
-"""The nemesis: it injects faults into one cluster, knows which are open, and heals them."""
+"""The nemesis: it injects faults into one cluster, knows the open faults, and heals them."""
 
 import contextlib
 import threading
@@ -23,11 +23,11 @@ from highwater.nemesis.faults.registry import (
 
 
 class FaultConflictError(HarnessError):
-    """A fault cannot be opened because of one that is open."""
+    """A fault cannot be injected because an open fault is in its way."""
 
 
 class FaultLog(Protocol):
-    """Writes what the nemesis does into the run; the recorder is one."""
+    """Writes what the nemesis does into the run; the recorder is a fault log."""
 
     def fault(
         self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
@@ -47,24 +47,25 @@ class _Open:
 
 _ruling: Final = threading.Lock()
 _rulers: "Final[WeakValueDictionary[int, Nemesis]]" = WeakValueDictionary()
-"""The last nemesis of each cluster, by the cluster's identity, which a nemesis keeps alive."""
+"""The last nemesis of each cluster, by ``id`` of the cluster, which a nemesis keeps alive."""
 
 
 class Nemesis:
-    """Injects faults into one cluster, knows the open ones, and heals them.
+    """Injects faults into one cluster, knows the open faults, and heals them.
 
-    At most one fault is open on a broker at a time, one on the topic and one on the coordination;
-    one of every broker is alone, and one that waits for sessions is not injected while
-    no controller grants them. Safe to use from several threads.
+    At most one fault at a time is open on each broker, one on the topic and one on the
+    coordination. A fault that hits every broker does not overlap with a fault of a broker. A fault
+    that waits for sessions is not injected while the coordination has a fault. Safe to use from
+    several threads.
 
     Args:
         topic: the topic under test.
-        levels: of an upgrade, the first included.
-        stopped: whether the run was told to end early.
+        levels: the levels of an upgrade, including the first.
+        stopped: returns whether the run was told to end early.
         program: the program under test, if there is one.
 
     Attributes:
-        missed: why faults that were injected did nothing, so that the run proves nothing.
+        missed: reasons why injected faults did nothing, so that the run proves nothing.
     """
 
     def __init__(
@@ -91,11 +92,11 @@ class Nemesis:
 
     @property
     def broken_brokers(self) -> frozenset[int]:
-        """Ids of the brokers that a fault is open on."""
+        """The ids of the brokers that have an open fault."""
         return frozenset(opened.broker for opened in self._snapshot() if opened.broker is not None)
 
     def can(self, name: str, broker: int | None = None, *, message: str = "") -> bool:
-        """Return whether a fault could be opened now: nothing that is open is in its way."""
+        """Return whether a fault could be injected now: no open fault is in its way."""
         chosen = find_fault(name)
         with self._lock:
             return self._in_the_way(chosen, _target(chosen, broker, message)) is None
@@ -111,19 +112,19 @@ class Nemesis:
         client: str = "",
         message: str = "",
     ) -> None:
-        """Open a fault on a target that has none, or kill a broker that is paused as it is.
+        """Inject a fault into a target without an open fault, or kill a broker while it is paused.
 
         Args:
             broker: the target, for a fault of a broker.
-            controllers: the targets, for a fault of the coordination; the only one, by default.
-            partition: of the topic, that it is about.
+            controllers: the targets, for a fault of the coordination; default: the only controller.
+            partition: the partition of the topic that the fault hits.
             choice: 0 up to 1, for what the fault leaves to chance.
-            client: name of the client, for a fault of one.
-            message: the kind of message, for a fault of messages.
+            client: name of the client, for a fault of a client.
+            message: the message in words, for a fault of messages.
 
         Raises:
-            UsageError: no such fault, or no such broker.
-            FaultConflictError: the target has a fault already.
+            UsageError: there is no such fault, or no such broker.
+            FaultConflictError: the target already has a fault.
             HarnessError: another nemesis has faults open on this cluster.
         """
         chosen = find_fault(name)
@@ -178,7 +179,11 @@ class Nemesis:
         return every if len(every) == 1 else ()
 
     def _rule(self) -> None:
-        """Be the only nemesis of the cluster: two would heal each other's faults."""
+        """Make this the only nemesis of the cluster: two would heal each other's faults.
+
+        Raises:
+            HarnessError: another nemesis has faults open on the cluster.
+        """
         with _ruling:
             other = _rulers.get(id(self._cluster))
             rival = other is not None and other is not self
@@ -186,7 +191,7 @@ class Nemesis:
                 targets = ", ".join(fault.target for fault in opened)
                 raise HarnessError(
                     f"another nemesis has faults open on this cluster: {targets}",
-                    hint="Heal those first.",
+                    hint="Heal those faults first.",
                 )
             _rulers[id(self._cluster)] = self
 
@@ -196,7 +201,7 @@ class Nemesis:
             return [*self._open.values()]
 
     def _in_the_way(self, chosen: Fault, target: str) -> _Open | None:
-        """Return what is open and overlaps with a fault; the caller has the lock."""
+        """Return an open fault that excludes this fault, if any; the caller holds the lock."""
         for opened in self._open.values():
             both = {opened.fault.scope, chosen.scope}
             alone = "cluster" in both and both & {"cluster", "broker"} == both
@@ -206,15 +211,15 @@ class Nemesis:
         return None
 
     def heal(self, broker: int) -> None:
-        """Heal what is open on a broker, if anything is; returns when it has taken effect."""
+        """Heal the open fault of a broker, if any; return when healing has taken effect."""
         self._heal(f"broker {broker}")
 
     def heal_fault(self, name: str, broker: int | None = None, *, message: str = "") -> None:
-        """Heal a fault, if it is open; returns when that has taken effect."""
+        """Heal a fault, if it is open; return when healing has taken effect."""
         self._heal(_target(find_fault(name), broker, message))
 
     def _heal(self, target: str) -> None:
-        """Heal what is open on a target; what cannot be healed stays open, and raises each time."""
+        """Heal the open fault of a target; if healing fails, raise its error now and each time."""
         with self._lock:
             if target in self._unhealed:
                 raise self._unhealed[target]
@@ -236,7 +241,7 @@ class Nemesis:
         self._fault_log.fault(name, "heal", f"{target} is healed", broker)
 
     def heal_all(self, brokers: Iterable[int] | None = None) -> None:
-        """Heal everything that is open on these brokers (all, if none are named), side by side."""
+        """Heal all open faults of these brokers in parallel; None: all open faults."""
         self._healing = brokers is None
         names = None if brokers is None else {f"broker {broker}" for broker in brokers}
         opened = [fault.target for fault in self._snapshot()]
@@ -247,7 +252,7 @@ class Nemesis:
 
 
 def _target(chosen: Fault, broker: int | None, message: str) -> str:
-    """Return a fault's target in words."""
+    """Return a name for a fault's target, such as ``broker 1``."""
     if chosen.scope == "message":
         return f"the message {message}"
     if chosen.scope == "broker":

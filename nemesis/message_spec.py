@@ -1,8 +1,7 @@
 """Single messages in words: ``EndTxn client:producer-0>broker-1 n=2 transactional-id=events-tx``.
 
-A message is a request, or with ``.answer`` the answer to one; a link from its sender to its
-receiver; and properties. The words are the same in stories, in written schedules and on the command
-line.
+The words name a request (or with ``.answer`` the answer to a request), the link from the sender to
+the receiver, and properties. Stories, written schedules and the command line use the same words.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,10 +32,10 @@ VERBS: Final[Mapping[Action, str]] = {
     "repeat": "repeated",
     "delay": "delayed",
 }
-"""What becomes of a message, in a word."""
+"""Action to its participle, for sentences that say what became of a message."""
 
 TOPIC: Final = "{topic}"
-"""In a property: the name of the topic under test, which differs from run to run."""
+"""Stands in a property for the name of the topic under test, which differs from run to run."""
 
 _ANY_API: Final = "any"
 _ANSWER: Final = "answer"
@@ -48,16 +47,16 @@ _OTHERS: Final = ("n", "times", "by")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSpec:
-    """One kind of message, and which of its messages are meant.
+    """A kind of message, and which messages of this kind a rule is about.
 
     Attributes:
         api: name of the request, or ``any``.
-        source: its sender, in words: ``client:producer-0``, ``broker-1``, ``client:*``, ``*``.
-        target: its receiver.
-        first: the number of the first one, from 1 on.
-        times: how many from then on; 0 is all.
-        by_s: how late it is to be, of a message to delay.
-        properties: name to value, of ``apis.PROPERTIES``.
+        source: the sender, in words: ``client:producer-0``, ``broker-1``, ``client:*``, ``*``.
+        target: the receiver, in the same words.
+        first: the number of the first message that counts, from 1 on.
+        times: how many messages count from there on; 0: all.
+        by_s: by how many seconds to delay the message, if it is to be delayed.
+        properties: name to value; the names are in ``apis.PROPERTIES``.
     """
 
     api: str
@@ -71,10 +70,10 @@ class MessageSpec:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Read a message.
+        """Read a message from its words.
 
         Raises:
-            UsageError: it is none; the message says which word is wrong.
+            UsageError: the text describes no message; says which word is wrong.
         """
         kind, *words = text.split() or [""]
         api, _, side = kind.partition(".")
@@ -95,11 +94,11 @@ class MessageSpec:
 
     @property
     def of_clients(self) -> bool:
-        """True if it names a client at one end."""
+        """True if the sender or the receiver is a client."""
         return any(end.startswith(CLIENT) for end in (self.source, self.target))
 
     def require(self, action: Action, plan: Plan, kafka: Release) -> None:
-        """Refuse what the plan's release, brokers or clients do not have.
+        """Refuse a message that the plan's release, brokers or clients do not have.
 
         Raises:
             UsageError: says why.
@@ -151,10 +150,11 @@ class MessageSpec:
         return numbers
 
     def rule(self, action: Action, topic: str) -> MessageRule:
-        """Return the rule of the wire that acts on it.
+        """Return the wire's rule for this message.
 
         Args:
-            topic: name of the topic under test, for ``{topic}`` and for a partition without one.
+            topic: name of the topic under test; replaces ``{topic}``, and is the topic of a
+                partition if no topic is named.
         """
         values = {name: text.replace(TOPIC, topic) for name, text in self.properties.items()}
         numbers = self._numbers()
@@ -177,10 +177,10 @@ class MessageSpec:
 
 
 def read_action(word: str) -> Action:
-    """Return what to do to a message.
+    """Return the action that a word names.
 
     Raises:
-        UsageError: it is neither hold, drop, repeat nor delay.
+        UsageError: the word is neither hold, drop, repeat nor delay.
     """
     if word not in ACTIONS:
         raise UsageError(
@@ -194,10 +194,10 @@ def read_option(text: str, *, until_s: float) -> FaultStep:
     """Return the step of an option such as ``hold EndTxn client:*>broker-1 at=2s for=10s``.
 
     Args:
-        until_s: when it ends if it does not say so, in seconds.
+        until_s: when the step ends if the option has no ``for``, in seconds.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the option describes no step.
     """
     word, _, rest = text.strip().partition(" ")
     action = read_action(word)

@@ -1,1 +1,1 @@
-"""The faults, family by family, and the registry in which each is found."""
+"""The faults, family by family, and the registry that finds a fault by its name."""

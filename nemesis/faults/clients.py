@@ -1,7 +1,7 @@
 """Faults between clients and brokers: a client that is cut off or slow, answers that are lost.
 
-They are made by the wire (docs/wire.md), which clients pass where a run asks for it. Their target
-is a client by its name, or one of those that are connected.
+The wire (docs/wire.md) makes these faults; clients connect through the wire if a run asks for it.
+The target is a client that is named, or one of the connected clients.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from highwater.nemesis.faults.network import DELAY_S, JITTER_S
 from highwater.nemesis.faults.registry import CLIENTS, FaultTarget, NothingDoneError, aimed
 
 LATE_S: Final = 0.5
-"""How late requests are under ``delay-requests``."""
+"""By how many seconds ``delay-requests`` delays each request."""
 
 
 @aimed("cut-client", at="client", needs=CLIENTS)
@@ -37,7 +37,7 @@ def slow_client(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("lose-answers", at="client", needs=CLIENTS)
 def lose_answers(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Let a client's requests arrive, and no answer come back."""
+    """Let a client's requests arrive, but lose every answer."""
     network, client = _client(cluster, target)
     with answers_lost(network, client):
         yield f"{client} gets no answer to what it asks"
@@ -45,7 +45,7 @@ def lose_answers(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("repeat-requests", at="client", needs=CLIENTS)
 def repeatclient_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Let every request of a client arrive twice, as if it had tried again."""
+    """Let every request of a client arrive twice, as if the client retried."""
     network, client = _client(cluster, target)
     with client_requests(network, client, target, "repeat"):
         yield f"requests of {client} arrive twice"
@@ -60,7 +60,7 @@ def delayclient_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]
 
 
 def _client(cluster: Cluster, target: FaultTarget) -> tuple[Network, str]:
-    """Return the client that is meant: the named one, or one of those that are connected."""
+    """Return the wire and the target client: the named client, or one of the connected clients."""
     network = cluster.network
     if network is None:
         raise HarnessError("this cluster has no wire", hint="Add --wire-clients.")
@@ -81,7 +81,7 @@ def client_links(network: Network, kind: Kind, client: str) -> AbstractContextMa
 
 
 def answers_lost(network: Network, client: str) -> AbstractContextManager[None]:
-    """Let no answer come back to a client, while the block lasts."""
+    """Lose every answer to a client while the block lasts."""
     links = into(client_name(client), network.brokers)
     return network.under(RelayRule(kind="cut", links=links))
 
@@ -90,7 +90,7 @@ def answers_lost(network: Network, client: str) -> AbstractContextManager[None]:
 def client_requests(
     network: Network, client: str, target: FaultTarget, action: Action, *, delay_s: float = 0.0
 ) -> Iterator[None]:
-    """Act on every request of a client, while the block lasts."""
+    """Hold, drop, repeat or delay every request of a client while the block lasts."""
     rule = MessageRule(action=action, source=client_name(client), times=0, delay_s=delay_s)
     messages = network.catch(rule)
     try:

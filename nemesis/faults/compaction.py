@@ -1,8 +1,9 @@
 """Faults of compaction: a broker dies while its cleaner writes or swaps segments.
 
-The cleaner copies what is left into ``.cleaned`` files, renames these to ``.swap``, the old
-segments to ``.deleted``, and the new ones to their own names. A broker that died in between
-completes that, or begins again, when it loads the log (LogLoader, before 3.0 Log).
+The cleaner copies the records that it keeps into ``.cleaned`` files and renames these files to
+``.swap``. Then it renames the old segments to ``.deleted``, and the new segments to their final
+names. A broker that died in between completes or repeats this work when it loads the log
+(LogLoader, before 3.0 Log).
 """
 
 import time
@@ -34,10 +35,10 @@ def cleaner_kill(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 
 def _await_cleaning(target: Broker, aim: FaultTarget, suffix: str) -> None:
-    """Wait for a file with a suffix, which is there for a millisecond or two.
+    """Wait for a file with this suffix; such a file exists for a millisecond or two.
 
     Raises:
-        NothingDoneError: the cleaner had nothing to do.
+        NothingDoneError: the cleaner wrote no such file.
     """
     deadline = time.monotonic() + _LIMIT_S
     while not any(name.endswith(suffix) for name in _files(target, aim)):
@@ -48,7 +49,7 @@ def _await_cleaning(target: Broker, aim: FaultTarget, suffix: str) -> None:
 
 
 def _files(target: Broker, aim: FaultTarget) -> Iterator[str]:
-    """Yield the names of the files of the topic's replicas."""
+    """Yield the names of the files that a broker has for replicas of the topic."""
     for partition in range(aim.topic.partitions):
         for folder in target.log_directories:
             replica = folder / f"{aim.topic.name}-{partition}"

@@ -1,7 +1,7 @@
 """Faults of the coordination: ZooKeepers, KRaft controllers, and brokers' sessions there.
 
-Brokers go on without them: leaders stay leaders, and there are no elections. Of several, a majority
-goes on: it elects another leader, and brokers find that one.
+Brokers go on without a ZooKeeper or controller: leaders stay leaders, and there are no elections.
+If there are several, a majority elects another leader, and brokers find that leader.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ def controllers_says(cluster: Cluster, ids: Sequence[int], says: str) -> str:
     """Return a sentence about controllers: ``ZooKeeper is killed``, ``controllers 100, 101 …``.
 
     Args:
-        says: what is said of each, such as ``killed``.
+        says: what has happened to each controller, such as ``killed``.
     """
     zookeeper = cluster.release.coordination == "zookeeper"
     if len(cluster.controllers) == 1:
@@ -33,7 +33,7 @@ def controllers_says(cluster: Cluster, ids: Sequence[int], says: str) -> str:
 
 @aimed("controller-kill", at="coordination")
 def controller_kill(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """SIGKILL ZooKeepers or KRaft controllers; healing starts them on what they left."""
+    """SIGKILL ZooKeepers or KRaft controllers; healing starts them on their old disks."""
     victims = _victims(cluster, aim)
     try:
         for victim in victims:
@@ -60,9 +60,10 @@ def controller_pause(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 def controller_disk_loss(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a ZooKeeper or KRaft controller and empty its disk; it comes back under its old id.
 
-    Its voice counts as before, although it has forgotten what it acknowledged. So what only it and
-    the leader had may be lost if it elects, with one that lacks that as well, another leader: that
-    is why KIP-853 gives a voter's disk an id. This disk keeps it (see ``controller_replace``).
+    Its vote counts as before, although it has forgotten what it acknowledged. So an entry that only
+    it and the leader had may be lost: it can elect a new leader together with a voter that lacks
+    the entry too. That is why KIP-853 gives a voter's disk an id. The emptied disk keeps its id
+    (see ``controller_replace``).
     """
     victims = _victims(cluster, aim)
     try:
@@ -88,7 +89,7 @@ def _settled_voters(kafka: Release, _: str) -> str:
     spares_majority=True,
 )
 def controller_leave(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Remove a running KRaft controller from the voters; healing adds it again (KIP-853)."""
+    """Remove a running KRaft controller from the voters; healing adds it back (KIP-853)."""
     victims = _victims(cluster, aim)
     try:
         for victim in victims:
@@ -109,8 +110,8 @@ def controller_leave(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 def controller_replace(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a KRaft controller and remove it from the voters; healing adds it with a new disk.
 
-    That is how KIP-853 has a lost disk replaced: the new one has another id, so that what its
-    predecessor acknowledged is never asked of it.
+    KIP-853 replaces a lost disk in this way. The new disk has a new id, so that no node expects the
+    new disk to hold what the old disk acknowledged.
     """
     victims = _victims(cluster, aim)
     try:
@@ -137,7 +138,7 @@ def _victims(cluster: Cluster, aim: FaultTarget) -> list[Coordinator]:
 
 
 def _start(controllers: Sequence[Coordinator]) -> None:
-    """Start controllers side by side: the first of a majority waits for the others."""
+    """Start controllers in parallel, because the first one to start waits for a majority."""
     with ThreadPoolExecutor(len(controllers), thread_name_prefix="start") as pool:
         for started in [pool.submit(controller.start) for controller in controllers]:
             started.result()

@@ -1,9 +1,10 @@
-"""Damage to the files of a broker that is down: no process, no cluster.
+"""Damage to the files of a broker that is down; needs no process and no cluster.
 
-Kafka appends to the newest segment of a log and flushes it when the segment is full, when it shuts
-down in order, or when ``flush.messages`` says so (``Log.append``, ``Log.roll``). The offset up to
-which it has flushed is its *recovery point*, written to ``recovery-point-offset-checkpoint`` every
-``log.flush.offset.checkpoint.interval.ms``. What lies above exists in the page cache alone.
+Kafka appends to the newest segment of a log. It flushes the segment when the segment is full, when
+the broker shuts down in order, or when ``flush.messages`` says so (``Log.append``, ``Log.roll``).
+The offset up to which a log is flushed is its *recovery point*, which Kafka writes to
+``recovery-point-offset-checkpoint`` every ``log.flush.offset.checkpoint.interval.ms``. Records
+above the recovery point may exist only in the page cache.
 """
 
 import contextlib
@@ -26,23 +27,24 @@ from highwater.checkers.kafka_files.segment_files import PARTITION, SEGMENT
 from highwater.harness.runs.faults.effects import RemovedOffsets
 
 META_PROPERTIES: Final = "meta.properties"
-"""Says which node of which cluster a log directory is of; KRaft does not start without it."""
+"""The file that names the node and cluster of a log directory; KRaft does not start without it."""
 
 SURVIVED: Final = "survived-offset-checkpoint"
-"""Ours, in the form of Kafka's own: where each replica ended after the last power failure."""
+"""Highwater's own file, in Kafka's checkpoint format: each replica's end after the last power
+failure."""
 
 METADATA: Final = "__cluster_metadata"
-"""KRaft's log, of which every append is flushed (``KafkaMetadataLog.appendAsLeader``)."""
+"""KRaft's log; Kafka flushes every append to this log (``KafkaMetadataLog.appendAsLeader``)."""
 
 _FRAME: Final = struct.Struct(">qi4xb")  # offset, length, (epoch or checksum), magic
-_HEAD: Final = 12  # bytes of offset and length, which the length leaves out
-_LAST_DELTA_AT: Final = 23  # of format 2: what to add to the base offset for the last one
+_HEAD: Final = 12  # bytes of the fields offset and length, which the length does not count
+_LAST_DELTA_AT: Final = 23  # in format 2: the last offset minus the base offset
 _BATCHED: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOnDisk:
-    """A batch of records: where it lies, and from which offset to which."""
+    """A batch of records in a segment: its byte positions, and its first and last offset."""
 
     position: int
     end: int
@@ -51,7 +53,7 @@ class BatchOnDisk:
 
 
 def partitions(directory: Path, topic: str | None = None) -> list[Path]:
-    """Return the replicas of a log directory, of one topic or all; KRaft's metadata is none."""
+    """Return the replicas in a log directory, for one topic or all, without KRaft's metadata."""
     paths = []
     for folder in sorted(directory.iterdir()):
         name = PARTITION.fullmatch(folder.name)
@@ -66,7 +68,7 @@ def partition_of(replica: Path) -> int:
 
 
 def _used(directory: Path, topic: str) -> list[Path]:
-    """Return the replicas of a topic and of Kafka's own; other topics' runs are over."""
+    """Return the replicas of a topic and of Kafka's own topics; runs of other topics are over."""
     every = partitions(directory)
     return [folder for folder in every if folder.name.startswith("__")] + partitions(
         directory, topic
@@ -79,9 +81,9 @@ def segments(replica: Path) -> list[Path]:
 
 
 def batches(segment: Path) -> Iterator[BatchOnDisk]:
-    """Yield the whole batches of a segment in order; in formats 0 and 1 each message is one.
+    """Yield the complete batches of a segment in order; in formats 0 and 1 a message is a batch.
 
-    There a batch bears the offset of its last record.
+    In formats 0 and 1 the offset of a batch is the offset of its last record.
     """
     data = segment.read_bytes()
     at = 0
@@ -100,22 +102,23 @@ def batches(segment: Path) -> Iterator[BatchOnDisk]:
 def lose_unflushed(
     directory: Path, topic: str, *, flushes: int | None, spared: float = 0.0
 ) -> list[RemovedOffsets]:
-    """Cut from a topic's replicas, and Kafka's own, what a power failure may take.
+    """Remove what a power failure may take from replicas of a topic and of Kafka's own topics.
 
-    That is what was never flushed: from the recovery point on, and only of the newest segment,
-    since older ones are flushed when the next one begins. Where a broker flushes after so many
-    messages, the recovery point on disk may be behind; what lies below the last so many stays then.
-    So does what outlived an earlier failure: it was on the disk, though Kafka does not count it as
-    flushed when it starts on it (``LogLoader.recoverLog``).
+    A power failure takes bytes that were never flushed: bytes in the newest segment, from the
+    recovery point on. Older segments were flushed when the next segment began. If the broker
+    flushes every ``flushes`` messages, the recovery point on disk may be out of date; then only the
+    last ``flushes - 1`` records can be lost. Records that outlived an earlier power failure stay
+    too: they were on the disk, although Kafka does not count them as flushed when it starts
+    (``LogLoader.recoverLog``).
 
     Args:
-        directory: of a broker that is down.
+        directory: a log directory of a broker that is down.
         flushes: ``flush.messages`` of the topic, if it is set.
-        spared: 0 up to 1, the share of the unflushed bytes that had reached the disk. A cut may go
-            through the midst of a batch, as a real one does.
+        spared: 0 up to 1, the share of the unflushed bytes that had reached the disk. A log may be
+            truncated in the middle of a batch, as in a real power failure.
 
     Returns:
-        What replicas have lost, those that lost nothing left out.
+        The offsets that each replica lost, without replicas that lost nothing.
     """
     flushed, survived = (_offsets(directory / name) for name in (RECOVERY_POINT, SURVIVED))
     lost = []
@@ -135,14 +138,14 @@ def lose_unflushed(
 
 
 def _offsets(checkpoint: Path) -> Offsets:
-    """Return what a checkpoint says of each replica; nothing where it cannot be read."""
+    """Return the offset that a checkpoint has for each replica; empty if it cannot be read."""
     with contextlib.suppress(CheckpointError):
         return read_offsets(checkpoint)
     return {}
 
 
 def _lose_tail(replica: Path, point: int, spared: float) -> None:
-    """Cut a share of the newest segment from an offset on."""
+    """Truncate the newest segment above an offset, but keep a share (``spared``) of those bytes."""
     replica_segments = segments(replica)
     batch_list = list(batches(replica_segments[-1])) if replica_segments else []
     unflushed = [batch for batch in batch_list if batch.last >= point]
@@ -152,7 +155,7 @@ def _lose_tail(replica: Path, point: int, spared: float) -> None:
 
 
 def wipe(directory: Path) -> list[RemovedOffsets]:
-    """Remove all files of a broker but its identity: a new disk in place of the old one."""
+    """Remove all files of a log directory except its identity, as if the disk were replaced."""
     ranges = [_whole(replica) for replica in partitions(directory)]
     for entry in directory.iterdir():
         if entry.is_dir():
@@ -163,7 +166,7 @@ def wipe(directory: Path) -> list[RemovedOffsets]:
 
 
 def remove_segment(directory: Path, topic: str) -> list[RemovedOffsets]:
-    """Remove the oldest segment of each replica of a topic, and its indexes with it."""
+    """Remove the oldest segment of each replica of a topic, and the indexes of that segment."""
     lost = []
     for replica in partitions(directory, topic):
         replica_segments = segments(replica)
@@ -177,7 +180,7 @@ def remove_segment(directory: Path, topic: str) -> list[RemovedOffsets]:
 
 
 def remove_indexes(directory: Path, topic: str) -> int:
-    """Remove every index of a topic's replicas; how many there were."""
+    """Remove every index of a topic's replicas; return the number of indexes."""
     files = [path for replica in partitions(directory, topic) for path in replica.glob("*index")]
     for file in files:
         file.unlink()
@@ -187,13 +190,13 @@ def remove_indexes(directory: Path, topic: str) -> int:
 def flip_bit(
     directory: Path, topic: str, partition: int, choice: float
 ) -> tuple[BatchOnDisk, int] | None:
-    """Flip one bit of the payload of one batch of a replica's newest segment that has any.
+    """Flip one bit in the payload of a batch, in the newest segment of a replica that has batches.
 
     Args:
-        choice: 0 up to 1; which batch.
+        choice: 0 up to 1; decides which batch.
 
     Returns:
-        The batch and the offset before which the replica ended; None where it holds nothing.
+        The batch and the replica's end offset; None if the replica holds no batch.
     """
     for segment in reversed(segments(directory / f"{topic}-{partition}")):
         if batch_list := list(batches(segment)):
@@ -208,10 +211,10 @@ def flip_bit(
 
 
 def tear(files: Iterable[Path], choice: float) -> str:
-    """Empty files, or replace their bytes by zeros; return in words what was done.
+    """Empty files, or replace their bytes by zeros; return a text that says what was done.
 
     Args:
-        choice: 0 up to 1; decides for each of them.
+        choice: 0 up to 1; decides for each file whether it is emptied or zeroed.
     """
     says = []
     for file in files:
@@ -224,7 +227,7 @@ def tear(files: Iterable[Path], choice: float) -> str:
 
 
 def _whole(replica: Path) -> RemovedOffsets:
-    """All that a replica holds."""
+    """Return the range of all offsets that a replica holds."""
     replica_segments = segments(replica)
     first = int(replica_segments[0].stem) if replica_segments else 0
     batch_list = [batch for segment in replica_segments[-1:] for batch in batches(segment)]

@@ -28,7 +28,7 @@ def _state(cluster: Cluster, topic: str, partition: int) -> PartitionState:
 
 
 def _others(cluster: Cluster, state: PartitionState) -> list[int]:
-    """Members of the ISR that run and do not lead."""
+    """Return the members of the ISR that run and do not lead."""
     return [
         broker
         for broker in state.isr
@@ -48,18 +48,18 @@ def _no_transactions(kafka: Release, _: str) -> str:
 
 @aimed("move-txn-coordinator", at="topic", needs=TRANSACTIONS.needs, why_not=_no_transactions)
 def move_txn_coordinator(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Move the coordinator of transactions to another member of its ISR; no broker fails."""
+    """Move the transaction coordinator to another member of its topic's ISR; no broker fails."""
     yield _move(cluster, aim, TRANSACTIONS.topic)
 
 
 @aimed("move-group-coordinator", at="topic", needs=GROUPS.needs)
 def move_group_coordinator(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Move the coordinator of groups to another member of its ISR; no broker fails."""
+    """Move the group coordinator to another member of its topic's ISR; no broker fails."""
     yield _move(cluster, aim, GROUPS.topic)
 
 
 def _move(cluster: Cluster, aim: FaultTarget, topic: str, partition: int = 0) -> str:
-    """Move leadership of a partition to another member of the ISR, and say so."""
+    """Move leadership of a partition to another ISR member; return a sentence that says so."""
     name, state = f"{topic}-{partition}", _state(cluster, topic, partition)
     candidates = _others(cluster, state)
     if state.leader < 0 or not candidates:
@@ -71,16 +71,17 @@ def _move(cluster: Cluster, aim: FaultTarget, topic: str, partition: int = 0) ->
 
 @aimed("reassign", at="topic", why_not=by_request, commands=(), awaits_coordination=True)
 def reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Take a follower's replica away; healing assigns it anew, and it copies all there is.
+    """Unassign a follower's replica; healing assigns it again, and it copies the whole log.
 
-    A controller that is paused would do what it was asked when it wakes, after the healing.
+    While a controller is paused the fault is not injected: the controller would execute the
+    requests only when it wakes, after the healing.
     """
     name, state = (
         f"{aim.topic.name}-{aim.partition}",
         _state(cluster, aim.topic.name, aim.partition),
     )
     others = _others(cluster, state)
-    # Kafka waits for a broker that has a fault and is still in the ISR.
+    # A reassignment would wait for a broker that has a fault and is still in the ISR.
     runs = all(cluster.brokers[broker].state == "running" for broker in state.isr)
     if len(state.isr) < aim.topic.replication_factor or not others or not runs:
         raise NothingDoneError(f"{name} is not whole, and no replica of it is taken away")
@@ -95,17 +96,18 @@ def reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed("unclean-election", at="cluster", needs="--unclean", awaits_coordination=True)
 def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Leave a partition to one broker, kill it, and elect one that lacks its last records.
+    """Shrink the ISR to the leader, kill it, and elect a broker without its last records.
 
-    The administrator requests it, by ElectLeaders since 2.4 (KIP-460), and before by the topic's
-    setting. The others are shut down in order one after the other, so that the ISR is one broker,
-    which acknowledges alone. Healing starts it, and it cuts its log to match.
+    The administrator requests the election: by ElectLeaders since 2.4 (KIP-460), by the topic's
+    setting before. The other brokers are shut down in order, one after the other, so that the ISR
+    is one broker, which acknowledges alone. Healing starts that broker, and it truncates its log to
+    match the new leader's log.
     """
     name, state = (
         f"{aim.topic.name}-{aim.partition}",
         _state(cluster, aim.topic.name, aim.partition),
     )
-    # Also who is not in sync yet: it may be the next moment.
+    # Shut down also brokers that are not in sync yet: they may be in sync a moment later.
     running = [broker.id for broker in cluster.brokers.values() if broker.state == "running"]
     others = [broker for broker in running if broker != state.leader]
     if state.leader < 0 or not others:
@@ -140,7 +142,7 @@ def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 def _leave_alone(
     cluster: Cluster, probe: Probe, aim: FaultTarget, leader: int, others: list[int]
 ) -> None:
-    """Shut every other broker down in order, and wait until the leader is the whole ISR."""
+    """Shut every other broker down in order, and wait until the ISR is the leader alone."""
     for other in others:
         cluster.brokers[other].stop()
     _await(

@@ -1,6 +1,7 @@
 """Faults of single messages: held, dropped, repeated or delayed by the wire (docs/wire.md).
 
-The step says which message (``nemesis.message_spec``). One that never came is a missed schedule.
+The step says which message (``nemesis.message_spec``). If that message never came, the run missed
+its schedule.
 """
 
 from collections.abc import Iterator
@@ -14,25 +15,25 @@ from highwater.nemesis.message_spec import VERBS, MessageSpec
 
 @aimed("hold-message", at="message", needs=MESSAGE)
 def hold_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Hold one message back until it is healed; a request arrives even if its client has gone."""
+    """Hold one message back until healing; a request arrives even if its client has gone."""
     yield from _act(cluster, target, "hold")
 
 
 @aimed("drop-message", at="message", needs=MESSAGE)
 def drop_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Lose one message, and its connection with it."""
+    """Drop one message, and close its connection."""
     yield from _act(cluster, target, "drop")
 
 
 @aimed("repeat-message", at="message", needs=MESSAGE)
 def repeat_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Let one request arrive twice, as if its client had tried again."""
+    """Let one request arrive twice, as if its client retried."""
     yield from _act(cluster, target, "repeat")
 
 
 @aimed("delay-message", at="message", needs=MESSAGE)
 def delay_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Let one message arrive later; a request does even if its client has gone."""
+    """Delay one message; a request arrives even if its client has gone."""
     yield from _act(cluster, target, "delay")
 
 

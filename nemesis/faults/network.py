@@ -1,8 +1,9 @@
 """Faults of the network: links that are cut, slow or reset, and messages that are held back.
 
-They are made by the wire (docs/wire.md), which a run that names one of them turns on. Clients reach
-every broker all the while, so that they meet leaders that have been deposed and do not know it.
-What a cut link keeps back arrives when it is healed, as packets that are sent again do.
+The wire (docs/wire.md) makes these faults; a run that names such a fault turns the wire on. Clients
+reach every broker during the fault, so they also reach deposed leaders that do not know of the new
+leader. What a cut link holds back arrives when the link is healed, like packets that TCP sends
+again.
 """
 
 import contextlib
@@ -28,8 +29,8 @@ from highwater.nemesis.faults.registry import CONTROLLERS, FaultTarget, aimed, f
 DELAY_S: Final = 0.1
 JITTER_S: Final = 0.2
 BYTES_PER_S: Final = 20_000.0
-"""What ``slow-link`` and ``throttle`` do: well within a session of 2 s, and far below what a
-workload of any rate needs."""
+"""The delay of ``slow-link``, well within a session of 2 s, and the rate of ``throttle``, far below
+what a workload at any rate needs."""
 
 
 @fault("isolate")
@@ -49,7 +50,7 @@ def partition(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("partition-outbound")
 def partition_outbound(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Cut what a broker sends to every other node; it still receives."""
+    """Cut what a broker sends to every other node; the broker still receives."""
     network = _network(cluster)
     says = f"no broker receives from broker {broker}"
     yield from _links(network, "cut", out_of(broker, network.nodes), says)
@@ -57,7 +58,7 @@ def partition_outbound(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("partition-inbound")
 def partition_inbound(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Cut what every other node sends to a broker; it still sends."""
+    """Cut what every other node sends to a broker; the broker still sends."""
     network = _network(cluster)
     says = f"broker {broker} receives from no broker"
     yield from _links(network, "cut", into(broker, network.nodes), says)
@@ -65,7 +66,7 @@ def partition_inbound(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("partition-halves")
 def partition_halves(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Split the brokers into two groups, the smaller around one; only the larger has a quorum."""
+    """Split brokers into a larger group with the quorum, and a smaller group with the target."""
     network = _network(cluster)
     minority, majority = _halves(network, broker)
     links = between(minority, majority | {COORDINATION})
@@ -74,7 +75,7 @@ def partition_halves(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("bridge")
 def bridge(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Split the other brokers into two groups that only this one reaches both of."""
+    """Split the other brokers into two groups; only the target broker reaches both."""
     network = _network(cluster)
     others = sorted(network.brokers - {broker})
     first_half, rest = others[: len(others) // 2], others[len(others) // 2 :]
@@ -84,7 +85,7 @@ def bridge(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("partition-majorities-ring")
 def partition_majorities_ring(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Let each broker see a majority, and no two the same one (Jepsen's majorities-ring)."""
+    """Let each broker see a different majority of brokers (Jepsen's majorities-ring)."""
     network = _network(cluster)
     del broker
     yield from _links(network, "cut", ring(network.brokers), "every broker sees another majority")
@@ -92,7 +93,7 @@ def partition_majorities_ring(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("reset")
 def reset(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Reset a broker's connections with everybody, and refuse new ones."""
+    """Reset a broker's connections with every node, and refuse new connections."""
     network = _network(cluster)
     links = between([broker], network.nodes)
     yield from _links(network, "reset", links, f"connections of broker {broker} are reset")
@@ -125,7 +126,7 @@ def _on_wire(kafka: Release, driver: str) -> str:
 
 @fault("hold-hw")
 def hold_hw(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Hold back every response with a higher HW for a follower: its window stays open."""
+    """Hold back every response with a higher HW to a follower: its HW-lag window stays open."""
     network = _network(cluster)
     rule = RelayRule(kind="hold", links=into(broker, network.brokers), what="hw")
     with network.under(rule):
@@ -134,7 +135,7 @@ def hold_hw(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("hold-leadership")
 def hold_leadership(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Hold back the controller's requests to a broker about leaders: it goes on in its old role."""
+    """Hold back the controller's requests about leaders: the broker goes on in its old role."""
     network = _network(cluster)
     sources = network.nodes | {broker}
     links = frozenset((source, broker) for source in sources)
@@ -144,7 +145,7 @@ def hold_leadership(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("hold-isr")
 def hold_isr(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Hold back a broker's changes of an ISR: as a leader it can neither shrink nor expand one."""
+    """Hold back a broker's ISR changes: as leader it can neither shrink nor expand an ISR."""
     network = _network(cluster)
     links = frozenset((broker, target) for target in network.nodes)
     with network.under(RelayRule(kind="hold", links=links, what="isr")):
@@ -155,14 +156,14 @@ def hold_isr(cluster: Cluster, broker: int) -> Iterator[str]:
 def controller_isolate(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Cut a controller or ZooKeeper off from the others, both ways; brokers still reach it.
 
-    So a leader of the quorum goes on to answer brokers, and can commit nothing, until it resigns or
-    learns of the next one. Several are isolated from each other.
+    So a leader of the quorum still answers brokers, but can commit nothing until it resigns or
+    learns of the next leader. If there are several targets, they are isolated from each other, too.
     """
     network = _network(cluster)
     if not network.controllers.issuperset(aim.controllers):
         raise HarnessError(
             "the wire is not between these ZooKeepers",
-            hint="It takes addresses of 127.0.0.0/8, as Linux has them (docs/wire.md).",
+            hint="The wire needs addresses in 127.0.0.0/8, as on Linux (docs/wire.md).",
         )
     links = between(aim.controllers, network.controllers)
     says = controllers_says(cluster, aim.controllers, "cut off from the other controllers")
@@ -182,7 +183,7 @@ def _links(network: Network, kind: Kind, links: frozenset[Link], says: str) -> I
 
 
 def _halves(network: Network, broker: int) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the smaller group: the broker and those that follow it in the circle of ids."""
+    """Return a smaller group (the broker and its successors in the circle of ids), and the rest."""
     ids = sorted(network.brokers)
     start = ids.index(broker)
     circle = ids[start:] + ids[:start]

@@ -1,6 +1,6 @@
-"""Faults of the broker's process: what kill, pause and an orderly restart do to replication.
+"""Faults of the broker's process: kill, pause and orderly restart.
 
-SIGKILL keeps the page cache, so nothing that was written is lost from disk by any of these.
+SIGKILL keeps the page cache, so none of these faults loses bytes that a broker has written.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ def kill(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("pause", commands=("pause", "resume"))
 def pause(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Freeze a broker (SIGSTOP), long enough for its session to end or not; healing wakes it."""
+    """Freeze a broker (SIGSTOP), whether or not its session ends meanwhile; healing wakes it."""
     target = cluster.brokers[broker]
     target.pause()
     try:
@@ -62,7 +62,7 @@ def restart(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("crash-loop", commands=("kill", "start"), awaits_coordination=True)
 def crash_loop(cluster: Cluster, broker: int) -> Iterator[str]:
-    """SIGKILL a broker and start it, three times in a row: it dies while it still catches up."""
+    """SIGKILL and start a broker three times in a row: it dies while it still catches up."""
     target = cluster.brokers[broker]
     for _ in range(_STORM):
         try:
@@ -76,7 +76,7 @@ def crash_loop(cluster: Cluster, broker: int) -> Iterator[str]:
 def zombie(cluster: Cluster, broker: int) -> Iterator[str]:
     """Freeze a broker until its session has ended; healing wakes it, believing that it leads.
 
-    Until it learns otherwise it answers its clients as the leader that it no longer is.
+    Until the broker learns of the new leader, it still answers its clients as if it led.
     """
     target = cluster.brokers[broker]
     awake = {broker.id for broker in cluster.brokers.values() if broker.state == "running"} - {
@@ -104,14 +104,14 @@ def _await_end(cluster: Cluster, broker: int) -> None:
                 passing=(UnreachableError,),
             )
         except WaitTimeoutError as error:
-            if cluster.release.coordination == "kraft":  # known from brokers, that may be cut off
+            if cluster.release.coordination == "kraft":  # brokers report it, and may be cut off
                 raise UnreachableError("no broker that is awake knows the controller") from error
             raise
 
 
 @aimed("rolling-restart", at="cluster", commands=(RESTART,), awaits_coordination=True)
 def rolling_restart(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Restart every broker in order, one after the other, each once the last has its session."""
+    """Restart every broker in order, one by one, when the broker before has its session."""
     with contextlib.closing(cluster.probe()) as probe:
         for target in cluster.brokers.values():
             _require_going(aim)
@@ -122,7 +122,7 @@ def rolling_restart(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed(ROLLING, at="cluster", commands=(RESTART,), awaits_coordination=True)
 def rolling_in_sync(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Restart every broker in order, one after the other, each once every replica is in sync."""
+    """Restart every broker in order, one by one, each time when every replica is in sync."""
     with (
         contextlib.closing(cluster.probe()) as probe,
         contextlib.closing(ReplicationView(cluster)) as view,
@@ -158,7 +158,7 @@ def _await_in_sync(view: ReplicationView, when: str) -> None:
     """Wait until no partition of any topic is under-replicated, as an operator does.
 
     Raises:
-        WaitTimeoutError: names the partitions that still are.
+        WaitTimeoutError: names the partitions that are still under-replicated.
     """
     await_condition(
         view.behind,

@@ -1,7 +1,8 @@
 """Faults of the program under test: of its instances, and of their connections to brokers.
 
-One instance of those that run is hit. As long as it is to be down its supervisor does not start it,
-so that others may take its partitions over. The wire knows its connections by their process.
+Each fault hits one running instance. While a fault keeps the instance down, its supervisor does not
+start it, so that other instances may take over its partitions. The wire recognises the instance's
+connections by their process.
 """
 
 from collections.abc import Iterator
@@ -91,7 +92,7 @@ def app_slow(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-lose-answers", at="program", needs=PROGRAM)
 def app_lose_answers(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Let the requests of an instance arrive, and no answer come back."""
+    """Let the requests of an instance arrive, but lose every answer."""
     network, victim = _connected(cluster, target)
     with answers_lost(network, victim.client):
         yield f"instance {victim.number} of the program gets no answer to what it asks"
@@ -99,7 +100,7 @@ def app_lose_answers(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-repeat-requests", at="program", needs=PROGRAM)
 def app_repeat_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Let every request of an instance arrive twice, as if it had tried again."""
+    """Let every request of an instance arrive twice, as if the instance retried."""
     network, victim = _connected(cluster, target)
     with client_requests(network, victim.client, target, "repeat"):
         yield f"requests of instance {victim.number} of the program arrive twice"
@@ -107,7 +108,7 @@ def app_repeat_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-hold-commit", at="program", needs=PROGRAM)
 def app_hold_commit(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Hold an instance's next commit, of offsets or of a transaction; it arrives when healed."""
+    """Hold an instance's next commit of offsets or a transaction; healing lets it arrive."""
     network, victim = _connected(cluster, target)
     source = client_name(victim.client)
     with ExitStack() as rules:
@@ -123,7 +124,7 @@ def _release(messages: CaughtMessages, target: FaultTarget) -> None:
 
 
 def _connected(cluster: Cluster, target: FaultTarget) -> tuple[Network, InstanceUnderTest]:
-    """Return the wire and an instance whose connections it knows."""
+    """Return the wire, and an instance whose connections the wire knows."""
     network = cluster.network
     if network is None:
         raise HarnessError("there is no wire before the program")

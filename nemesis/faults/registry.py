@@ -1,7 +1,8 @@
 """Faults, and their registry.
 
-A fault is a generator: it breaks something, yields one sentence about that, and heals it again
-after the ``yield``. Write one in a file of its family and decorate it; see docs/adding-a-fault.md.
+A fault is a generator: it breaks something, yields one sentence that says what it broke, and heals
+it after the ``yield``. Write a fault in the file of its family and decorate it; see
+docs/adding-a-fault.md.
 """
 
 import importlib
@@ -21,13 +22,13 @@ from highwater.harness.runs.faults.steps import current_fault
 from highwater.harness.runs.plan import Plan, Topic
 
 Scope = Literal["broker", "topic", "coordination", "cluster", "client", "message", "program"]
-"""The scope of a fault, in which no other may overlap with it: one broker; the topic under test, by
-requests to running brokers; ZooKeepers or KRaft controllers, one or several; every broker at once;
-one client; messages of one kind; or the program under test."""
+"""What a fault hits; two faults on the same target may not overlap. A target is one broker; the
+topic under test, by requests to running brokers; one or several ZooKeepers or KRaft controllers;
+every broker at once; one client; messages of one kind; or the program under test."""
 
 
 class NothingDoneError(HarnessError):
-    """There is nothing that a fault could do now; raised before it has touched anything."""
+    """The fault has nothing to do now; raised before the fault has touched anything."""
 
 
 class InstanceUnderTest(Protocol):
@@ -35,37 +36,37 @@ class InstanceUnderTest(Protocol):
 
     @property
     def number(self) -> int:
-        """Its number, from 0 on."""
+        """The number of the instance, from 0 on."""
 
     @property
     def client(self) -> str:
-        """Its name as a client of the wire."""
+        """The name under which the wire knows the instance as a client."""
 
     def kill(self) -> None:
-        """Send SIGKILL to its processes; it stays down until ``start``.
+        """Send SIGKILL to the instance's processes; the instance stays down until ``start``.
 
         Raises:
-            NothingDoneError: it does not run.
+            NothingDoneError: the instance does not run.
         """
 
     def terminate(self) -> bool:
-        """Send SIGTERM, and SIGKILL if it does not end: False then; as ``kill``."""
+        """Send SIGTERM; if the instance does not end, ``kill`` it and return False."""
 
     def start(self) -> None:
-        """Let it run again."""
+        """Let the instance run again."""
 
     def pause(self) -> None:
-        """Send SIGSTOP to its processes.
+        """Send SIGSTOP to the instance's processes.
 
         Raises:
-            NothingDoneError: it does not run.
+            NothingDoneError: the instance does not run.
         """
 
     def resume(self) -> None:
-        """Send SIGCONT to its processes, if they are paused."""
+        """Send SIGCONT to the instance's processes, if they are paused."""
 
     def leave(self) -> None:
-        """End it in order, if it runs; it stays down until ``start``."""
+        """End the instance in order, if it runs; it stays down until ``start``."""
 
 
 class ProgramUnderTest(Protocol):
@@ -76,7 +77,7 @@ class ProgramUnderTest(Protocol):
 
     @property
     def spare(self) -> InstanceUnderTest:
-        """One instance more than it has, which does not run unless it is started."""
+        """An additional instance of the program, which runs only after ``start``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,17 +85,17 @@ class FaultTarget:
     """The target of a fault.
 
     Attributes:
-        broker: id of its target; None if its scope is no broker.
-        topic: the topic under test, as the plan has it.
-        controllers: ids of its targets, if its scope is the coordination.
-        partition: the one concerned.
-        choice: 0 up to 1, for what a fault leaves to chance.
-        levels: of the upgrade under way, from where all brokers began to where they are to be.
-        client: name of its target; empty if its scope is no client, or any client will do.
-        message: the kind of message that it is about, in words; see ``nemesis.message_spec``.
-        program: the program under test; None if the run has none.
-        note: records what happens to a broker before all of the fault has happened.
-        miss: records that nothing happened, so that it proves nothing, and why.
+        broker: id of the target; None if the fault does not hit a single broker.
+        topic: the topic under test, with the plan's settings.
+        controllers: ids of the targets, if the scope is the coordination.
+        partition: the partition of the topic that the fault hits.
+        choice: 0 up to 1, for what the fault leaves to chance.
+        levels: all levels of the run's upgrade, from the brokers' first level to their last.
+        client: name of the target; empty if the fault hits no client, or may hit any client.
+        message: a text that says which message the fault hits; see ``nemesis.message_spec``.
+        program: the program under test; None if the run has no such program.
+        note: records one part of a fault (a text and a broker) before the fault is complete.
+        miss: records why the fault did nothing, so that the run proves nothing.
         healing: whether the run is over, and all faults are being healed.
         stopped: whether the run was told to end early, so that a long fault should not go on.
     """
@@ -115,7 +116,7 @@ class FaultTarget:
 
     @property
     def victim(self) -> int:
-        """The broker of a fault that has one.
+        """The id of the broker that the fault hits.
 
         Raises:
             HarnessError: no broker was named.
@@ -151,13 +152,13 @@ RESTARTS: Final = frozenset({"stop", "start"})
 """The commands that together do what the command ``restart`` does."""
 Body = Callable[[Cluster, int], Iterator[str | FaultEffect]]
 AimedBody = Callable[[Cluster, FaultTarget], Iterator[str | FaultEffect]]
-"""Yields a sentence about its effect, or a ``FaultEffect`` if it removed records."""
+"""Yields a sentence about the fault's effect, or a ``FaultEffect`` if the fault removed records."""
 WhyNot = Callable[[Release, str], str]
-"""Says of a release and a driver why a fault is not available there; empty if it is."""
+"""Returns why a fault is not available on a release with a driver; empty if it is available."""
 
 
 def anywhere(_: Release, __: str) -> str:
-    """Return no reason: the fault is available anywhere."""
+    """Return an empty reason: the fault is available everywhere."""
     return ""
 
 
@@ -166,22 +167,24 @@ class Fault:
     """A named fault: how to inject it, and how to heal it.
 
     Attributes:
-        family: the module that has it.
-        scope: of the fault.
-        why_not: why a release or driver does not have it; empty where it does.
-        needs: what a run has to ask for beside it: ``--unclean``, because leaders are elected from
-            outside the ISR, ``--to``, because it upgrades to what that names, ``--wire-clients``,
-            because clients must pass the wire, ``--message``, which names a message,
-            ``--transactions`` or ``--subscribe``, because their coordinator is hit,
-            ``--controllers``, because one alone has no quorum, ``--trace-flushes``, because it
-            must be known what was flushed, ``--log-dirs``, because one of several fails,
-            ``--keys``, because the topic must be compacted, or ``highwater app``, because a program
-            under test is hit.
-        commands: of an inventory, which it needs on an external cluster; None: they
-            are not enough for it.
-        awaits_coordination: its injection ends only when ZooKeeper or a controller has said
-            that a session began or ended, or has assigned replicas: not while these have a fault.
-        spares_majority: it hits fewer than half of the controllers: a majority would not heal.
+        family: name of the module that defines the fault.
+        scope: what the fault hits.
+        why_not: returns why a release or driver does not have the fault; empty if it does.
+        needs: the option or command that the run needs for the fault: ``--unclean``, because the
+            fault elects leaders from outside the ISR; ``--to``, which names releases to upgrade to;
+            ``--wire-clients``, because clients must pass the wire; ``--message``, which names a
+            message; ``--transactions`` or ``--subscribe``, because the fault hits their
+            coordinator; ``--controllers``, because a single controller has no quorum;
+            ``--trace-flushes``, because the fault must know what was flushed; ``--log-dirs``,
+            because one of several directories fails; ``--keys``, because the topic must be
+            compacted; or ``highwater app``, because the fault hits a program under test.
+        commands: the commands of an inventory that the fault needs on an external cluster; None if
+            no commands are enough for the fault.
+        awaits_coordination: whether the injection waits until ZooKeeper or a controller reports
+            that a session began or ended, or assigns replicas. Such a fault is not injected while
+            ZooKeeper or a controller has a fault.
+        spares_majority: whether the fault may hit only fewer than half of the controllers, because
+            a majority would not heal.
     """
 
     name: str
@@ -196,7 +199,7 @@ class Fault:
     spares_majority: bool = False
 
     def missing(self, kafka: Release, plan: Plan) -> str:
-        """Return why a plan's cluster does not have it; empty where it does."""
+        """Return why a plan's cluster does not have the fault; empty if the cluster has it."""
         reason = self.why_not(kafka, plan.driver)
         if reason or plan.external is None:
             return reason
@@ -213,11 +216,11 @@ _OUT_OF_REACH: Final[Mapping[str, str]] = {
     "messages": "there is no wire between its nodes",
     "coordination": "ZooKeeper and the controllers are out of reach",
 }
-"""What commands are not enough for, by family."""
+"""Family to the reason why commands are not enough for its faults."""
 
 
 def _capabilities(commands: Collection[str]) -> set[str]:
-    """Return the verbs that commands make possible: who can stop and start can restart."""
+    """Return the verbs that commands make possible; ``stop`` and ``start`` give ``restart`` too."""
     verbs = set(commands)
     return verbs | {RESTART} if verbs >= RESTARTS else verbs
 
@@ -239,7 +242,7 @@ _registry: dict[str, Fault] = {}
 
 
 def by_request(kafka: Release, driver: str) -> str:
-    """Return why a request to brokers (on ZooKeeper a write there) is not available."""
+    """Return why a fault by request to brokers (or by a write to ZooKeeper) is not available."""
     if driver == "external" and kafka.coordination == "zookeeper":
         return "it is done in ZooKeeper, which is out of reach"
     return ""
@@ -298,10 +301,10 @@ def fault(
 
 
 def faults() -> Mapping[str, Fault]:
-    """Return every fault by name: ours, family by family, and then those of other packages.
+    """Return every fault by name: Highwater's faults, by family, and then other packages' faults.
 
     Raises:
-        HarnessError: a package that has some cannot be loaded.
+        HarnessError: a package with faults cannot be loaded.
     """
     _load()
     place = {family: number for number, family in enumerate(_FAMILIES)}
@@ -310,17 +313,17 @@ def faults() -> Mapping[str, Fault]:
 
 
 def _load() -> None:
-    """Import every module that registers faults, of other packages too."""
+    """Import every module that registers faults, including modules of other packages."""
     for family in _FAMILIES:
         importlib.import_module(f"highwater.nemesis.faults.{family}")
     extensions.load(extensions.FAULTS)
 
 
 def find_fault(name: str) -> Fault:
-    """Return the fault of that name, or the one that had it up to 0.1.
+    """Return the fault with this name, or the fault that had this name up to Highwater 0.1.
 
     Raises:
-        UsageError: there is none; the nearest names are in the hint.
+        UsageError: no fault has this name; the hint has the nearest names.
     """
     _load()
     name = current_fault(name)

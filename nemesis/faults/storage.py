@@ -1,7 +1,8 @@
-"""Faults of the disk: a broker that comes back finds other files than it had written.
+"""Faults of the disk: a broker that starts again finds other files than it had written.
 
-Every one kills its broker first (SIGKILL, which leaves the page cache alone), then changes files of
-its log directory, and heals by starting it on those. What Kafka does not heal by itself stays.
+Most of these faults first kill the broker (SIGKILL, which keeps the page cache), then change files
+in its log directories; healing starts the broker on the changed files. Damage that Kafka does not
+repair by itself stays.
 """
 
 import contextlib
@@ -35,14 +36,14 @@ _UP_LIMIT_S: Final = 20.0
 _OFFLINE_LIMIT_S: Final = 60.0
 _BROKEN: Final = ".broken"
 WRITTEN_BACK_S: Final = 30.0
-"""The kernel writes back what has been dirty for so long (vm.dirty_expire_centisecs)."""
+"""Seconds after which the kernel writes dirty pages to disk (vm.dirty_expire_centisecs)."""
 
 _ERROR: Final = re.compile(r"\b(ERROR|FATAL)\b")
 _CAUSE_LINES: Final = 5
 
 
 def flushes(topic: Topic) -> int | None:
-    """After how many records a topic's logs are flushed; None: that is left to the kernel."""
+    """Return after how many records Kafka flushes a topic's logs; None: the kernel decides."""
     flush_messages = topic.config.get(FLUSHES)
     return None if flush_messages is None else int(flush_messages)
 
@@ -59,13 +60,13 @@ def _dead(cluster: Cluster, aim: FaultTarget) -> Iterator[Broker]:
 
 
 def _loss(topic: Topic, cuts: Iterable[RemovedOffsets], says: str, otherwise: str) -> FaultEffect:
-    """Return what the topic under test lost."""
+    """Return the effect: the offsets that the topic under test lost, and a sentence about them."""
     lost = [cut for cut in cuts if cut.topic == topic.name]
     return FaultEffect(f"{says}: {', '.join(map(str, lost)) or otherwise}", lost)
 
 
 def _lose_unflushed(target: Broker, aim: FaultTarget) -> list[RemovedOffsets]:
-    """Cut what a power failure may take from every log directory of a broker."""
+    """Remove what a power failure may take from every log directory of a broker."""
     return [
         loss
         for folder in target.log_directories
@@ -79,9 +80,8 @@ def _lose_unflushed(target: Broker, aim: FaultTarget) -> list[RemovedOffsets]:
 def power_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """Kill a broker and remove from its logs what was never flushed, as a power failure does.
 
-    No lower than the recovery point, and nothing of a segment that a newer one has followed: what
-    Kafka flushed stays. ``FaultTarget.choice`` is the share of the unflushed bytes that reached the
-    disk.
+    What Kafka flushed stays: everything below the recovery point, and every segment except the
+    newest. ``FaultTarget.choice`` is the share of the unflushed bytes that reached the disk.
     """
     with _dead(cluster, aim) as target:
         cuts = _lose_unflushed(target, aim)
@@ -90,7 +90,7 @@ def power_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEff
 
 
 def empty_disk(target: Broker, topic: Topic) -> FaultEffect:
-    """Empty the log directories of a broker that is down; return what the topic lost by that."""
+    """Empty the log directories of a broker that is down; return what the topic has lost."""
     cuts = [loss for folder in target.log_directories for loss in disk_damage.wipe(folder)]
     says = f"the disk of broker {target.id} is empty"
     return _loss(topic, cuts, says, "there was nothing on it")
@@ -105,7 +105,7 @@ def wipe(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
 
 @aimed("segment-deleted")
 def segment_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
-    """Kill a broker and delete the oldest segment of each of the topic's replicas there."""
+    """Kill a broker and delete the oldest segment of each of its replicas of the topic."""
     with _dead(cluster, aim) as target:
         cuts = [
             loss
@@ -117,7 +117,7 @@ def segment_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultE
 
 @aimed("index-deleted")
 def index_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Kill a broker and delete every index of the topic, which it builds anew when it starts."""
+    """Kill a broker and delete every index of the topic; the broker rebuilds them at its start."""
     with _dead(cluster, aim) as target:
         folders = target.log_directories
         count = sum(disk_damage.remove_indexes(folder, aim.topic.name) for folder in folders)
@@ -128,8 +128,9 @@ def index_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 def bit_flip(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """Kill a broker and flip one bit of a record of the partition.
 
-    Kafka checks, as it starts, what lies above the recovery point, and cuts the log where a
-    checksum is wrong (``LogSegment.recover``). Below it no broker looks until a client reads.
+    At its start Kafka checks records above the recovery point, and truncates the log where a
+    checksum is wrong (``LogSegment.recover``). Nothing checks the records below the recovery point
+    until a client reads them.
     """
     with _dead(cluster, aim) as target:
         topic, partition = aim.topic.name, aim.partition
@@ -150,7 +151,7 @@ def _has(directory: Path, topic: str, partition: int) -> bool:
 
 
 def _checkpoint(directory: Path, aim: FaultTarget, name: str) -> list[Path]:
-    """Return the files of a checkpoint that bear on the topic: one a broker, or one a replica."""
+    """Return a checkpoint's files in a log directory: one for all replicas, or one for each."""
     if name == HIGH_WATERMARK:
         return [directory / name]
     return [replica / name for replica in disk_damage.partitions(directory, aim.topic.name)]
@@ -161,13 +162,13 @@ def _missing(file: Path, _: FaultTarget) -> None:
 
 
 def _garbage(file: Path, aim: FaultTarget) -> None:
-    """Return random bytes, which no release can read."""
+    """Overwrite a file with random bytes, which no release can read."""
     dice = random.Random(f"{file.name} {aim.choice}")  # noqa: S311 - to be repeatable, not secret
     file.write_bytes(dice.randbytes(_GARBAGE_BYTES))
 
 
 def _stale(file: Path, aim: FaultTarget) -> None:
-    """Return every offset as it may have been earlier: a share of the one of now."""
+    """Replace every offset in a file by an earlier one: by a share of the present offset."""
     if not file.exists():
         return
     lines = file.read_text(encoding="ascii").splitlines()
@@ -184,10 +185,10 @@ def _on_checkpoint(
     harm: Callable[[Path, FaultTarget], None],
     says: str,
 ) -> Iterator[str]:
-    """Damage a checkpoint of a broker that is killed.
+    """Kill a broker and damage a checkpoint on its disk.
 
-    If the broker does not serve its replicas then, healing removes the file, as an administrator
-    would have to, and starts the broker once more.
+    If the broker then starts but does not serve its replicas, healing removes the file, as an
+    administrator would have to, and starts the broker once more.
     """
     target = cluster.brokers[aim.victim]
     target.kill()
@@ -206,9 +207,9 @@ def _on_checkpoint(
 
 
 def _comes_up(cluster: Cluster, target: Broker, topic: str) -> bool:
-    """Start a broker; whether it serves every replica on its disk, rather than dying of the file.
+    """Start a broker; return whether it serves every replica on its disk despite damaged files.
 
-    Up to 0.10 it runs and follows no leader: the error ends what the controller had asked for.
+    Up to 0.10 the broker may run but follow no leader: the error aborts the controller's request.
     """
     numbers = [
         disk_damage.partition_of(partition)
@@ -242,31 +243,31 @@ def _epochs(kafka: Release, _: str) -> str:
 
 @aimed("hw-missing")
 def hw_missing(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Kill a broker and delete its high watermarks on disk; it takes them for 0 then."""
+    """Kill a broker and delete its high watermarks on disk; it then assumes 0."""
     yield from _on_checkpoint(cluster, aim, HIGH_WATERMARK, _missing, "is deleted")
 
 
 @aimed("hw-stale")
 def hw_stale(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Kill a broker and put its high watermarks on disk back to what they may have been earlier."""
+    """Kill a broker and set its high watermarks on disk back to possible earlier values."""
     yield from _on_checkpoint(cluster, aim, HIGH_WATERMARK, _stale, "is out of date")
 
 
 @aimed("hw-garbage")
 def hw_garbage(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Kill a broker and write bytes at random over its high watermarks on disk."""
+    """Kill a broker and overwrite its high watermarks on disk with random bytes."""
     yield from _on_checkpoint(cluster, aim, HIGH_WATERMARK, _garbage, "is garbage")
 
 
 @aimed("epochs-missing", why_not=_epochs)
 def epochs_missing(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Kill a broker and delete what its replicas know of leader epochs (KIP-101)."""
+    """Kill a broker and delete its replicas' leader-epoch checkpoints (KIP-101)."""
     yield from _on_checkpoint(cluster, aim, LEADER_EPOCH, _missing, "is deleted")
 
 
 @aimed("epochs-garbage", why_not=_epochs)
 def epochs_garbage(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Kill a broker and write bytes at random over what its replicas know of leader epochs."""
+    """Kill a broker and overwrite its replicas' leader-epoch checkpoints with random bytes."""
     yield from _on_checkpoint(cluster, aim, LEADER_EPOCH, _garbage, "is garbage")
 
 
@@ -278,10 +279,11 @@ def _traceable(_: Release, driver: str) -> str:
 def torn_files(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """Kill a broker as a power failure does, and empty small files that it had not flushed.
 
-    A file that was replaced without a flush of its bytes may be empty afterwards, or have its
-    length and only zeros; one that is smaller than a block is never cut in its midst. What was
-    flushed stays, and so does what the kernel has written back by itself. If the broker does not
-    serve its replicas then, healing removes these files, as an administrator would have to.
+    A file that was replaced without a flush of its bytes may be empty afterwards, or consist of
+    zeros only, at its old length. A file that is smaller than a block is never truncated in the
+    middle. Flushed files stay, and so do files that the kernel has written to disk by itself. If
+    the broker then does not serve its replicas, healing removes the torn files, as an administrator
+    would have to.
     """
     target = cluster.brokers[aim.victim]
     target.kill()
@@ -313,7 +315,7 @@ def torn_files(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect
 
 
 def _first_error(log: Path, start: int) -> str:
-    """Return the first line of a log from a byte on that reports an error, for a sentence."""
+    """Return the first error in a log after a byte position, as the end of a sentence."""
     lines = _since(log, start).splitlines()
     for number, line in enumerate(lines):
         if _ERROR.search(line):
@@ -330,9 +332,10 @@ def _processes(_: Release, driver: str) -> str:
 def disk_full(cluster: Cluster, broker: int) -> Iterator[str]:
     """Let every write of a broker fail as on a full disk; healing makes room, and starts it again.
 
-    A disk that others use cannot be filled without privileges. So the broker's files may not be
-    written to (RLIMIT_FSIZE): the error is EFBIG, not ENOSPC, and an IOException all the same.
-    Kafka ends its process at the first one, since 1.0 because its only log directory failed.
+    Filling a real disk would need privileges and would hit other processes. So the broker may not
+    write to its files (RLIMIT_FSIZE): the error is EFBIG and not ENOSPC, but Kafka gets an
+    IOException in both cases. Kafka ends its process at the first IOException; since 1.0 the reason
+    is that its only log directory failed.
     """
     target = cluster.brokers[broker]
     target.limit_writes(limited=True)
@@ -352,15 +355,15 @@ def _several(kafka: Release, _: str) -> str:
 
 @aimed("log-dir-failure", why_not=_several, needs=LOG_DIRS)
 def log_dir_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Make a log directory of a broker fail, but not its first; healing repairs and restarts it.
+    """Make a broker's log directory (not its first) fail; healing repairs and restarts it.
 
-    A file takes the place of the directory, so that Kafka gets an IOException when it next opens
-    one there: at the latest with its next checkpoint of high watermarks. Files that it has open
-    are written until then. The first directory has KRaft's metadata log, too, without which a
-    broker ends.
+    A file replaces the directory, so that Kafka gets an IOException when it next opens a file in
+    the directory: at the latest with its next checkpoint of high watermarks. Until then Kafka still
+    writes to its open files. The first directory never fails, because it also holds KRaft's
+    metadata log, and a broker ends without that log.
 
     Raises:
-        NothingDoneError: the others hold no replica.
+        NothingDoneError: no directory but the first holds a replica.
     """
     target = cluster.brokers[aim.victim]
     used = [folder for folder in target.log_directories[1:] if disk_damage.partitions(folder)]
@@ -394,7 +397,7 @@ def _log(cluster: Cluster, target: Broker) -> Path:
 
 
 def _since(log: Path, start: int) -> str:
-    """Return what a log has from a byte on."""
+    """Return the text of a log from a byte position on."""
     with log.open("rb") as file:
         file.seek(start)
         return file.read().decode("utf-8", "replace")

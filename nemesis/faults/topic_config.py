@@ -1,6 +1,6 @@
-"""Settings of the topic that change while it is in use; healing puts the plan's own back.
+"""Faults that change a setting of the topic while it is in use; healing restores the plan's value.
 
-What is changed here deletes nothing that the run wrote: it would look lost.
+No changed setting deletes records that the run wrote: such records would look lost.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from highwater.nemesis.faults.registry import FaultTarget, aimed, by_request
 _OLD_FORMAT: Final = "0.10.0"
 _PUT_BACK_S: Final = 90.0
 _CODEC: Final = "gzip"
-"""A codec of every release, and not the one that a plan's producers use by default."""
+"""A codec that every release has, and that is not the default codec of a plan's producers."""
 
 
 def _changed(cluster: Cluster, aim: FaultTarget, name: str, value: str) -> Iterator[str]:
@@ -27,7 +27,7 @@ def _changed(cluster: Cluster, aim: FaultTarget, name: str, value: str) -> Itera
 
 
 def _put_back(cluster: Cluster, topic: str, setting: Mapping[str, str | None]) -> None:
-    """Ask for a setting until that is answered: controllers may be without a leader for a while."""
+    """Request a setting until the cluster answers: controllers may have no leader for a while."""
     await_condition(
         lambda: cluster.configure(topic, setting),
         what=f"the setting {next(iter(setting))} of {topic} to be put back",
@@ -38,25 +38,25 @@ def _put_back(cluster: Cluster, topic: str, setting: Mapping[str, str | None]) -
 
 @aimed("set-min-isr", at="topic", why_not=by_request, commands=())
 def set_min_isr(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Ask for every replica to be in sync (min.insync.replicas), so that acks=all needs all."""
+    """Require every replica to be in sync (min.insync.replicas), so that acks=all needs all."""
     yield from _changed(cluster, aim, "min.insync.replicas", str(aim.topic.replication_factor))
 
 
 @aimed("set-retention", at="topic", why_not=by_request, commands=())
 def set_retention(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Let records be deleted after a week (retention.ms), and so segments be looked through."""
+    """Delete records after a week (retention.ms), so that brokers check segments for expiry."""
     yield from _changed(cluster, aim, "retention.ms", str(7 * 86_400_000))
 
 
 @aimed("set-segment", at="topic", why_not=by_request, commands=())
 def set_segment(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Begin a new segment every second (segment.ms), and flush the one before."""
+    """Begin a new segment every second (segment.ms), and flush the segment before."""
     yield from _changed(cluster, aim, "segment.ms", "1000")
 
 
 @aimed("set-compression", at="topic", why_not=by_request, commands=())
 def set_compression(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Compress every batch anew at its leader (compression.type), which writes its own bytes."""
+    """Let the leader compress every batch anew (compression.type), and write its own bytes."""
     yield from _changed(cluster, aim, "compression.type", _CODEC)
 
 
@@ -78,5 +78,5 @@ def _formats(kafka: Release, _: str) -> str:
 
 @aimed("set-format", at="topic", why_not=_formats)
 def set_format(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Write records as 0.10.0 did (message.format.version), which have no leader epochs."""
+    """Write records in the format of 0.10.0 (message.format.version), without leader epochs."""
     yield from _changed(cluster, aim, "message.format.version", _OLD_FORMAT)

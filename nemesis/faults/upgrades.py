@@ -1,9 +1,9 @@
 """Upgrades and downgrades under load: brokers are rolled, one by one, from one level to the next.
 
-A level is jars, protocol and message format (``clusters.releases.software_level``); ``--to`` says
-where it goes. That is the procedure of Kafka's own upgrade notes. ZooKeeper stays what the first
-release brought; on KRaft controllers are rolled before the brokers, and then all of them are
-raised to the new ``metadata.version`` at once.
+A level is jars, protocol and message format (``clusters.releases.software_level``); ``--to`` names
+the releases to go to. The procedure is that of Kafka's own upgrade notes. ZooKeeper keeps the
+version that came with the first release. On KRaft the controllers are rolled before the brokers;
+then the whole cluster is raised to the new ``metadata.version`` at once.
 """
 
 import contextlib
@@ -26,9 +26,9 @@ _ISR_LIMIT_S: Final = 60.0
 def upgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Roll every broker, in order, to the next step of --to: jars, protocol or message format.
 
-    On KRaft the controller goes first, and metadata.version is raised without a restart. The next
-    broker is stopped when every replica is in sync again. Nothing is healed: the cluster stays
-    where it is, and the next injection continues from there.
+    On KRaft the controller is rolled first, and metadata.version is raised without a restart. The
+    next broker is stopped when every replica is in sync again. Healing does nothing: the cluster
+    stays at its new level, and the next injection continues from this level.
     """
     at = _height(cluster, aim.levels)
     if at + 1 >= len(aim.levels):
@@ -39,10 +39,10 @@ def upgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed("downgrade", at="cluster", needs="--to", awaits_coordination=True)
 def downgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Roll every broker back to the jars before, in order, as long as the protocol is theirs.
+    """Roll every broker back to the previous jars, in order, while their protocol is still used.
 
-    Kafka's upgrade notes allow no downgrade once the newer protocol was used; none is tried then.
-    On KRaft the controller goes first here, too.
+    Kafka's upgrade notes allow no downgrade once the newer protocol was used; then the fault does
+    nothing. On KRaft the controller is rolled first here, too.
     """
     at = _height(cluster, aim.levels)
     now, before = aim.levels[at], aim.levels[max(at - 1, 0)]
@@ -53,7 +53,7 @@ def downgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 
 def climb_all(cluster: Cluster, levels: Sequence[Level]) -> None:
-    """Roll a cluster without records through all that is left of an upgrade.
+    """Roll a cluster without records through all remaining levels of an upgrade.
 
     Raises:
         HarnessError: a broker does not start, or does not come back in time.
@@ -63,13 +63,14 @@ def climb_all(cluster: Cluster, levels: Sequence[Level]) -> None:
 
 
 def roll(cluster: Cluster, level: Level, note: Note, topic: Topic | None = None) -> None:
-    """Stop each broker in order, and start it at a level; the next, when all is whole again.
+    """Stop each broker in order and start it at a level; wait for the ISRs before the next broker.
 
-    A KRaft cluster whose brokers have the jars already only begins to use their features.
+    If the brokers of a KRaft cluster already have the jars, the cluster only begins to use the
+    features of this level.
 
     Args:
         note: called for each broker that runs again.
-        topic: whose replicas have to be in sync before the next broker; None: there is none yet.
+        topic: its replicas must be in sync before the next broker; None: there is no topic yet.
 
     Raises:
         HarnessError: a broker does not start, or the replicas are not in sync in time.
@@ -130,7 +131,7 @@ def _await_whole(
     topic: Topic | None,
     whole: Sequence[frozenset[int]],
 ) -> None:
-    """Wait for sessions, and for the replicas that were in sync before."""
+    """Wait until every broker has a session and the replicas in ``whole`` are in sync again."""
     await_sessions(
         cluster,
         probe,

@@ -1,1 +1,1 @@
-"""A model's schedule, played on real brokers step by step."""
+"""Replays: the model's schedules, played on real brokers step by step."""

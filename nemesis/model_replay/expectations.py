@@ -1,4 +1,4 @@
-"""Expectations of a schedule after a step, against what the brokers show."""
+"""Compares the state that a schedule expects after a step with the state of the brokers."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from highwater.nemesis.stories.helpers import hw_on_disk
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAssignment:
-    """The assignment of the model's replicas to brokers."""
+    """The assignment of the model's replica numbers to brokers."""
 
     brokers: Mapping[int, int]
 
     def number(self, broker: int) -> int:
-        """Return the replica of a broker; -1 for a broker without one."""
+        """Return the replica number of a broker; -1 for a broker without a replica."""
         return next((number for number, played in self.brokers.items() if played == broker), -1)
 
 
@@ -28,7 +28,7 @@ def differences(
     """Return the differences between expected and actual state.
 
     Args:
-        silent: replicas that cannot be asked for LEO and HW, because they are frozen or dead.
+        silent: replicas that cannot report LEO and HW, because they are frozen or dead.
 
     Raises:
         UnreachableError: a broker that should answer did not.
@@ -94,7 +94,7 @@ def _replicas(
 
 
 def _value(value: Value) -> StateValue:
-    """Return a value as a number, or as sorted replicas or records; -1 for none."""
+    """Return a value as a number, or as sorted replicas or records; -1 for None."""
     if value is None or isinstance(value, int):
         return -1 if value is None else value
     return tuple(sorted(value))

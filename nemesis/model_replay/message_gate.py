@@ -1,4 +1,4 @@
-"""A gate on a link: the wire holds messages of some kinds there, and lets one pass at a time."""
+"""A gate on a link: the wire holds some kinds of messages, and lets one message pass at a time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -16,10 +16,10 @@ Row = Mapping[str, Any]
 
 
 class MessageGate:
-    """Holds every message that one of its rules is about, from now until ``open``.
+    """Holds every message that one of its rules matches, from its creation until ``open``.
 
     Args:
-        says: the messages, for errors: ``fetches of broker 2 from broker 1``.
+        says: a name of the messages for errors: ``fetches of broker 2 from broker 1``.
     """
 
     def __init__(self, network: Network, says: str, *rules: MessageRule) -> None:
@@ -27,11 +27,11 @@ class MessageGate:
         self._catchers = [network.catch(rule) for rule in rules]
 
     def count(self, event: str) -> int:
-        """Return how often an event has happened to its messages."""
+        """Return how often an event has happened to messages of this gate."""
         return sum(len(catcher.events(event)) for catcher in self._catchers)
 
     def in_hand(self) -> Sequence[Row]:
-        """Return the messages that wait here, in the order in which they came."""
+        """Return the messages that wait at this gate, in the order in which they came."""
         waiting = []
         for catcher in self._catchers:
             gone = {row["message"] for row in catcher.events(*_GONE)}
@@ -39,14 +39,14 @@ class MessageGate:
         return sorted(waiting, key=lambda row: row["time_ns"])
 
     def await_message(self, *, caught: int = 0) -> Row:
-        """Return the message that waits here, once there is one.
+        """Wait until a message waits at this gate, and return it.
 
         Args:
             caught: how many messages must have come so far, at least.
 
         Raises:
-            WaitTimeoutError: none came.
-            ScheduleNotFollowedError: more than one waits, so that not one alone can pass.
+            WaitTimeoutError: no message came.
+            ScheduleNotFollowedError: several messages wait, so that one alone cannot pass.
         """
         waiting, _ = await_condition(
             lambda: (self.in_hand(), self.count("caught")),
@@ -65,15 +65,15 @@ class MessageGate:
             catcher.let_pass()
 
     def lose(self) -> None:
-        """Lose the messages in hand: their connections end, as if they had never been sent."""
+        """Drop the waiting messages: their connections end, as if no message had been sent."""
         for catcher in self._catchers:
             catcher.let_pass(lose=True)
 
     def await_count(self, event: str, times: int) -> None:
-        """Wait until an event has happened so often.
+        """Wait until an event has happened at least ``times`` times.
 
         Raises:
-            WaitTimeoutError: it has not.
+            WaitTimeoutError: the event has happened less often at the limit.
         """
         await_condition(
             lambda: self.count(event),
@@ -84,6 +84,6 @@ class MessageGate:
         )
 
     def open(self) -> None:
-        """Hold nothing any more."""
+        """Let all waiting messages pass, and hold no more messages."""
         for catcher in self._catchers:
             catcher.release("schedule")

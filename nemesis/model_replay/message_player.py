@@ -1,4 +1,4 @@
-"""Takes a schedule's steps message by message: the wire holds all, and lets one pass a step."""
+"""Takes a schedule's steps by messages: the wire holds all, and each step lets some pass."""
 
 from collections.abc import Callable, Mapping
 from itertools import permutations
@@ -23,14 +23,14 @@ _HOLD: Final = "hold-message"
 _POLL_S: Final = 0.01
 _FETCH_EVERY_S: Final = 2.0
 _ENDED_S: Final = 5.0
-"""So long a fetcher that has ended is watched: fifty times as long as it waits between fetches."""
+"""How long to watch that an ended fetcher does not fetch: 50 times its wait between fetches."""
 LAG_S: Final = 8.0
-"""The lag limit of a schedule that waits for it: all of its other steps take less."""
+"""The lag limit for a schedule that waits for it; all other steps together take less time."""
 
 _PATIENCE_MS: Final = "300000"
 
 SETTINGS: Final[Mapping[str, str]] = {
-    # A fetch is answered at once, with the HW from before it, as in the model.
+    # A leader answers a fetch at once, with its HW from before the fetch, as in the model.
     "replica.fetch.wait.max.ms": "0",
     "replica.fetch.backoff.ms": "100",
     # No client gives up a message that the wire holds.
@@ -43,7 +43,7 @@ SETTINGS: Final[Mapping[str, str]] = {
 
 
 class MessagePlayer(Player):
-    """One schedule under way, with ZooKeeper: requests of followers and decisions wait at gates."""
+    """Plays a schedule with ZooKeeper: followers' requests and decisions wait at gates."""
 
     def __init__(self, context: ScheduleContext, schedule: Schedule) -> None:
         super().__init__(context, schedule)
@@ -57,7 +57,7 @@ class MessagePlayer(Player):
         self._starved: set[int] = set()
 
     def begin(self) -> None:
-        """Close every gate, and wait until each follower's next fetch waits there.
+        """Close every gate, and wait until each follower's next fetch waits at its gate.
 
         Raises:
             HarnessError: there is no wire, or a follower does not fetch.
@@ -99,7 +99,7 @@ class MessagePlayer(Player):
         """Take the step, and wait for the expected state.
 
         Raises:
-            HarnessError: it cannot be done, or something else was seen.
+            HarnessError: the step cannot be taken, or the brokers show another state.
         """
         if step.action in {"expire", "stop"}:
             self._line_up(step.expect.leader)
@@ -129,34 +129,34 @@ class MessagePlayer(Player):
             self._context.fault_log.fault(_HOLD, "heal", f"broker {broker} can fetch again", broker)
 
     def run(self, _: ScheduleStep) -> None:
-        """Let everything pass from now on."""
+        """Let all messages pass from now on."""
         self._open()
 
     def send(self, step: ScheduleStep) -> None:
-        """Send a record to a broker, whether the controller has it lead or not."""
+        """Send records to a broker, whether or not the broker leads by the controller's state."""
         address = self._context.cluster.brokers[self.broker(_broker(step))].address
         self._context.direct.send_batch((step.record or "").split(), 0, address=address)
 
     def kill(self, step: ScheduleStep) -> None:
-        """Kill it; what it was about to ask is lost with it."""
+        """Kill the step's broker; its requests that wait at gates are lost."""
         super().kill(step)
         self._forget(_broker(step))
 
     def stop(self, step: ScheduleStep) -> None:
-        """Shut it down in order; what it was about to ask is lost with it."""
+        """Shut the step's broker down in order; its requests that wait at gates are lost."""
         super().stop(step)
         self._forget(_broker(step))
 
     def expire(self, step: ScheduleStep) -> None:
-        """End its session; decisions that have not reached it are lost with that."""
+        """End the session of the step's broker; decisions that have not reached it are lost."""
         super().expire(step)
         self._decisions[_broker(step)].lose()
 
     def failover(self, _: ScheduleStep) -> None:
-        """Kill the controller; what it had not delivered is lost.
+        """Kill the controller; decisions that it had not delivered are lost.
 
-        All brokers with a replica are frozen until one without takes over, as its decisions to
-        itself would pass no wire.
+        All brokers with a replica are frozen until a broker without a replica takes over, because a
+        controller's decisions to itself do not pass the wire.
         """
         context, cluster = self._context, self._context.cluster
         controller = context.controller()
@@ -178,10 +178,10 @@ class MessagePlayer(Player):
             context.nemesis.heal(broker)
         for number, gate in self._decisions.items():
             if number not in self._silent:
-                gate.await_message()  # the present state: the next controller is at work
+                gate.await_message()  # the next controller sends each broker the present state
 
     def register(self, step: ScheduleStep) -> None:
-        """Wait until it has a session again."""
+        """Wait until the step's broker has a session again."""
         broker = self.broker(_broker(step))
         self._context.until(
             self._context.probe.live_brokers,
@@ -191,7 +191,7 @@ class MessagePlayer(Player):
         )
 
     def wipe(self, step: ScheduleStep) -> None:
-        """Kill it, and empty its disk; what it was about to ask is lost with it."""
+        """Kill the step's broker and empty its disk; its requests that wait at gates are lost."""
         number = _broker(step)
         self._context.nemesis.inject("wipe", self.broker(number))
         self._gone(number)
@@ -203,9 +203,9 @@ class MessagePlayer(Player):
                 gate.lose()
 
     def learn(self, step: ScheduleStep) -> None:
-        """Let the next decision reach a broker, and all that the controller sent on its way to it.
+        """Let a decision reach a broker, and all earlier decisions that wait for the broker.
 
-        A move with ZooKeeper is two decisions of the controller's (docs/replay.md).
+        A move with ZooKeeper consists of two decisions of the controller (docs/replay.md).
         """
         number = _broker(step)
         self._learn_up_to(number, self._epochs[step.decision or 0] or 0)
@@ -225,9 +225,10 @@ class MessagePlayer(Player):
                 return
 
     def _apply(self, number: int, gate: MessageGate) -> None:
-        """Let one decision pass; what the broker was about to ask before it is lost.
+        """Let one decision pass; requests of the broker that wait at gates are lost.
 
-        A broker that ends a fetcher waits until its request has an answer or no connection.
+        A broker that ends a fetcher waits until the fetcher's request is answered or loses its
+        connection.
         """
         answered = gate.count("answered") + 1
         gate.let_pass()
@@ -249,15 +250,15 @@ class MessagePlayer(Player):
         )
 
     def fetch(self, step: ScheduleStep) -> None:
-        """Let one fetch pass, and its answer, and wait until the follower is about to ask again."""
+        """Let one fetch and its answer pass, and wait until the follower's next request waits."""
         gate = self._ask(step, _FETCH)
         gate.await_message()
 
     def end_fetch(self, step: ScheduleStep) -> None:
-        """Let one fetch pass whose answer ends the fetcher, and make sure that none comes after it.
+        """Let one fetch pass whose answer ends the fetcher, and make sure that no fetch follows.
 
         Raises:
-            ScheduleNotFollowedError: the follower fetches on.
+            ScheduleNotFollowedError: the follower goes on fetching.
         """
         gate = self._ask(step, _FETCH)
         self._context.hold(_ENDED_S)
@@ -265,14 +266,14 @@ class MessagePlayer(Player):
             raise ScheduleNotFollowedError(f"broker {self.broker(_broker(step))} fetches on")
 
     def truncate(self, step: ScheduleStep) -> None:
-        """Let the question pass where its last epoch ended; a replica without epochs asks none."""
+        """Let the follower ask where its last epoch ended; without epochs it does not ask."""
         gate = self._gate(step)
         if gate.await_message()["api"] == _QUESTION:
             self._ask(step, _QUESTION)
             gate.await_message()
 
     def attempt(self, step: ScheduleStep) -> None:
-        """Let a request pass that its receiver is to refuse."""
+        """Let a request pass that the receiver is expected to refuse."""
         self._ask(step, None)
 
     def ask(self, step: ScheduleStep) -> None:
@@ -293,7 +294,7 @@ class MessagePlayer(Player):
         answers.await_message()
 
     def receive(self, step: ScheduleStep) -> None:
-        """Let the answer that was held reach its follower, which may follow another leader now."""
+        """Let a held answer reach its follower, which may follow another leader by now."""
         if step.asks is None:
             self._answers.pop(_broker(step)).open()
             return
@@ -303,10 +304,10 @@ class MessagePlayer(Player):
         gate.await_message(caught=caught + 1)
 
     def lag(self, step: ScheduleStep) -> None:
-        """Let all other followers fetch until the leader has dropped the one that cannot.
+        """Let the other followers fetch until the leader drops the lagging follower from the ISR.
 
-        While every replica is in the ISR, the broker that is elected next is put first in the
-        assignment: afterwards the controller would have to resign for that (docs/replay.md).
+        Before that, while every replica is in the ISR, put the next leader first in the assignment:
+        afterwards the controller would have to resign for such a change (docs/replay.md).
         """
         context, leader = self._context, _broker(step)
         follower = self.broker(-1 if step.asks is None else step.asks)
@@ -342,7 +343,10 @@ class MessagePlayer(Player):
         )
 
     def _prefer_heir(self, step: ScheduleStep) -> None:
-        """Reassign, and let those know the new epoch who know of the newest decision."""
+        """Put the next leader first in the assignment, which begins a new leader epoch.
+
+        Brokers that have applied the newest decision then also learn the new epoch.
+        """
         steps = self._schedule.steps
         rest = steps[steps.index(step) :]
         new_leader = next((later.broker for later in rest if later.action == "move"), None)

@@ -1,9 +1,9 @@
-"""Plays a model's schedule on real brokers: the other executor of ``schedule``.
+"""Plays a model's schedule on real brokers; the model itself is the other executor of ``schedule``.
 
-A model takes one step at a time and real brokers do everything at once. So a broker that must not
-run ahead is frozen (SIGSTOP), and after each step the expected state is awaited. A frozen
-broker is silent, so a hold must be shorter than its session and than the lag limit; see
-``settings``. A schedule that cannot be followed ends as a ScheduleNotFollowedError that says where.
+A model takes one step at a time, but real brokers do everything at once. So a broker that must not
+run ahead is frozen (SIGSTOP), and after each step the player waits for the expected state. A frozen
+broker is silent, so a hold must be shorter than the broker's session and than the lag limit; see
+``settings``. If a schedule cannot be followed, a ScheduleNotFollowedError says at which step.
 """
 
 import contextlib
@@ -24,22 +24,22 @@ from highwater.nemesis.model_replay.step_player import Player
 from highwater.nemesis.stories.story import FETCH_WAIT_S
 
 ZOOKEEPER_SESSION_S: Final = 18.0
-"""How long a broker may be held on ZooKeeper. Long, because there an ``expire`` ends it at once."""
+"""Session time-out on ZooKeeper, which limits holds. An ``expire`` does not wait for its end."""
 
 KRAFT_SESSION_S: Final = 9.0
-"""The same on KRaft, where a session ends by itself alone: 9 to 10 s of waiting for an expire."""
+"""Session time-out on KRaft, where a session can only end by itself: an expire waits 9 to 10 s."""
 
 SHRINK_S: Final = 4.0
-"""The lag limit, where a schedule waits for it; in others no hold is as long as the limit."""
+"""The lag limit if a schedule waits for it; in other schedules the limit exceeds every hold."""
 
 _CAST_LIMIT_S: Final = 30.0
 
 
 def settings(schedule: Schedule) -> dict[str, str]:
-    """Return the broker settings that a schedule is replayed with.
+    """Return the broker settings with which a schedule is replayed.
 
-    A HW-lag window stays open for ``FETCH_WAIT_S``. HWs are written to disk rarely, so that they
-    are not when the model does not say so, unless the schedule waits for that.
+    A HW-lag window stays open for ``FETCH_WAIT_S``. Brokers write HWs to disk so rarely that they
+    write none during the schedule, unless the schedule waits for such a write.
     """
     actions = {step.action for step in schedule.steps}
     by_message = dict(SETTINGS) if schedule.by == "message" else {}
@@ -49,8 +49,8 @@ def settings(schedule: Schedule) -> dict[str, str]:
     lag_s = SHRINK_S if "shrink" in actions else 30.0
     return {
         **widen(FETCH_WAIT_S),
-        # A new leader ends its fetcher first, which waits for a frozen peer so long (30 s, unless
-        # told; seen on 0.10.2.2 and 0.11.0.3).
+        # A new leader first ends its fetcher, which waits this long for a frozen peer (by default
+        # 30 s; seen on 0.10.2.2 and 0.11.0.3).
         "request.timeout.ms": str(int(FETCH_WAIT_S * 1000) + 1000),
         "auto.leader.rebalance.enable": "false",
         "zookeeper.session.timeout.ms": str(int(ZOOKEEPER_SESSION_S * 1000)),
@@ -64,11 +64,11 @@ def settings(schedule: Schedule) -> dict[str, str]:
 
 
 def plan(schedule: Schedule, kafka: str, *, seed: int = 0, driver: str = "local") -> Plan:
-    """Return the run of a schedule on a release, which need not be the one it was found on.
+    """Return the plan that replays a schedule on a release, not only on the release of its search.
 
-    On ZooKeeper one broker more than there are replicas is the controller and is never touched; for
-    each failover there is one more. On KRaft there is one more where every replica is down at once:
-    it tells what the controller has decided.
+    On ZooKeeper the controller is an additional broker without a replica, which only a failover
+    hits; each failover needs one more broker. On KRaft there is an additional broker if all
+    replicas are down at once: it reports what the controller has decided.
     """
     spare = int(_all_are_down(schedule))
     if release(kafka).coordination == "zookeeper":
@@ -106,7 +106,7 @@ def _all_are_down(schedule: Schedule) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A schedule as something that can be played on brokers, as a story is."""
+    """A model's schedule in the form of a script, so that a run can play it like a story."""
 
     schedule: Schedule
 
@@ -126,7 +126,7 @@ class Replay:
         return tuple(sorted(set(cluster.brokers) - {controller})[: self.schedule.replicas])
 
     def play(self, context: ScheduleContext) -> None:
-        """Play it.
+        """Play the schedule.
 
         Raises:
             ScheduleNotFollowedError: a step could not be taken, or had another effect.
@@ -136,7 +136,7 @@ class Replay:
 
 
 def play(context: ScheduleContext, schedule: Schedule) -> None:
-    """Take every step of a schedule, on a context whose replicas are in the schedule's order.
+    """Take every step of a schedule; the context's replicas must be in the schedule's order.
 
     Raises:
         ScheduleNotFollowedError: a step could not be taken, or had another effect.

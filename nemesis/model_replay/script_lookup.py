@@ -1,4 +1,4 @@
-"""The script of a plan, if any: of a story, or of a schedule of the model."""
+"""Finds the script of a plan, if the plan has one: a story, or a schedule of the model."""
 
 from typing import Protocol
 
@@ -21,14 +21,14 @@ class Script(Protocol):
         """Return the brokers of the partition, preferred leader first."""
 
     def play(self, context: ScheduleContext, /) -> None:
-        """Play it; ScheduleNotFollowedError when it cannot be followed."""
+        """Play the schedule; raise ScheduleNotFollowedError if it cannot be followed."""
 
 
 def find_script(plan: Plan) -> Script | None:
-    """Return the script of a plan; None when its schedule is drawn at random.
+    """Return the script of a plan; None if the plan's faults are drawn at random.
 
     Raises:
-        UsageError: the plan names a story that there is not, or holds no proper schedule.
+        UsageError: the plan names an unknown story, or its schedule is not valid.
     """
     if plan.schedule is not None and is_transaction_replay(plan):
         return TransactionReplay.of(plan.schedule)

@@ -1,4 +1,4 @@
-"""Takes a schedule's steps on real brokers, and knows which are frozen, paused and dead."""
+"""Takes a schedule's steps on real brokers, and knows the frozen, paused and dead brokers."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ _POLL_S: Final = 0.01
 
 
 class Player:
-    """One schedule under way. Replicas go by the model's numbers; ``broker`` translates."""
+    """Plays a schedule. Replicas have the model's numbers; ``broker`` returns the real broker."""
 
     def __init__(self, context: ScheduleContext, schedule: Schedule) -> None:
         self._context = context
@@ -36,18 +36,18 @@ class Player:
         return self._cast.brokers[number]
 
     def begin(self) -> None:
-        """Prepare the first step; here nothing is to do."""
+        """Prepare the first step; this class has nothing to prepare."""
 
     def take(self, step: ScheduleStep) -> None:
-        """Freeze the brokers that are held, take the step, and wait for the expected state.
+        """Freeze the brokers that the step holds, take the step, and wait for the expected state.
 
         Raises:
-            HarnessError: it cannot be done, or something else was seen.
+            HarnessError: the step cannot be taken, or the brokers show another state.
         """
         dying = {
             number for number in self._frozen if step.action == "kill" and number == step.broker
         }
-        self._hold(step.held | dying)  # who is frozen is not woken to be killed
+        self._hold(step.held | dying)  # a frozen broker is not woken only to be killed
         if step.action in {"expire", "stop"}:
             self._line_up(step.expect.leader)
         command = _COMMANDS.get(step.action)
@@ -64,28 +64,31 @@ class Player:
         self._require_sessions()
 
     def finish(self) -> None:
-        """End the sessions of dead brokers where that is possible, so that they come back soon."""
+        """End the sessions of dead brokers, if possible, so that brokers can start again soon."""
         for number in self._down:
             with contextlib.suppress(UnreachableError):
                 self._context.cluster.end_session(self.broker(number))
 
     @property
     def _silent(self) -> set[int]:
-        """Replicas that do not answer."""
+        """The replicas that do not answer, because they are frozen or dead."""
         return set(self._frozen) | self._down
 
     def _leader(self) -> int:
-        """Return the replica that leads by the controller's word; -1 without a leader."""
+        """Return the replica that leads by the controller's state; -1 if there is no leader."""
         return self._cast.number(self._context.state().leader)
 
     def _live(self) -> frozenset[int]:
-        """Brokers that have a session."""
+        """Return the brokers that have a session."""
         return self._context.until(
             self._context.probe.live_brokers, what="an answer on which brokers have sessions"
         )
 
     def _hold(self, numbers: frozenset[int]) -> None:
-        """Freeze exactly these and the paused ones, the leader first: it feeds all the others."""
+        """Freeze these and the paused replicas and wake all others; freeze the leader first.
+
+        The leader is first because the others fetch from it.
+        """
         frozen = (numbers | self._paused) - self._down
         late = frozen - set(self._frozen)
         if late:
@@ -99,14 +102,14 @@ class Player:
             self._woken[number] = self._context.clock()
 
     def _line_up(self, new_leader: int | None) -> None:
-        """Put the broker that the schedule elects next in line; the model chose any."""
+        """Make the broker that the schedule elects the next candidate; the model may choose any."""
         if new_leader is not None and new_leader >= 0:
             self._context.cluster.set_next_leader(
                 self._context.topic, self._context.partition, self.broker(new_leader)
             )
 
     def send(self, step: ScheduleStep) -> None:
-        """Send to the named broker or the leader, once a held broker cannot fetch the record."""
+        """Send records to the named broker or the leader when no frozen broker can fetch them."""
         context = self._context
         number = self._leader() if step.broker is None else step.broker
         if number < 0:
@@ -118,8 +121,8 @@ class Player:
     def _drain(self, leader: int) -> None:
         """Wait until no fetch of a frozen follower is parked at the leader.
 
-        It would be answered with the next record, and the answer wait in the kernel until the
-        follower wakes. The leader answers it with nothing after ``FETCH_WAIT_S``.
+        The leader would answer a parked fetch with the next record, and the answer would wait in
+        the kernel until the follower wakes. After ``FETCH_WAIT_S`` the leader answers with nothing.
         """
         followers = set(self._frozen) - {leader}
         if followers and leader not in self._frozen:
@@ -128,16 +131,16 @@ class Player:
             self._context.hold(until - self._context.clock())
 
     def kill(self, step: ScheduleStep) -> None:
-        """Kill it, frozen or not."""
+        """Kill the step's broker, whether or not it is frozen."""
         number = _target(step)
         self._context.nemesis.inject("kill", self.broker(number))
         self._gone(number)
 
     def stop(self, step: ScheduleStep) -> None:
-        """Shut it down in order.
+        """Shut the step's broker down in order.
 
-        On KRaft it ends only when every live broker has applied the decision, so those that are
-        held are woken as soon as the controller has decided.
+        On KRaft the broker ends only when every live broker has applied the controller's decision,
+        so frozen brokers are woken as soon as the controller has decided.
         """
         number = _target(step)
         context = self._context
@@ -170,24 +173,24 @@ class Player:
         self._frozen.pop(number, None)
 
     def pause(self, step: ScheduleStep) -> None:
-        """Freeze it until it is resumed."""
+        """Freeze the step's broker until a step resumes it."""
         self._paused.add(_target(step))
         self._hold(step.held)
 
     def resume(self, step: ScheduleStep) -> None:
-        """Wake it, unless it is held."""
+        """Wake the step's broker, unless the step holds it."""
         self._paused.discard(_target(step))
         self._hold(step.held)
 
     def start(self, step: ScheduleStep) -> None:
-        """Start it on what it left; where its old session lives on, that is waited out."""
+        """Start the step's broker on its old disk; wait for the end of its old session, if any."""
         number = _target(step)
         self._context.nemesis.heal(self.broker(number))
         self._down.discard(number)
         self._expired.discard(number)
 
     def move(self, step: ScheduleStep) -> None:
-        """Elect it by plan."""
+        """Move leadership to the step's broker by request."""
         self._context.cluster.move_leader(
             self._context.topic, self._context.partition, self.broker(_target(step))
         )
@@ -197,18 +200,18 @@ class Player:
         self._context.cluster.elect_unclean(self._context.topic, self._context.partition)
 
     def wipe(self, step: ScheduleStep) -> None:
-        """Empty the disk of a broker that is down; it starts on that when it is healed."""
+        """Empty the disk of a broker that is down; healing starts the broker on the empty disk."""
         context, broker = self._context, self.broker(_target(step))
         effect = empty_disk(context.cluster.brokers[broker], context.plan.topic)
         context.fault_log.fault("wipe", "inject", effect.says, broker, removed=effect.rows)
 
     def reassign(self, step: ScheduleStep) -> None:
-        """Ask the controller for other replicas; whether it is done, the expected ISR tells."""
+        """Request other replicas without waiting; the step's expected ISR shows when it is done."""
         context, replicas = self._context, [self.broker(number) for number in step.replicas]
         context.cluster.reassign(context.topic, context.partition, replicas, awaited=False)
 
     def expire(self, step: ScheduleStep) -> None:
-        """End its session, or wait until it has ended."""
+        """End the session of the step's broker, and wait until it has ended."""
         broker = self.broker(_target(step))
         self._expired.add(_target(step))
         if broker in self._live():
@@ -221,7 +224,7 @@ class Player:
         )
 
     def learn(self, step: ScheduleStep) -> None:
-        """Wait until a broker takes itself for the leader, or no more, as the controller does."""
+        """Wait until a broker agrees with the controller on whether the broker leads."""
         number = _target(step)
         broker = self.broker(number)
         if number in self._silent:
@@ -230,7 +233,11 @@ class Player:
         await_leads(self._context, broker, leads=leads, limit_s=STEP_LIMIT_S)
 
     def _require_sessions(self) -> None:
-        """Make sure that no broker was frozen for so long that its session ended by that."""
+        """Make sure that no broker was frozen for so long that its session ended.
+
+        Raises:
+            ScheduleNotFollowedError: a frozen broker has lost its session.
+        """
         silent = set(self._frozen) - self._expired
         if not silent:
             return

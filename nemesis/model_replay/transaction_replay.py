@@ -1,8 +1,8 @@
-"""Plays a counterexample of transactions on real brokers.
+"""Plays a counterexample of the transaction model on real brokers.
 
-The producer is behind the wire, and so are the brokers from each other: a request that is late in
-the counterexample is held there, on a connection that its sender has given up. After each step the
-log's length must be the one that the model predicts for this release and client.
+The wire is between the producer and the brokers, and between brokers. The wire holds a request that
+is late in the counterexample, on a connection that the sender has given up. After each step the log
+must have the length that the model predicts for this release and client.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ from highwater.nemesis.stories.helpers import await_replicas, missed_if_late
 from highwater.nemesis.stories.story import BROKER_CONFIG
 
 MODEL: Final = "transactions"
-"""The ``model`` of such a counterexample's file."""
+"""The value of ``model`` in the file of a counterexample of the transaction model."""
 
 _WRITER: Final = "writer"
 _PRODUCE: Final = f"Produce client:{_WRITER}>*"
@@ -48,24 +48,24 @@ _CAST_LIMIT_S: Final = 30.0
 _REPLICAS: Final = 3
 
 _OLD_JAVA: Final = "java:3.9.2"
-"""The last release of Java's clients that has version 1 of transactions alone."""
+"""The last release of Java's clients that has only version 1 of transactions."""
 
 _REQUEST_S: Final = 4.0
-"""So long a coordinator waits for a leader's answer about a marker, before it asks again."""
+"""How long a coordinator waits for a leader's answer about a marker before it asks again."""
 
 _FORGETS_S: Final = 2.0
-"""So long a leader knows a producer without an open transaction."""
+"""How long a leader remembers a producer without an open transaction."""
 
 _FORGETS_EVERY_S: Final = 0.5
 
 
 def is_transaction_replay(plan: Plan) -> bool:
-    """Return whether a plan replays a counterexample of transactions."""
+    """Return whether a plan replays a counterexample of the transaction model."""
     return (plan.schedule or {}).get("model") == MODEL
 
 
 def searched_client(counterexample: TransactionCounterexample, kafka: str) -> str:
-    """Return the client of a counterexample's search, as a plan has it."""
+    """Return the client for which a counterexample was searched, in the words of a plan."""
     if counterexample.client == LIBRDKAFKA:
         return LIBRDKAFKA
     java = transaction_client(read_client(JAVA, kafka))
@@ -80,13 +80,13 @@ def transaction_plan(
     driver: str = "local",
     client: str | None = None,
 ) -> Plan:
-    """Return the run of a counterexample on a release, which need not be that of its search.
+    """Return the plan that replays a counterexample on a release, not only the searched one.
 
     Args:
-        client: library of its producers, as a plan has it; None: that of the search.
+        client: library of the producers, in the words of a plan; None: the client of the search.
 
     Raises:
-        UsageError: it cannot be replayed.
+        UsageError: the counterexample cannot be replayed.
     """
     client = client or searched_client(counterexample, kafka)
     transaction_schedule(counterexample, kafka, transaction_client(read_client(client, kafka)))
@@ -117,19 +117,19 @@ def _settings(counterexample: TransactionCounterexample) -> dict[str, str]:
 
 
 def _client_of(plan: Plan) -> str:
-    """Return the client of the model that a plan's is."""
+    """Return the model's client that corresponds to the plan's client."""
     return transaction_client(read_client(plan.client, plan.played_on))
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionReplay:
-    """A counterexample of transactions as something that can be played on brokers."""
+    """A counterexample of the transaction model in the form of a script that a run can play."""
 
     counterexample: TransactionCounterexample
 
     @classmethod
     def of(cls, schedule: dict[str, Any]) -> "TransactionReplay":
-        """Return that of a plan's schedule."""
+        """Return the replay of a plan's schedule."""
         plain = {name: value for name, value in schedule.items() if name != "name"}
         return cls(TransactionCounterexample.from_plain(plain))
 
@@ -137,7 +137,7 @@ class TransactionReplay:
         """Return the brokers of the partition, when every broker has a session.
 
         Raises:
-            WaitTimeoutError: that is not so within the limit.
+            WaitTimeoutError: a broker still has no session at the limit.
         """
         await_condition(
             probe.live_brokers,
@@ -149,7 +149,7 @@ class TransactionReplay:
         return tuple(sorted(cluster.brokers)[:_REPLICAS])
 
     def play(self, context: ScheduleContext) -> None:
-        """Play it.
+        """Play the counterexample.
 
         Raises:
             ScheduleNotFollowedError: a step could not be taken, or had another effect.
@@ -183,7 +183,7 @@ class _TransactionPlayer:
     refused: tuple[str, ...] = ()
 
     def take(self, action: TransactionAction) -> None:
-        """Take a step, and wait until the log is as long as the model says."""
+        """Take a step, and wait until the log has the length that the model predicts."""
         if action.action == "begin":
             self.writer.begin()
             self.is_open = True
@@ -205,7 +205,7 @@ class _TransactionPlayer:
             self._await_length(action.length)
 
     def finish(self) -> None:
-        """Abort what is open, and let another producer commit a record behind it."""
+        """Abort the open transaction, if any, and let another producer commit a record after it."""
         refusal = self.writer.abort() if self.is_open else ""
         if self.is_open:
             self.context.note(f"the application aborts in the end: {refusal or 'done'}")
@@ -251,7 +251,7 @@ class _TransactionPlayer:
             raise ScheduleNotFollowedError("its EndTxn was not held")
 
     def _release(self, action: TransactionAction) -> None:
-        """Let a request go on; the answer to one of a closed connection is discarded."""
+        """Let a held request go on; if its connection is closed, wait for its discarded answer."""
         self.messages[action.held].release("schedule")
         if action.record:
             self.writer.flush()
@@ -286,15 +286,15 @@ class _TransactionPlayer:
 
 
 def records_reproduced(plan: Plan, anomalies: set[tuple[str, str]]) -> bool | None:
-    """Return whether a run broke what the model predicts; None if it ended in another way.
+    """Return whether a run did the harm that the model predicts; None if it ended differently.
 
     Args:
-        plan: of a replay.
-        anomalies: kind and value of those that break a promise.
+        plan: the plan of a replay.
+        anomalies: kind and value of each anomaly that breaks a promise.
 
     Returns:
-        True if records were lost, published, repeated or left hanging as predicted; False if, as
-        predicted, none were.
+        True if records were lost, published, repeated or left hanging as predicted; False if the
+        model predicts no harm, and there was none.
     """
     counterexample = TransactionReplay.of(plan.schedule or {}).counterexample
     fate = predict_records(counterexample, plan.kafka, _client_of(plan))

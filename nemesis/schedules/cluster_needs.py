@@ -1,4 +1,4 @@
-"""The needs of a plan's faults: a relay, and voters that change; without a need both are off."""
+"""What the faults of a plan need from the cluster: the wire, or voters that can change."""
 
 from typing import Final
 
@@ -12,10 +12,10 @@ _FAMILIES: Final = frozenset(("network", "clients", "messages"))
 
 
 def wired(plan: Plan) -> bool:
-    """Return whether the wire is to stand between the nodes of the plan's cluster.
+    """Return whether the plan's cluster needs the wire between its nodes.
 
     Raises:
-        UsageError: the plan names a fault that there is not.
+        UsageError: the plan names a fault that does not exist.
     """
     families = {fault.family for fault in _faults(plan)}
     by_story = plan.story in STORIES and bool(STORIES[plan.story].needs.wire)
@@ -23,10 +23,10 @@ def wired(plan: Plan) -> bool:
 
 
 def dynamic_quorum(plan: Plan) -> bool:
-    """Return whether voters of the plan's quorum can be added and removed (KIP-853).
+    """Return whether the plan needs a quorum whose voters can be added and removed (KIP-853).
 
     Raises:
-        UsageError: the plan names a fault that there is not.
+        UsageError: the plan names a fault that does not exist.
     """
     return any(fault.name in VOTERS_CHANGE for fault in _faults(plan))
 

@@ -1,4 +1,4 @@
-"""Injects and heals the steps of a schedule within its budget, and records each."""
+"""Injects and heals the steps of a schedule within its budget, and records every step."""
 
 import itertools
 import threading
@@ -21,16 +21,16 @@ from highwater.nemesis.schedules.fault_spec import TARGETS, resolve, resolve_con
 
 HEALTH_LIMIT_S: Final = 30.0
 BROKERS: Final = "brokers"
-"""In a budget: on how many brokers a fault may be open at a time."""
+"""Key in a budget: on how many brokers faults may be open at a time."""
 _OVERLAPS: Final = "it would overlap with an open fault"
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveFault:
-    """A step that was taken and is to be healed.
+    """A fault that a step has injected and that is to be healed.
 
     Attributes:
-        number: the step's, in the order in which they were taken.
+        number: the step's number, in the order in which steps were taken.
     """
 
     number: int
@@ -40,14 +40,14 @@ class ActiveFault:
 
 
 def targets(context: ScheduleContext, step: FaultStep) -> list[int | None]:
-    """Return the current target brokers of a step; none if its fault has no broker."""
+    """Return the current target brokers of a step; ``[None]`` if its fault hits no broker."""
     if find_fault(step.fault).scope != "broker":
         return [None]
     return [*resolve(context, step.target, step.partition, step.choice)]
 
 
 def named_client(step: FaultStep) -> str:
-    """Return the client that a step names as its target; empty if any will do."""
+    """Return the client that a step names as its target; empty if the step may hit any client."""
     aims = find_fault(step.fault).scope == "client" and step.target not in TARGETS
     return step.target if aims else ""
 
@@ -68,20 +68,20 @@ class ScheduleExecutor:
         """Wait until the cluster is healthy, and begin the schedule's time.
 
         Raises:
-            WaitTimeoutError: something is, and stays so.
+            WaitTimeoutError: the cluster did not become healthy in time.
         """
         require_health(self._context)
         self._context.log.step("begin")
 
     def aim(self, step: FaultStep) -> list[int | None]:
-        """Look up the brokers that a step means now; a step without any is left out."""
+        """Return the brokers that a step means now; leave the step out if there is no broker."""
         numbers = targets(self._context, step)
         if not numbers:
             self.leave_out(step, None, f"there is no {step.target} for it")
         return numbers
 
     def inject(self, step: FaultStep, broker: int | None) -> ActiveFault | None:
-        """Inject a fault; None when it is left out, of which a note is made.
+        """Inject a fault; return None if the fault is left out, which is recorded.
 
         Args:
             broker: the target; None for a fault without a broker.
@@ -124,7 +124,7 @@ class ScheduleExecutor:
         return fault
 
     def _controllers(self, step: FaultStep) -> list[int] | None:
-        """Return the controllers that a step means now; None if its fault has no such target."""
+        """Return the controllers that a step means now; None if its fault has no choice of them."""
         if find_fault(step.fault).scope != "coordination" or self._context.plan.controllers == 1:
             return None
         return resolve_controllers(self._context, step.target, step.choice)
@@ -132,9 +132,13 @@ class ScheduleExecutor:
     def leave_out(
         self, step: FaultStep, broker: int | None, why: str, *, number: int | None = None
     ) -> None:
-        """Record that a step is not taken, and why; its number, if it has one already.
+        """Record that a step is left out, and why.
 
-        A note is made of the first step that is left out for a reason; every one is recorded.
+        Every such step is recorded. Only the first step with the same fault, broker and reason also
+        gets a note.
+
+        Args:
+            number: the step's number, if the step already has a number.
         """
         with self._lock:
             first = (step.fault, broker, why) not in self._noted
@@ -144,7 +148,7 @@ class ScheduleExecutor:
         self._context.log.step("left-out", step=number, says=why, **_row(step, broker))
 
     def heal(self, *fault: ActiveFault) -> None:
-        """Heal what these steps broke, side by side; returns when that has taken effect."""
+        """Heal these faults in parallel; return when healing has taken effect."""
         if not fault:
             return
         with ThreadPoolExecutor(len(fault), thread_name_prefix="heal") as pool:
@@ -169,7 +173,7 @@ class ScheduleExecutor:
                 self._hurt[fault.broker] -= 1
 
     def _too_much(self, fault: str, broker: int | None) -> str:
-        """Return the limit of the budget that a fault would exceed, in words."""
+        """Return a text about the budget's limit that a fault would exceed; empty if none."""
         most = self._budget.get(fault)
         if most is not None and self._spent[fault] >= most:
             return f"it was injected {most} times, as often as the budget lets it"
@@ -190,13 +194,13 @@ class ScheduleExecutor:
 
 
 def why_not_now(name: str, error: HarnessError, *, ended: bool = False) -> str:
-    """Why a fault could not be injected, where the run goes on without it.
+    """Return why a fault could not be injected, if the run can go on without the fault.
 
-    A request to the cluster may get no answer while another fault is open: that is no
-    failure of the harness. A broker that does not come back is one.
+    A request to the cluster may get no answer while another fault is open; this is no failure of
+    the harness. But if a broker does not start again, the run fails.
 
     Args:
-        ended: whether the broker was down before without a fault.
+        ended: whether the broker was already down, without a fault.
 
     Raises:
         HarnessError: the error itself.
@@ -223,10 +227,10 @@ def _row(step: FaultStep, broker: int | None) -> dict[str, object]:
 
 
 def require_health(context: ScheduleContext) -> None:
-    """Wait until every broker has a session and every replica is in sync, before anything is hurt.
+    """Wait, before the first fault, until every broker has a session and all replicas are in sync.
 
     Raises:
-        WaitTimeoutError: that is not so in good time.
+        WaitTimeoutError: a broker has no session, or a replica is not in sync, within the limit.
     """
     await_condition(
         context.probe.live_brokers,

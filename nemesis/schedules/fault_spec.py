@@ -1,7 +1,7 @@
-"""The words of ``--nemesis``: a fault, its target, and how often it is drawn.
+"""The words of ``--nemesis``: a fault, its target, and how often the fault is drawn.
 
-``kill``, ``kill@leader``, ``power-failure@all=3``. A target is data: it is found when its moment
-has come.
+Examples: ``kill``, ``kill@leader``, ``power-failure@all=3``. A target is data: the brokers that it
+means are looked up when the fault is injected.
 """
 
 import re
@@ -30,28 +30,28 @@ from highwater.nemesis.faults.registry import (
 )
 
 TARGETS: Final = {
-    "leader": "who leads a partition",
-    "follower": "one that does not",
+    "leader": "a partition's leader",
+    "follower": "another broker",
     "controller": "the active controller (on ZooKeeper; see controller-kill for KRaft)",
     **{
-        name: f"the coordinator of {kind.serves}, who leads `{kind.topic}`"
+        name: f"the coordinator of {kind.serves}, which leads `{kind.topic}`"
         for name, kind in COORDINATORS.items()
     },
     "isr": "every member of a partition's ISR",
-    "any": "one broker, whichever",
-    "minority": "fewer than half of all",
-    "majority": "more than half of all",
+    "any": "any one broker",
+    "minority": "fewer than half the brokers",
+    "majority": "more than half the brokers",
     "all": "every broker",
 }
-"""Targets of a fault, beside a broker's id."""
+"""Targets of a fault of a broker, beside a broker's id."""
 
 CONTROLLER_TARGETS: Final = {
-    "leader": "the leader of the KRaft quorum or of the ZooKeepers; if it has none, any",
-    "follower": "one that does not lead it",
-    "any": "one of them, whichever",
-    "minority": "fewer than half of them",
-    "majority": "more than half of them",
-    "all": "each of them",
+    "leader": "the leader of the KRaft quorum or ZooKeepers; any if there is none",
+    "follower": "a node that does not lead",
+    "any": "any one node",
+    "minority": "fewer than half the nodes",
+    "majority": "more than half the nodes",
+    "all": "every node",
 }
 """Targets of a fault of the coordination, beside the id of a controller or ZooKeeper."""
 
@@ -63,9 +63,9 @@ class FaultSpec:
     """One word of a nemesis.
 
     Attributes:
-        target: of ``TARGETS``, or a broker's id; of the coordination, one of
-            ``CONTROLLER_TARGETS``, or a controller's id; None: that is drawn, too.
-        weight: how many times as often as one of weight 1 it is drawn.
+        target: a key of ``TARGETS`` or a broker's id; for a fault of the coordination, a key of
+            ``CONTROLLER_TARGETS`` or a controller's id. None: the target is drawn, too.
+        weight: how many times as often the fault is drawn as a fault of weight 1.
     """
 
     fault: Fault
@@ -74,10 +74,10 @@ class FaultSpec:
 
     @classmethod
     def of(cls, word: str) -> Self:
-        """Read a word.
+        """Read a word of ``--nemesis``.
 
         Raises:
-            UsageError: it is not one, or names a fault or a target that there is not.
+            UsageError: the word has a wrong form, or names an unknown fault or target.
         """
         match = _WORD.fullmatch(word)
         if match is None:
@@ -109,7 +109,7 @@ class FaultSpec:
         return cls(fault=fault, target=target, weight=weight)
 
     def require(self, plan: Plan, kafka: Release) -> None:
-        """Refuse what the plan's release, driver or brokers do not have.
+        """Refuse a fault or target that the plan's release, driver or brokers do not have.
 
         Raises:
             UsageError: says why.
@@ -169,7 +169,7 @@ def resolve_controllers(context: ScheduleContext, target: str, choice: float) ->
     """Return the controllers or ZooKeepers that a target means now.
 
     Args:
-        choice: 0 up to 1; which of several candidates.
+        choice: 0 up to 1; decides between several candidates.
     """
     ids = sorted(context.cluster.controllers)
     if target.isdecimal():
@@ -184,10 +184,10 @@ def resolve_controllers(context: ScheduleContext, target: str, choice: float) ->
 
 
 def _require_option(name: str, needs: Needs, plan: Plan) -> None:
-    """Refuse a word whose option the plan does not have.
+    """Refuse a fault or target if the plan lacks the option that it needs.
 
     Raises:
-        UsageError: says why it needs the option.
+        UsageError: says why the fault or target needs the option.
     """
     workload = plan.workload
     options: dict[Needs, tuple[object, str, str]] = {
@@ -229,13 +229,13 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
 
 
 def resolve(context: ScheduleContext, target: str, partition: int, choice: float) -> list[int]:
-    """Return the brokers that a target means now, those that a fault is open on left out.
+    """Return the brokers that a target means now, without brokers that have an open fault.
 
-    If that one has a fault already, or there is no leader, another one is hit; but in place of a
-    controller or a coordinator none is.
+    If the leader or every follower has a fault already, or if there is no leader, another broker is
+    returned. For a controller or a coordinator no other broker is returned.
 
     Args:
-        choice: 0 up to 1; which of several candidates.
+        choice: 0 up to 1; decides between several candidates.
     """
     healthy = sorted(set(context.cluster.brokers) - context.nemesis.broken_brokers)
     if target.isdecimal():
@@ -260,12 +260,12 @@ def resolve(context: ScheduleContext, target: str, partition: int, choice: float
 
 
 def _share(context: ScheduleContext, healthy: list[int], target: str, choice: float) -> list[int]:
-    """Return a minority, a majority or all of the brokers, beginning with one of them."""
+    """Return a minority, a majority or all of the brokers; ``choice`` decides which."""
     return _portion(healthy, len(context.cluster.brokers), target, choice)
 
 
 def _portion(candidates: list[int], total: int, target: str, choice: float) -> list[int]:
-    """Return a minority, a majority or all of so many nodes, beginning with one candidate."""
+    """Return as many candidates as a minority, a majority or all of ``total`` nodes."""
     count = {"minority": (total - 1) // 2, "majority": total // 2 + 1, "all": total}[target]
     first = int(choice * len(candidates))
     return sorted([*candidates[first:], *candidates[:first]][:count])
@@ -274,7 +274,7 @@ def _portion(candidates: list[int], total: int, target: str, choice: float) -> l
 def _state(
     context: ScheduleContext, partition: int, topic: str = ""
 ) -> tuple[int, tuple[int, ...]]:
-    """Return leader and ISR of a partition, of the topic under test or of another."""
+    """Return leader and ISR of a partition (by default of the topic under test); else -1, ()."""
     try:
         state = context.probe.partition(topic or context.topic, partition)
     except (UnreachableError, WaitTimeoutError):

@@ -1,7 +1,7 @@
 """Random schedules: drawn from the seed before anything runs, so that they can be repeated.
 
-Targets are data ("the leader of partition 2"), resolved when a fault is injected.
-``nemesis.schedules.step_executor`` executes the steps, and each one is recorded with its effect.
+Targets are data ("the leader of partition 2"); the broker is looked up when a fault is injected.
+``nemesis.schedules.step_executor`` executes the steps, and every step is recorded with its effect.
 """
 
 import math
@@ -18,8 +18,9 @@ from highwater.nemesis.schedules.fault_spec import FaultSpec
 
 CALM_S = (1.0, 4.0)
 TROUBLE_S = (0.5, 8.0)
-"""Seconds between two steps and of a step, drawn evenly from these. The upper ends are beyond a
-broker's session (2 s) and the lower ones below it, so that both sides of an election are met."""
+"""Ranges for the seconds before a step (calm) and for the seconds of a step (trouble), drawn
+evenly. Each range begins below a broker's session time-out (2 s) and ends above it, so that faults
+last until before an election and until after it."""
 
 LEAST_S: Final = CALM_S[0] + TROUBLE_S[0]
 """The shortest schedule that has room for a fault, in seconds."""
@@ -28,12 +29,13 @@ LEAST_S: Final = CALM_S[0] + TROUBLE_S[0]
 def draw(plan: Plan, lane: int = 0) -> Steps:
     """Return the steps of a plan's random schedule; the same plan gives the same steps.
 
-    Steps with the same start are a group. Three groups of four hit one broker, the rest several;
-    never more than all. A schedule of ``LEAST_S`` or longer has a group: the first is shortened if
-    necessary. That of a program begins with one fault of each kind, in the order of the plan.
+    Steps with the same start are a group. Three of four groups have one step; the others have
+    several steps, at most as many as there are brokers. A schedule of ``LEAST_S`` or longer has at
+    least one group: the first group is shortened if necessary. The schedule of a program under test
+    begins with one fault of each kind, in the order of the plan.
 
     Args:
-        lane: which of the sequences that run at the same time.
+        lane: number of the sequence, if several sequences run at the same time.
 
     Raises:
         UsageError: a word of the plan's nemesis is not valid.
@@ -64,7 +66,7 @@ def check_duration(seconds: float) -> None:
     """Refuse a random schedule that is too short for any fault.
 
     Raises:
-        UsageError: names the least duration.
+        UsageError: the duration is too short; names the least duration.
     """
     if seconds < LEAST_S:
         raise UsageError(
@@ -75,7 +77,7 @@ def check_duration(seconds: float) -> None:
 
 
 def draw_lanes(plan: Plan) -> Steps:
-    """Return the steps of all sequences of a plan whose sequences overlap."""
+    """Return the steps of all of a plan's sequences, which run at the same time."""
     return overlap(*(draw(plan, lane) for lane in range(plan.overlap)))
 
 
@@ -86,7 +88,7 @@ def _draw_faults(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) 
 
 
 def _draw_fault(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) -> FaultStep:
-    """Draw a fault; a target is drawn even where the word names one, to keep other draws."""
+    """Draw a fault; draw a target even if the word names one, so that other draws do not change."""
     chosen, target = dice.choice(choices), dice.choice(("leader", "follower", "any"))
     return FaultStep(
         fault=chosen.fault.name,
@@ -98,9 +100,9 @@ def _draw_fault(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) -
 
 
 def _shortened(calm_s: float, trouble_s: float, most_s: float) -> tuple[float, float]:
-    """Return the seconds before and of a group, shortened to fit."""
+    """Return the seconds before a group and the seconds of the group, shortened to fit."""
     calm_s = min(calm_s, most_s - TROUBLE_S[0])
     trouble_s = min(trouble_s, most_s - calm_s)
-    if calm_s + trouble_s > most_s:  # by the last bit of a float
+    if calm_s + trouble_s > most_s:  # the sum may exceed it by the last bit of a float
         trouble_s = math.nextafter(trouble_s, 0.0)
     return calm_s, trouble_s

@@ -1,8 +1,8 @@
 """Executes the steps of a schedule (``harness.runs.faults.steps``).
 
-``play`` takes each step at its own time. Steps may overlap, so each is injected and healed on a
-thread of its own; its target is looked up here, in the order of starts. ``play_in_turn`` takes
-groups of steps one after the other, as random schedules do.
+``play`` takes each step at its own time. Steps may overlap, so each step is injected and healed on
+its own thread; targets are looked up on the calling thread, in the order in which steps start.
+``play_in_turn`` takes groups of steps one after the other, for random schedules.
 """
 
 import threading
@@ -17,19 +17,19 @@ from highwater.nemesis.faults.registry import find_fault
 from highwater.nemesis.schedules.executor import ScheduleExecutor
 
 _TURN_S: Final = 20.0
-"""How long a step waits for its target, if an earlier fault there takes longer to heal than when
-the steps were recorded."""
+"""How long a step waits for its target to be free, because an earlier fault may take longer to heal
+than when the steps were recorded."""
 
 _LOOK_S: Final = 0.05
 _LOOK_AT_WORK_S: Final = 0.2
 _FIRST_WORK_S: Final = 60.0
-"""How long the first fault of a program waits for it to begin, after the run's time if need be: on
-a busy machine, an instance takes longer to join its group than a short run lasts."""
+"""How long the first fault of a program waits until the program works, if need be beyond the run's
+time: on a busy machine an instance takes longer to join its group than a short run lasts."""
 _THREADS_MOST: Final = 64
 
 
 def play(context: ScheduleContext, steps: Sequence[FaultStep], *, duration_s: float = 0.0) -> None:
-    """Take every step, and let time pass up to ``duration_s`` if they end before.
+    """Take every step; if the steps end before ``duration_s``, let time pass up to it.
 
     Raises:
         HarnessError: a fault could not be injected or healed, or the run has to end.
@@ -58,14 +58,15 @@ def play(context: ScheduleContext, steps: Sequence[FaultStep], *, duration_s: fl
 def play_in_turn(
     context: ScheduleContext, steps: Sequence[FaultStep], *, duration_s: float
 ) -> None:
-    """Take groups of steps with the same start one after the other, each healed before the next.
+    """Take groups of steps with the same start one by one; heal each group before the next.
 
-    Healing takes time of its own (a broker boots in seconds), so later groups come later than
-    planned; except the first, no group begins that could not end within ``duration_s``.
+    Healing takes additional time (a broker boots in seconds), so later groups come later than
+    planned. Except for the first, a group that could not end within ``duration_s`` does not begin.
 
-    A fault of the program under test comes only when it has worked since the last one.
-    A group waits for a dead member's session to end (45 s by default), and has no work meanwhile in
-    which a fault could do harm, but each would be one more member to wait for.
+    A fault of the program under test is injected only when the program has worked since its last
+    fault. The program's consumer group waits for a dead member's session to end (45 s by default).
+    Meanwhile the program does no work that a fault could harm, and each fault would add a member to
+    wait for.
 
     Raises:
         HarnessError: the run has to end.
@@ -99,7 +100,7 @@ def play_in_turn(
 
 
 def _works(context: ScheduleContext, done: int, deadline: float) -> bool:
-    """Wait until a program has done more than this; False if it has not by the deadline."""
+    """Wait until the program's count exceeds ``done``; return False if it does not in time."""
     while (work := context.work()) is not None and work <= done:
         if context.clock() >= deadline:
             return False
@@ -120,7 +121,7 @@ def _raise_failed(futures: Sequence[Future[None]]) -> None:
 
 
 def _targets(executor: ScheduleExecutor, step: FaultStep) -> list[int | None]:
-    """Return the brokers a step means: a named one waits for its turn, others are looked up."""
+    """Return the target brokers of a step: the named broker, or the brokers looked up now."""
     if find_fault(step.fault).scope == "broker" and step.target.isdecimal():
         return [int(step.target)]
     return executor.aim(step)
@@ -133,7 +134,7 @@ def _take(
     broker: int | None,
     ended: threading.Event,
 ) -> None:
-    """Inject one fault and heal it; on a thread of its own."""
+    """Inject one fault when its target is free, and heal it; runs on its own thread."""
     deadline = context.clock() + _TURN_S
     while (
         not context.nemesis.can(step.fault, broker, message=step.message)

@@ -17,19 +17,19 @@ _PLACES: Final = {"zookeeper": "ZooKeeper", "kraft": "KRaft"}
 
 
 def levels(plan: Plan) -> tuple[Level, ...]:
-    """Return the levels that brokers pass through, from where they begin."""
+    """Return the levels that brokers pass through, including the first level."""
     caps = {"protocol": plan.protocol, "format": plan.format}
     start = Level.of(release(plan.kafka), **caps)
     return (start, *upgrade_levels(start, map(release, plan.to), **caps))
 
 
 def settings(plan: Plan) -> dict[str, str]:
-    """Return the level settings of brokers; empty if it is their own and stays so."""
+    """Return the brokers' settings for the first level; empty if the plan asks for no level."""
     return levels(plan)[0].settings if plan.to or plan.protocol or plan.format else {}
 
 
 def check_levels(plan: Plan) -> None:
-    """Refuse an upgrade, a protocol or a message format that cannot be.
+    """Refuse an upgrade, a protocol or a message format that Kafka does not support.
 
     Raises:
         UsageError: says why.
@@ -60,7 +60,11 @@ def check_levels(plan: Plan) -> None:
 
 
 def _check_metadata(plan: Plan) -> None:
-    """On KRaft the protocol is the metadata.version of a release, and nothing else is written."""
+    """Check a KRaft plan: its protocol is a metadata.version, and it has no message format.
+
+    Raises:
+        UsageError: the plan has a message format, or no release has this metadata.version.
+    """
     if plan.format:
         raise UsageError(
             "on KRaft there is no log.message.format.version",
@@ -71,7 +75,11 @@ def _check_metadata(plan: Plan) -> None:
 
 
 def _check_path(plan: Plan, path: list[Release]) -> None:
-    """Brokers have to be raised, never lower, and ZooKeeper is not left on the way."""
+    """Refuse a path to an older release, or between ZooKeeper and KRaft.
+
+    Raises:
+        UsageError: says why.
+    """
     for level in path:
         if level.coordination != path[0].coordination:
             raise UsageError(

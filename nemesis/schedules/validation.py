@@ -1,4 +1,4 @@
-"""Refuses steps and budgets that cannot be kept to, before anything is started."""
+"""Refuses steps and budgets that cannot be followed, before anything is started."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,10 +16,10 @@ from highwater.nemesis.schedules.fault_spec import FaultSpec
 
 
 def check_budget(plan: Plan) -> None:
-    """Refuse a budget of what there is not.
+    """Refuse a budget for an unknown fault, and a limit that is out of range.
 
     Raises:
-        UsageError: names it.
+        UsageError: names the fault or the limit.
     """
     for name, most in plan.budget.items():
         if name != BROKERS:
@@ -32,10 +32,10 @@ def check_budget(plan: Plan) -> None:
 
 
 def check_steps(plan: Plan, kafka: Release) -> None:
-    """Refuse steps with unknown names, and two faults of one target at a time.
+    """Refuse steps with unknown names, and two faults on one target at a time.
 
-    The target of a word such as ``leader`` is not known yet; one that turns out to have a fault
-    already is left out when its moment has come.
+    Which broker a word such as ``leader`` means is not known yet. If that broker already has a
+    fault when the step is to be taken, the step is left out.
 
     Raises:
         UsageError: says which step, and why.
@@ -77,7 +77,7 @@ def _check(step: FaultStep, plan: Plan, kafka: Release) -> None:
 
 
 def _check_message(step: FaultStep, plan: Plan, kafka: Release) -> None:
-    """Refuse a message that the release does not know, and one where none is meant."""
+    """Refuse a message that the release does not have, and a message for a fault of no message."""
     if _scope(step) == "message":
         action = ACTIONS[step.fault.removesuffix("-message")]
         MessageSpec.of(step.message).require(action, plan, kafka)

@@ -1,1 +1,1 @@
-"""Stories: schedules for three brokers whose end is predicted."""
+"""Stories: scripted scenarios for three brokers, with a predicted end."""

@@ -1,7 +1,7 @@
-"""Canaries: schedules that must lose data on every release, or else the harness is blind.
+"""Canaries: schedules that must lose data on every release; if they do not, the harness is blind.
 
-Nothing here is a fault of Kafka. A record that only its leader holds is lost with the leader, and a
-leader that is elected from outside the ISR does not have what the ISR had.
+Kafka is not at fault here. A record that only its leader holds is lost with the leader, and a
+leader that is elected from outside the ISR lacks records that the ISR had.
 """
 
 from typing import Final
@@ -19,8 +19,8 @@ from highwater.nemesis.stories.story import FETCH_WAIT_S, story
 
 _BEFORE_S: Final = 0.3
 _AFTER_S: Final = 0.15
-"""Followers are held back from so long before their parked fetches run out until so long after:
-together with the kill of A well within what is left of a session, 2.33 s."""
+"""Followers are paused from ``_BEFORE_S`` before their parked fetches run out until ``_AFTER_S``
+after. This interval and the kill of A fit well within the rest of a session, 2.33 s."""
 
 _ANSWER_S: Final = 0.5
 
@@ -59,7 +59,7 @@ _UNCLEAN: Final = """
     ),
 )
 def leader_kill(context: ScheduleContext) -> None:
-    """Lose a record that the leader alone holds; acks=0 and acks=1 acknowledge such."""
+    """Lose a record that only the leader holds; acks=0 and acks=1 acknowledge such records."""
     a, b, survivor = context.replicas
     parked = context.clock()
     offset = settle(context)
@@ -83,14 +83,14 @@ def leader_kill(context: ScheduleContext) -> None:
 
 
 def _hold_back(context: ScheduleContext, followers: tuple[int, int], parked: float) -> None:
-    """Pause the followers so that nothing which is written from now on can reach them.
+    """Pause the followers so that no record that is written from now on can reach them.
 
-    To pause them is not enough. A fetch that is parked at the leader would be answered with the
-    next record, and the answer wait in the kernel until they wake. So they are paused shortly
-    before their fetches run out, and held until those have been answered with nothing.
+    A pause alone is not enough. The leader would answer a parked fetch with the next record, and
+    the answer would wait in the kernel until the follower wakes. So the followers are paused
+    shortly before their fetches run out, until the leader has answered the fetches with nothing.
 
     Args:
-        parked: a moment before the fetches were parked; they surely were when this is called.
+        parked: a time before the fetches were parked; they are parked when this is called.
     """
     latest = context.clock() + FETCH_WAIT_S
     context.hold(parked + FETCH_WAIT_S - _BEFORE_S - context.clock())
@@ -107,15 +107,15 @@ def _hold_back(context: ScheduleContext, followers: tuple[int, int], parked: flo
     "unclean",
     _UNCLEAN,
     outcome=(
-        "With unclean elections (on KRaft since 3.9) it is lost whatever the acks; else it is kept."
+        "With unclean elections (on KRaft since 3.9) it is lost, whatever the acks; else kept."
     ),
     controller="A",
 )
 def unclean(context: ScheduleContext) -> None:
     """Elect a leader uncleanly: it lacks what A acknowledged as the only member of the ISR.
 
-    On ZooKeeper A is the controller: a new one does not take brokers out of an ISR that were dead
-    before it was elected (seen on 0.10.2), and the lag limit takes 10 s to.
+    On ZooKeeper A is the controller. A controller that is elected later does not remove brokers
+    that were already dead from an ISR (seen on 0.10.2); the lag limit removes them after 10 s.
     """
     a, *others = context.replicas
     offset = settle(context)
@@ -127,7 +127,7 @@ def unclean(context: ScheduleContext) -> None:
         context,
         lambda seen: seen[a].hw > offset,
         what=f"broker {a} to commit {VICTIM}",
-        limit_s=20,  # the controller sends its ISR after giving up on dead containers
+        limit_s=20,  # the controller sends the ISR only after giving up on dead containers
         brokers=(a,),
     )
     context.nemesis.inject("kill", a)

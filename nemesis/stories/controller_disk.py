@@ -1,11 +1,12 @@
 """The story of a cluster with one controller, whose disk is lost.
 
-What a quorum decides is on the disks of its voters. One of several that comes back empty gets
-it from the others; a single one has no other. It is formatted anew, with the cluster's
-old id, and begins a metadata log of its own. A broker whose log is longer has to truncate what was
-committed, and ends (``KafkaRaftClient.handleFetchResponse``); started again, it truncates, and puts
-the replicas of every topic aside as strays (KAFKA-15605). A broker whose log is shorter goes on at
-its old end: both logs have the same leader epochs, so that nothing tells them apart (KIP-595).
+The decisions of a quorum are on the disks of its voters. If one of several voters comes back empty,
+it gets them from the other voters; a single voter cannot. It is formatted again, with the cluster's
+old id, and begins a new metadata log. A broker with a longer metadata log would have to truncate
+committed records, and ends (``KafkaRaftClient.handleFetchResponse``). Started again, it truncates,
+and puts the replicas of every topic aside as strays (KAFKA-15605). A broker with a shorter metadata
+log appends the new log at its old end: both logs have the same leader epochs, so that nothing
+distinguishes them (KIP-595).
 """
 
 from typing import Final
@@ -35,8 +36,8 @@ def _tells_nothing(release: Release) -> str:
     ),
     needs=StoryNeeds(one_controller=True),
     outcome=(
-        "The controller does not know the topic any more; brokers lead it still, by a metadata log"
-        " that begins as the old one did and goes on as the new one does."
+        "The controller no longer knows the topic; brokers still lead it, by a metadata log that"
+        " begins like the old one and goes on like the new one."
     ),
     min_isr_most=3,
     why_not=_tells_nothing,

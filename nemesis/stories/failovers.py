@@ -1,13 +1,14 @@
-"""The two stories: schedules that turn the HW-lag window into a lost or a forked record.
+"""The two stories (scripted scenarios) that turn the HW-lag window into a lost or a forked record.
 
-Both need three brokers A, B and C of one partition. A leads, B is next in line, and C is to outlive
-them, so on ZooKeeper C is the controller. The sessions of A and B must end one after the other: the
-controller then makes B, which is dead already, the leader for a moment, and C follows it.
-Up to 0.10.2 C cuts its log to its own HW there and then (Partition.makeFollower); from 0.11 on it
-first asks the leader where its epoch ended (KIP-101), gets no answer, and keeps the record.
+Both need three brokers A, B and C with replicas of one partition. A leads, B is the next leader,
+and C is to outlive A and B, so on ZooKeeper C is the controller. The sessions of A and B must end
+one after the other: the controller then makes B, which is already dead, the leader for a moment,
+and C follows B. Up to 0.10.2 C at once truncates its log to its own HW (Partition.makeFollower).
+From 0.11 on C first asks the leader where C's epoch ended (KIP-101), gets no answer, and keeps the
+record.
 
-The schedule is the same whatever acks the producer asks for: A is killed only when every replica
-holds the record and A has committed it. What was promised about it is another matter.
+The schedule does not depend on the producer's acks: A is killed only when every replica holds the
+record and A has committed it. What Kafka promised about the record does depend on acks.
 """
 
 from typing import Final
@@ -27,10 +28,10 @@ from highwater.nemesis.stories.helpers import (
 from highwater.nemesis.stories.story import FETCH_WAIT_S, story
 
 GAP_S: Final = 1.85
-"""From the kill of A to that of B: late enough that B's session ends more than a tick after A's
-(1.85 s - 1.17 s > 0.2 s), early enough that A's is still alive (1.85 s < 2.33 s); the machine may
-stand still for 0.48 s either way. Counted from the moment that a kill is asked for, because that
-takes 5 ms of a process, 200 ms of a container, and more of either on a busy machine."""
+"""Seconds from the kill of A to the kill of B: late enough that B's session ends more than a tick
+after A's session (1.85 s - 1.17 s > 0.2 s), early enough that A's session is still alive (1.85 s <
+2.33 s). The machine may stall for 0.48 s either way. Counted from the request for the kill, because
+a kill takes 5 ms for a process, 200 ms for a container, and more on a busy machine."""
 
 
 _COMMITTED: Final = """
@@ -45,7 +46,7 @@ _COMMITTED: Final = """
     expire B for C
     let C
 """
-"""Both fetch m3, and with their next fetch let A commit it; they learn of that too late."""
+"""B and C fetch m3, and with their next fetch let A commit m3; they do not learn the new HW."""
 
 _LOSS: Final = _COMMITTED.format(first="checkpoint A", then="") + "heal"
 _DIVERGENCE: Final = _COMMITTED.format(first="", then="checkpoint A") + "send m4 to C\n heal"
@@ -60,7 +61,7 @@ def loss(context: ScheduleContext) -> None:
     """Lose a committed record under clean elections: C truncates it, then leads."""
     a, _, _ = context.replicas
     offset = settle(context)
-    await_hw_on_disk(context, a, offset)  # the next time is so far away that A dies before it
+    await_hw_on_disk(context, a, offset)  # A dies before it writes its HW the next time
     commit_victim(context, offset)
     began = kill_leader(context, offset)
     if hw_on_disk(context, a) > offset:
@@ -78,7 +79,7 @@ def loss(context: ScheduleContext) -> None:
     ),
 )
 def divergence(context: ScheduleContext) -> None:
-    """Two acknowledged records stand at one offset: A comes back with a HW that spares its own."""
+    """Acknowledge two records at one offset: A comes back with a HW that keeps its own record."""
     a, _, survivor = context.replicas
     offset = settle(context)
     commit_victim(context, offset)
@@ -89,7 +90,7 @@ def divergence(context: ScheduleContext) -> None:
 
 
 def commit_victim(context: ScheduleContext, offset: int) -> None:
-    """Send the record that the story is about; wait until A has committed it, B and C hold it."""
+    """Send the story's record; wait until B and C hold the record and A has committed it."""
     a, *followers = context.replicas
     context.send(VICTIM, leader=a)
     widens = context.cluster.release.window_widens
@@ -108,7 +109,7 @@ def commit_victim(context: ScheduleContext, offset: int) -> None:
 
 
 def kill_leader(context: ScheduleContext, offset: int) -> float:
-    """Kill A inside the window, where there is one; returns when that was asked for."""
+    """Kill A inside the HW-lag window, if there is a window; return the time of the request."""
     a, *followers = context.replicas
     began = context.clock()
     context.nemesis.inject("kill", a)
@@ -141,10 +142,13 @@ def _fail_over_to_survivor(context: ScheduleContext, began: float) -> None:
 
 
 def require_session(context: ScheduleContext, broker: int, before: str) -> None:
-    """Make sure that a broker still had its session when something had happened.
+    """Make sure that a broker still has its session after an event.
+
+    Args:
+        before: the event, for the error's message.
 
     Raises:
-        ScheduleNotFollowedError: it had not.
+        ScheduleNotFollowedError: the session has ended.
     """
     live = context.until(
         context.probe.live_brokers, what="an answer on which brokers have sessions"
@@ -154,10 +158,10 @@ def require_session(context: ScheduleContext, broker: int, before: str) -> None:
 
 
 def await_turns(context: ScheduleContext, b: int, survivor: int) -> None:
-    """Wait until C leads, and make sure that B, dead, was the leader in between.
+    """Wait until C leads, and make sure that the dead B was the leader in between.
 
     Raises:
-        ScheduleNotFollowedError: both sessions ended in one go, so C never followed B.
+        ScheduleNotFollowedError: both sessions ended at once, so C never followed B.
     """
     numbers: set[int] = set()
 

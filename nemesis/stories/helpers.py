@@ -1,4 +1,4 @@
-"""Helpers of stories: settle some records, send the one that the story is about."""
+"""Helpers of stories: send and settle the first records, and wait for states and answers."""
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator
@@ -33,7 +33,7 @@ _SESSIONS_S: Final = 60.0
 
 @contextlib.contextmanager
 def missed_if_late() -> Iterator[None]:
-    """Take what has not come in good time for a schedule that was not followed."""
+    """Turn a wait that exceeds its limit into a ``ScheduleNotFollowedError``."""
     try:
         yield
     except WaitTimeoutError as error:
@@ -41,9 +41,9 @@ def missed_if_late() -> Iterator[None]:
 
 
 def settle(context: ScheduleContext) -> int:
-    """Send the first records and wait until every replica holds them, committed.
+    """Send the first records and wait until every replica holds them and A has committed them.
 
-    The followers' own HW lags behind until the next record brings it; nothing waits for that.
+    The followers' own HW lags behind until the next record brings it; this does not wait for it.
 
     Returns:
         The LEO of every replica, which is the HW of A.
@@ -64,10 +64,10 @@ def settle(context: ScheduleContext) -> int:
 
 
 def await_alone(context: ScheduleContext, broker: int) -> None:
-    """Wait until a broker is the only member of partition 0's ISR, and note it.
+    """Wait until a broker is the only member of partition 0's ISR, and record a note.
 
     Raises:
-        ScheduleNotFollowedError: it was not within the limit.
+        ScheduleNotFollowedError: the ISR still had other members at the limit.
     """
     context.until(
         lambda: context.probe.partition(context.topic, 0),
@@ -86,10 +86,10 @@ def await_replicas(
     limit_s: float,
     brokers: tuple[int, ...] = (),
 ) -> dict[int, ReplicaState]:
-    """Wait until the replicas of partition 0 (all, unless named) are seen in some state.
+    """Wait until replicas of partition 0 (all, unless ``brokers`` are named) meet a condition.
 
     Raises:
-        ScheduleNotFollowedError: they were not within the limit.
+        ScheduleNotFollowedError: the replicas did not meet the condition within the limit.
     """
     return context.until(
         lambda: {
@@ -105,7 +105,7 @@ def await_replicas(
 def await_leads(
     context: ScheduleContext, broker: int, *, leads: bool = True, limit_s: float = _LEADS_S
 ) -> None:
-    """Wait until a broker takes itself for the leader of the partition under test, or no more."""
+    """Wait until a broker believes that it leads the partition under test, or no longer does."""
 
     def look() -> None:
         if context.probe.leads(broker, context.topic, context.partition) != leads:
@@ -120,7 +120,7 @@ def await_leads(
 
 
 def await_leader(context: ScheduleContext, *brokers: int, limit_s: float = _LEADS_S) -> None:
-    """Wait until one of these brokers leads partition 0 by the controller's word, and note it."""
+    """Wait until the controller has one of these brokers lead partition 0, and record a note."""
     state = context.until(
         lambda: context.probe.partition(context.topic, 0),
         lambda state: state.leader in brokers,
@@ -131,7 +131,7 @@ def await_leader(context: ScheduleContext, *brokers: int, limit_s: float = _LEAD
 
 
 def await_others(context: ScheduleContext, a: int, others: Collection[int]) -> None:
-    """Wait until every broker but A has a session: who may be elected then, would be."""
+    """Wait until all brokers but A have a session; a broker that may be elected is elected then."""
     context.until(
         context.probe.live_brokers,
         lambda live: live == set(others),
@@ -141,7 +141,11 @@ def await_others(context: ScheduleContext, a: int, others: Collection[int]) -> N
 
 
 def await_answer(context: ScheduleContext, value: str, *, limit_s: float) -> Acknowledgement:
-    """Return the answer about a record that was sent to one broker, once it has come."""
+    """Wait for the answer about a record that was sent to one broker, and return the answer.
+
+    Raises:
+        ScheduleNotFollowedError: no answer came within the limit, or the broker refused the record.
+    """
     answer = context.until(
         lambda: context.direct.answers[value],
         lambda answer: answer is not None,
@@ -154,14 +158,14 @@ def await_answer(context: ScheduleContext, value: str, *, limit_s: float) -> Ack
 
 
 def move_leader(context: ScheduleContext, broker: int) -> int:
-    """Move leadership of partition 0 by plan; return the leader epoch."""
+    """Move leadership of partition 0 to a broker by request; return the new leader epoch."""
     with missed_if_late():
         context.cluster.move_leader(context.topic, 0, broker)
     return context.state().leader_epoch or 0
 
 
 def await_leo(context: ScheduleContext, leo: int, what: str, *brokers: int, limit_s: float) -> None:
-    """Wait until these replicas have this log end offset; raise if they do not."""
+    """Wait until these replicas have this LEO; raise ScheduleNotFollowedError if they do not."""
     await_replicas(
         context,
         lambda seen: all(state.leo == leo for state in seen.values()),
@@ -172,13 +176,17 @@ def await_leo(context: ScheduleContext, leo: int, what: str, *brokers: int, limi
 
 
 def await_answers(writer: RecordsClient, what: str) -> None:
-    """Wait until a client has an answer about every record; else the schedule is not followed."""
+    """Wait until a client has an answer about every record.
+
+    Raises:
+        ScheduleNotFollowedError: answers are missing at the limit.
+    """
     if writer.await_answers(limit_s=_ANSWERS_S):
         raise ScheduleNotFollowedError(f"the client has no answer about {what}")
 
 
 def hw_on_disk(context: ScheduleContext, broker: int) -> int:
-    """Return the HW of partition 0 that a broker has written to its disk; 0 when it has none."""
+    """Return the tested partition's HW on a broker's disk; 0 if no HW is there."""
     try:
         text = context.cluster.brokers[broker].read(HIGH_WATERMARK)
     except FileNotFoundError:
@@ -190,7 +198,7 @@ def await_hw_on_disk(context: ScheduleContext, broker: int, hw: int) -> None:
     """Wait until a broker has written its HW to replication-offset-checkpoint.
 
     Raises:
-        ScheduleNotFollowedError: it did not in good time.
+        ScheduleNotFollowedError: the broker did not write the HW in time.
     """
 
     def look() -> int:

@@ -1,13 +1,13 @@
-"""The story of a fetch answer that is late: it is of a leader epoch that has passed.
+"""The story of a late fetch answer, which belongs to an earlier leader epoch.
 
-A leader's fetch response says where the follower's log diverges (KIP-595, since 2.8),
-and the follower truncates there. Up to 3.9.0 and in 4.0.0 a follower takes such an answer, however
-late it is, if it follows the same leader again and fetches from the same offset as then; it does
-not compare leader epochs (KAFKA-18991, ``AbstractFetcherThread.processFetchRequest``). What it has
-fetched from another leader meanwhile is truncated.
+A leader's fetch response says where the follower's log diverges (KIP-595, since 2.8), and the
+follower truncates there. Up to 3.9.0 and in 4.0.0 a follower accepts such an answer, however late,
+if it follows the same leader again and fetches from the same offset as before. It does not compare
+leader epochs (KAFKA-18991, ``AbstractFetcherThread.processFetchRequest``). So it truncates records
+that it has meanwhile fetched from another leader.
 
-The answer is awaited by a fetcher thread, which ends with the last partition that it fetches. So B
-leads a second partition all the time, which A follows.
+A fetcher thread waits for the answer, and ends when it has no more partitions to fetch. To keep A's
+fetcher thread alive, B always leads a second partition, which A follows.
 """
 
 import contextlib
@@ -32,11 +32,11 @@ from highwater.nemesis.stories.network import network_of
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 ALONE: Final = "x"
-"""The record that A alone has, which is not committed; by it the logs of A and B diverge."""
+"""An uncommitted record that only A has, so that the logs of A and B diverge."""
 
 _LIMIT_S: Final = 10.0
 _ADDED_S: Final = 0.3
-"""So long after it has learned of its leader a broker may take to add it to a fetcher thread."""
+"""Seconds that a broker may take, once it knows its leader, to add the partition to a fetcher."""
 
 _CUTS_ON_FETCH: Final = (2, 8)
 
@@ -63,7 +63,7 @@ def _asks_first(release: Release) -> str:
     why_not=_asks_first,
 )
 def late_answer(context: ScheduleContext) -> None:
-    """Lose a committed record, and nothing fails: A truncates by an answer of an older epoch."""
+    """Lose a committed record though nothing fails: A truncates by an older epoch's answer."""
     a, b, c = context.replicas
     committed = settle(context)
     with contextlib.ExitStack() as ending:
@@ -97,7 +97,7 @@ def late_answer(context: ScheduleContext) -> None:
 
 @contextlib.contextmanager
 def _diverging_answer(context: ScheduleContext, committed: int) -> Iterator[CaughtMessages]:
-    """Hold B's answer that A's log diverges, in an epoch that B leads and A follows."""
+    """Yield B's answer, held by the wire, that A's log diverges in the epoch in which B leads."""
     a, b, c = context.replicas
     with contextlib.ExitStack() as holds:
         of_followers = [
@@ -125,14 +125,14 @@ def _diverging_answer(context: ScheduleContext, committed: int) -> Iterator[Caug
 
 
 def _send(context: ScheduleContext, value: str, broker: int, *, answered: bool = True) -> None:
-    """Send a record to a broker, once; a client that looked up the leader might send it twice."""
+    """Send a record to a broker once; a client that looks up the leader might send it twice."""
     context.direct.send(value, 0, address=context.cluster.brokers[broker].address)
     if answered:
         await_answer(context, value, limit_s=_LIMIT_S)
 
 
 def _move(context: ScheduleContext, broker: int) -> int:
-    """Move leadership by plan; wait until it leads, and A knows it; return the epoch."""
+    """Move leadership to a broker by request; wait until it leads and A knows; return the epoch."""
     epoch = move_leader(context, broker)
     await_leads(context, broker, limit_s=_LIMIT_S)
     a = context.replicas[0]
@@ -153,12 +153,13 @@ def _await_caught(messages: CaughtMessages) -> None:
 
 
 def _require_followed(context: ScheduleContext, fetches: CaughtMessages) -> None:
-    """Make sure that A had begun to follow B again before it got the answer.
+    """Make sure that A had begun to follow B again before A got the answer.
 
-    Its next fetch then names the partition, in the new epoch; a fetch names what has changed.
+    If so, A's next fetch names the partition, in the new epoch, because a fetch names partitions
+    that have changed.
 
     Raises:
-        ScheduleNotFollowedError: it had not.
+        ScheduleNotFollowedError: A had not begun to follow B.
     """
     topic = {context.topic, network_of(context).topic_id(context.topic)}
     [first, *_] = fetches.events("caught")

@@ -1,11 +1,12 @@
 """The story of a leader that never learns that it was deposed, with ZooKeeper.
 
-A controller has the decisions for each broker in a queue in its memory. If it dies, those that it
-has not delivered are gone; the next controller sends each broker the present state. A broker that
-led, and leads again by that state, takes it for a new epoch of the same leadership, and keeps what
-it knows of its followers (``Partition.makeLeader``, ``isNewLeader``). They have truncated since.
+A controller keeps a queue of decisions for each broker in its memory. If the controller dies,
+decisions that it has not delivered are lost; the next controller sends each broker only the present
+state. A broker that led before, and leads again in that state, believes that it has led all the
+time, in a new epoch. It keeps what it knows of its followers (``Partition.makeLeader``,
+``isNewLeader``), although the followers have truncated since.
 
-On KRaft the same comes about without a controller that dies (docs/findings/elected-again.md).
+On KRaft the same happens without a controller that dies (docs/findings/elected-again.md).
 """
 
 from typing import Final
@@ -29,7 +30,7 @@ from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds
 _LIMIT_S: Final = 20.0
 _EPOCHS: Final = (0, 11)
 _FETCHED_S: Final = 0.5
-"""So long after a follower has appended a record its leader may take to learn of that."""
+"""Seconds that a leader may take to learn that a follower has appended a record."""
 
 
 def _not_played(release: Release) -> str:
@@ -50,7 +51,7 @@ def _not_played(release: Release) -> str:
     why_not=_not_played,
 )
 def missed_decisions(context: ScheduleContext) -> None:
-    """Lose a committed record by two planned moves of which A never learns: the controller dies."""
+    """Lose a committed record: the controller dies, so that A never learns of two planned moves."""
     network = network_of(context)
     a, b, c = context.replicas
     controller = context.controller()

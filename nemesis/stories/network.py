@@ -1,4 +1,4 @@
-"""Stories that need the wire: of links that are cut, and of messages that are held."""
+"""Stories that need the wire, because links are cut or messages are held."""
 
 import contextlib
 import time
@@ -44,7 +44,7 @@ _CUT_OFF: Final = """
     send m4 to C
     heal
 """
-"""To C, a broker that is cut off from everybody is one that is paused."""
+"""The model pauses a broker that is cut off from every node: C sees no difference."""
 
 _HELD_FETCH: Final = """
     settle m0 m1 m2
@@ -72,10 +72,10 @@ _HELD_FETCH: Final = """
     ),
 )
 def cut_off(context: ScheduleContext) -> None:
-    """Lose a committed record by the network alone: A, then B are cut off, C leads without it.
+    """Lose a committed record by network faults alone: A, then B are cut off, C leads without it.
 
-    Links are reset and not merely silent: up to 0.10.2 a controller and a follower wait for
-    ``request.timeout.ms``, 30 s, for an answer from a broker that they are about to give up.
+    Links are reset, not only silent: up to 0.10.2 a controller or follower that is about to give a
+    broker up first waits ``request.timeout.ms`` (30 s) for the broker's answer.
     """
     network = network_of(context)
     a, b, survivor = context.replicas
@@ -112,9 +112,10 @@ def cut_off(context: ScheduleContext) -> None:
 def held_fetch(context: ScheduleContext) -> None:
     """Lose a committed record though its new leader B lives: C truncates it, B dies.
 
-    In ``loss`` B is dead when C begins to follow it, so that a follower which asks first keeps the
-    record. Here B answers. What it has without leader epochs is no answer, and C cuts to its HW;
-    the wire holds what C fetches next, so that it does not get the record back before B is killed.
+    In ``loss`` B is dead when C begins to follow B, so a follower that first asks where its epoch
+    ended keeps the record. Here B answers. Without leader epochs B cannot say where the epoch
+    ended, and C truncates to its HW. The wire then holds C's fetches, so that C does not get the
+    record back before B is killed.
     """
     network = network_of(context)
     a, b, survivor = context.replicas
@@ -140,7 +141,7 @@ def network_of(context: ScheduleContext) -> Network:
     """Return the wire between the nodes.
 
     Raises:
-        HarnessError: there is none.
+        HarnessError: the cluster has no wire.
     """
     if context.cluster.network is None:
         raise HarnessError("this story needs the wire")
@@ -160,7 +161,7 @@ def _see_window(context: ScheduleContext, offset: int) -> None:
 
 
 def _send_successor(context: ScheduleContext, survivor: int) -> None:
-    """Write to C, which A and B cannot know of; clients that ask them who leads would be misled."""
+    """Write to C directly: A and B do not know that C leads, and would mislead clients that ask."""
     await_leads(context, survivor, limit_s=_LEADS_S)
     context.direct.send(SUCCESSOR, 0, address=context.cluster.brokers[survivor].address)
     answer = await_answer(context, SUCCESSOR, limit_s=_ANSWER_S)

@@ -1,9 +1,9 @@
-"""Stories of power failures: what the page cache alone held is gone, and who is elected then.
+"""Stories of power failures: the page cache is lost, and a new leader is elected.
 
-A record is acknowledged when every in-sync replica has it in memory; Kafka leaves it to
-replication that it outlives the loss of one. KIP-966 ("Eligible Leader Replicas") names the hole: a
-replica that is alone in the ISR is elected again whatever it has lost, and the others cut their
-logs to match.
+A record is acknowledged when every in-sync replica has it in memory; Kafka relies on replication to
+keep the record if one replica loses it. KIP-966 ("Eligible Leader Replicas") names the hole: a
+replica that is alone in the ISR is elected again, whatever it has lost, and the other replicas
+truncate their logs to match.
 """
 
 from typing import Final
@@ -21,8 +21,8 @@ from highwater.nemesis.stories.helpers import (
 from highwater.nemesis.stories.story import story
 
 SEGMENT_S: Final = 1.0
-"""How long a segment takes records. One that is followed by another has been flushed, so that the
-victim in a segment of its own is all that is not: nothing else in Kafka flushes a log by itself."""
+"""How long Kafka writes to a segment. Kafka flushes a segment when the next segment begins, and
+nothing else flushes A's log here. So only the victim, in its own segment, is not flushed."""
 
 _POWER_FAILURE: Final = """
     settle m0 m1 m2
@@ -39,9 +39,10 @@ _POWER_FAILURE: Final = """
 
 
 def _ends_itself(release: Release) -> str:
-    """Before leader epochs a follower that is ahead of its leader ends its own process.
+    """Return why the story is not played before 0.11: a follower ahead of its leader then halts.
 
-    ``ReplicaFetcherThread.handleOffsetOutOfRange``, to 0.10.2: "log truncation is not allowed".
+    See ``ReplicaFetcherThread.handleOffsetOutOfRange``, up to 0.10.2: "log truncation is not
+    allowed".
     """
     if not release.cuts_to_hw:
         return ""
@@ -52,9 +53,9 @@ def _ends_itself(release: Release) -> str:
     "power-failure",
     _POWER_FAILURE,
     outcome=(
-        "Since 0.11 it is lost on every release, whatever the acks, though B and C have it on their"
-        " disks; with min.insync.replicas=2 and eligible leader replicas (since 4.1) it is kept,"
-        " and with unclean elections, since B or C leads then."
+        "Since 0.11 it is lost on every release, whatever the acks, though B and C have it on disk."
+        " It is kept with min.insync.replicas=2 and eligible leader replicas (since 4.1), and with"
+        " unclean elections, because then B or C leads."
     ),
     controller="A",
     topic_config={"segment.ms": str(int(SEGMENT_S * 1000))},
@@ -62,10 +63,10 @@ def _ends_itself(release: Release) -> str:
     why_not=_ends_itself,
 )
 def power_failure(context: ScheduleContext) -> None:
-    """Lose the unflushed tail of the last in-sync replica, which is elected again all the same.
+    """Lose the unflushed tail of the last in-sync replica, which is elected again nevertheless.
 
-    B and C are shut down in order one after the other, as for maintenance, so that A is the whole
-    ISR. Then the power of A fails. B and C, who have all of it on disk, come back first.
+    B and C are shut down in order one after the other, as for maintenance, so that the ISR is A
+    alone. Then the power of A fails. B and C, which have every record on disk, come back first.
     """
     a, *others = context.replicas
     offset = settle(context)
@@ -94,7 +95,8 @@ def _require_segment(context: ScheduleContext, broker: int, offset: int) -> None
     """Make sure that a broker's newest segment of partition 0 begins at an offset.
 
     Raises:
-        ScheduleNotFollowedError: it does not; more than the victim would be lost, or nothing.
+        ScheduleNotFollowedError: the segment begins elsewhere, so that more than the victim, or
+            nothing, would be lost.
     """
     newest = disk_damage.segments(context.cluster.brokers[broker].directory / f"{context.topic}-0")[
         -1

@@ -1,4 +1,4 @@
-"""Every story there is."""
+"""The registry of all stories (scripted scenarios)."""
 
 import importlib
 from typing import Final
@@ -36,16 +36,16 @@ def _family_of(story: Story) -> int:
     return _FAMILIES.index(story.play.__module__.removeprefix(f"{_HERE}."))
 
 
-_ordered: Final = sorted(STORIES.values(), key=_family_of)  # whichever was imported first
+_ordered: Final = sorted(STORIES.values(), key=_family_of)  # not in the order of imports
 STORIES.clear()
 STORIES.update({story.name: story for story in _ordered})
 
 
 def find_story(name: str) -> Story:
-    """Return the story of that name.
+    """Return the story with this name.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no story has this name.
     """
     try:
         return STORIES[name]

@@ -1,10 +1,10 @@
 """The story of a replica that comes back empty while its leader asks to have it in the ISR.
 
-A leader asks for B in the ISR because B has everything. Before the request arrives, B
-loses its disk and starts again with an empty one. A controller that asks only whether B is alive
-agrees, and B, in sync by its word, may lead. Since KIP-903 the leader names the epoch under which B
-was registered, and a KRaft controller refuses one that has passed; that on ZooKeeper never does
-(KAFKA-14139).
+A leader asks the controller to add B to the ISR, because B has every record. Before the request
+arrives, B loses its disk and starts again with an empty disk. A controller that checks only whether
+B is alive agrees; then B counts as in sync and may lead. Since KIP-903 the leader's request names
+the broker epoch of B's registration. A KRaft controller refuses an epoch that has passed; the
+controller on ZooKeeper never does (KAFKA-14139).
 """
 
 from typing import Final
@@ -25,7 +25,7 @@ from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds
 
 _LIMIT_S: Final = 30.0
 _LEADERS_ASK: Final = (2, 7)
-"""Since then a leader asks the controller for another ISR (KIP-497)."""
+"""The first release whose leaders ask the controller for another ISR (KIP-497)."""
 
 
 def _asks_nobody(release: Release) -> str:

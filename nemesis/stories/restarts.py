@@ -1,7 +1,7 @@
-"""Stories of restarts in order: what every upgrade and every change of a setting does to a cluster.
+"""Stories of orderly restarts, as in every upgrade and every change of a setting.
 
-They are the opposite of canaries. An orderly shutdown moves leadership before it takes the broker
-down (``KafkaServer.controlledShutdown``), so nothing may be lost on any release, and a harness that
+These stories are the opposite of canaries. An orderly shutdown moves leadership before the broker
+ends (``KafkaServer.controlledShutdown``), so no release may lose a record, and a harness that
 reports a loss here is wrong.
 """
 
@@ -42,7 +42,7 @@ _ROLLING_RESTART: Final = """
     outcome="Every release keeps all records, whatever the acks.",
 )
 def rolling_restart(context: ScheduleContext) -> None:
-    """Restart A, B and C one after the other, and send a record while each of them is down."""
+    """Restart A, B and C one after the other, and send a record while each broker is down."""
     a, b, c = context.replicas
     settle(context)
     for broker, leader, value in ((a, b, "m3"), (b, a, "m4"), (c, a, "m5")):
@@ -64,7 +64,7 @@ def _hold(offset: int, seen: Mapping[int, ReplicaState]) -> bool:
 
 
 def _await_partition(context: ScheduleContext, leader: int, *, isr: set[int]) -> None:
-    """Wait until a broker leads partition 0 with these members of the ISR, and note it."""
+    """Wait until a broker leads partition 0 and the ISR has these members; record a note."""
     members = ", ".join(map(str, sorted(isr)))
     state = context.until(
         lambda: context.probe.partition(context.topic, 0),

@@ -1,9 +1,9 @@
-"""A story: a schedule for three brokers, its settings, and what predicts its end.
+"""A story (scripted scenario): a schedule for three brokers, its settings, and its predicted end.
 
-A schedule is a function of a ScheduleContext. Write one in a file of its family and decorate it
-with ``story``; ``nemesis.stories.registry`` knows them all. How it must end on a release is not
-written down: the model plays its script under that release's rules, or, where the model does not
-know what a story is about, the catalogue of hazards says which releases have the hazard.
+A schedule is a function that takes a ScheduleContext. Write it in the file of its family and
+decorate it with ``story``; ``nemesis.stories.registry`` has all stories. No story states how it
+must end on a release: the model plays the story's script under the release's rules. If the model
+lacks the story's subject, the catalogue of hazards says which releases have the hazard.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,15 +27,16 @@ if TYPE_CHECKING:
     from highwater.checkers.model.schedules.script import ScriptSettings
 
 SESSION_MS: Final = 3500
-"""Session of a broker, in ZooKeeper or with the KRaft controller. Heartbeats come at least every
-third of it, so a killed broker's session ends 2.33 to 3.5 s later (and up to a tick after that)."""
+"""Session time-out of a broker, in ZooKeeper or with the KRaft controller. A broker sends a
+heartbeat at least every third of the time-out, so a killed broker's session ends 2.33 to 3.5 s
+later, plus up to a tick."""
 
 FETCH_WAIT_S: Final = 1.5
-"""How long the leader parks an idle follower's fetch; so long the HW-lag window is open."""
+"""How long the leader parks an idle follower's fetch, and so how long the HW-lag window is open."""
 
 CHECKPOINT_S: Final = 0.7
-"""How often a broker writes its high watermarks to disk: often enough to wait for it, and leaving
-time enough to kill a broker between two such moments."""
+"""Interval at which a broker writes its high watermarks to disk: short enough to wait for a write,
+and long enough to kill a broker between two writes."""
 
 BROKER_CONFIG: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -46,12 +47,12 @@ BROKER_CONFIG: Final[Mapping[str, str]] = MappingProxyType(
         **widen(FETCH_WAIT_S),
     }
 )
-"""Broker settings of every story: the same, so that one warm cluster can play all of them."""
+"""Broker settings for all stories, the same for all, so that one warm cluster can play them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """The prediction of a story for a release, by that release's rules.
+    """The predicted end of a story on a release.
 
     Attributes:
         lost: ids of the acknowledged records that are gone at the end.
@@ -67,15 +68,16 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HazardEnding:
-    """The end of a story where its hazard is, which the model does not know.
+    """The end of a story on releases that have its hazard, which the model does not know.
 
     Attributes:
-        hazard: its id in ``checkers.hazards.catalogue``; empty where nothing is lost, so that it is
-            none, and the library of the clients alone decides.
-        ending: what becomes of the records on its releases; on others nothing does.
-        uncommitted: records that one replica alone has, and that are lost on every release; with
-            acks=0 and 1 they are acknowledged.
-        libraries: those whose clients come to it by this schedule.
+        hazard: id of the hazard in ``checkers.hazards.catalogue``; empty if the story loses
+            nothing, so that there is no hazard, and only the clients' library decides.
+        ending: what becomes of the records on releases with the hazard; on other releases the
+            story does no harm.
+        uncommitted: records that only one replica has, and that are lost on every release; with
+            acks=0 and acks=1 they are acknowledged.
+        libraries: the client libraries with which this schedule does the harm.
     """
 
     hazard: str
@@ -94,15 +96,15 @@ class StoryNeeds:
     """The needs of a story beyond three brokers.
 
     Attributes:
-        wire: between whom the wire has to stand.
-        transactions: whether its client is transactional.
-        idempotent: whether its client is idempotent, without transactions.
-        one_controller: whether it is about a cluster with a single one.
-        partitions: how many its topic has to have at first.
+        wire: what the wire has to connect: nodes, or clients and brokers; empty for no wire.
+        transactions: whether the story's client is transactional.
+        idempotent: whether the story's client is idempotent, without transactions.
+        one_controller: whether the cluster must have a single controller.
+        partitions: how many partitions the topic must have at first.
         tiered: whether brokers have a remote tier.
-        record_bytes: the size of its records.
-        java: whether it is about Kafka's own producer.
-        added: how many partitions it adds to these.
+        record_bytes: the size of the story's records.
+        java: whether the story is about Kafka's own producer.
+        added: how many partitions the story adds to ``partitions``.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
@@ -117,22 +119,22 @@ class StoryNeeds:
 
     @property
     def client(self) -> str:
-        """The library of its clients, as a plan has it, unless another is asked for."""
+        """The default library of the story's clients, in the words of a plan."""
         return JAVA if self.java else LIBRDKAFKA
 
     @property
     def idempotence(self) -> bool:
-        """True if its client is idempotent, as each transactional one is."""
+        """True if the story's client is idempotent; every transactional client is."""
         return self.idempotent or self.transactions
 
     @property
     def waits_for_all(self) -> bool:
-        """True if it takes acks=all."""
+        """True if the story needs acks=all."""
         return self.idempotence or self.java
 
     @property
     def all_partitions(self) -> int:
-        """The number of partitions that its topic has in the end, at least."""
+        """The least number of partitions that the topic has in the end."""
         return self.partitions + self.added
 
 
@@ -141,18 +143,18 @@ NOTHING: Final = StoryNeeds()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """A scripted schedule, its settings, and the same as moves of the model.
+    """A scripted schedule, its settings, and the same schedule as moves of the model.
 
     Attributes:
         play: the schedule; its docstring's first line is the summary.
-        script: what happens in it, in the words of ``checkers.model.schedules.script``; empty where
-            the model lacks words for it, and ``harm`` is there instead.
-        harm: how it ends where the hazard is.
-        outcome: what it comes to and where, one sentence for a person.
-        controller: who is the controller on ZooKeeper: A, C, or D, which has no replica.
-        topic_config: settings of the topic that it needs.
-        min_isr_most: the largest min.insync.replicas that lets it be played.
-        why_not: why it cannot be played on a release; empty where it can.
+        script: the schedule in the words of ``checkers.model.schedules.script``; empty if the model
+            lacks words for the schedule; then ``harm`` is set.
+        harm: how the story ends where the hazard exists.
+        outcome: a sentence for users that says how the story ends, on which releases.
+        controller: which broker is the controller on ZooKeeper: A, C, or D, which has no replica.
+        topic_config: topic settings that the story needs.
+        min_isr_most: the largest min.insync.replicas with which the story can be played.
+        why_not: returns why the story cannot be played on a release; empty if it can be played.
     """
 
     name: str
@@ -169,16 +171,16 @@ class Story:
 
     @property
     def brokers(self) -> int:
-        """The number of brokers that it needs: its replicas, and a controller without one."""
+        """The number of brokers that the story needs: three replicas, and perhaps a controller."""
         return _REPLICAS + (self.controller == "D")
 
     def replicas(self, brokers: int) -> int:
-        """Return the replication factor on so many brokers."""
+        """Return the replication factor of the topic on a cluster with so many brokers."""
         return _REPLICAS if self.brokers > _REPLICAS else brokers
 
     @property
     def summary(self) -> str:
-        """The summary: what happens, in one sentence."""
+        """One sentence that says what happens in the story."""
         return _first_line(self.play)
 
     def modelled(
@@ -187,16 +189,16 @@ class Story:
         """Return the model's outcome of the story: lost, forked, and the logs of A, B, C.
 
         Args:
-            release: that it is played on.
-            plan: its settings.
-            rules: others than those of the release, to see what would be.
+            release: the release on which the story is played.
+            plan: the plan with the story's settings.
+            rules: rules to use instead of the release's rules, to see how the story would end.
         """
         from highwater.checkers.model.schedules.script import play  # noqa: PLC0415 - of Numba, which is slow to import
 
         return play(self.script, self._setting(release, plan, rules))
 
     def rehearse(self, release: Release, plan: Plan) -> "tuple[ModelSnapshot, ...]":
-        """Return how the model has A, B and C after each line of the script."""
+        """Return the model's states of A, B and C, one after each line of the script."""
         from highwater.checkers.model.schedules.script_trace import course  # noqa: PLC0415 - for the same reason
 
         return course(self.script, self._setting(release, plan))
@@ -217,7 +219,7 @@ class Story:
         )
 
     def predict(self, release: Release, plan: Plan) -> Prediction:
-        """Return what becomes of the records on this release under the plan's settings."""
+        """Return the predicted end on this release under the plan's settings."""
         if self.harm is not None:
             client = read_client(plan.client, release.name)
             there = client.library in self.harm.libraries
@@ -233,13 +235,13 @@ class Story:
         return Prediction(lost=frozenset(outcome.lost), forked=frozenset(outcome.forked))
 
     def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, int, int]:
-        """Choose A, B and C.
+        """Choose the brokers A, B and C, and return their ids.
 
-        Waits until every broker has a session and there is a controller: on a warm cluster some
-        broker may have been restarted a moment ago.
+        Waits until every broker has a session and there is a controller: on a warm cluster a broker
+        may have been restarted a moment ago.
 
         Raises:
-            WaitTimeoutError: that is not so within the limit.
+            WaitTimeoutError: a broker has no session, or there is no controller, at the limit.
         """
         controller, _ = await_condition(
             lambda: (probe.controller(), probe.live_brokers()),
@@ -262,7 +264,7 @@ class Story:
         unclean: bool = False,
         driver: str = "local",
     ) -> Plan:
-        """Return the plan of this story on a release: its own records and one reader."""
+        """Return the plan that plays this story on a release: its own records and one reader."""
         return Plan(
             kafka=kafka,
             driver=driver,
@@ -305,7 +307,7 @@ def story(
     min_isr_most: int = 1,
     why_not: Callable[[Release], str] = lambda _: "",
 ) -> Callable[[Callable[[ScheduleContext], None]], Callable[[ScheduleContext], None]]:
-    """Register a schedule, with its script for the model or with the harm that it does."""
+    """Register a schedule as a story, with its script for the model or with its hazard's ending."""
 
     def register(play: Callable[[ScheduleContext], None]) -> Callable[[ScheduleContext], None]:
         STORIES[name] = Story(

@@ -1,12 +1,12 @@
-"""The story of a leader that counts a tiered partition twice, and deletes what is in excess.
+"""The story of a leader that counts a tiered partition twice, and deletes the supposed excess.
 
 A leader deletes the oldest segments of the remote tier when the partition is larger than
-retention.bytes. Segments that are in both tiers are to count once: the leader leaves out the local
-ones below the highest offset that it knows to be in the remote tier. It learns that offset when it
-looks what to copy, or, as a follower, at intervals; since a restart it knows none. A new leader
-that looks for expired segments before that counts every local segment, and each copy of it again
-(KAFKA-20732). The race is lost for certain where nothing is to be copied, because copying is
-disabled (KIP-950): then a leader never asks.
+retention.bytes. Segments in both tiers must count once: the leader does not count local segments
+below the highest offset that it knows to be in the remote tier. A leader learns that offset when it
+looks for segments to copy; a follower learns it at intervals; after a restart a broker does not
+know it. A new leader that looks for expired segments before it knows the offset counts every local
+segment, and its remote copy again (KAFKA-20732). If copying is disabled (KIP-950), this always
+happens: then a leader never asks for the offset.
 """
 
 from typing import Final
@@ -21,19 +21,19 @@ from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds
 
 _RECORDS: Final = tuple(f"m{number}" for number in range(6))
 _RECORD_BYTES: Final = 600_000
-"""Two do not fit into the smallest segment: every record has its own."""
+"""Two records do not fit into the smallest segment, so every record has its own segment."""
 
 _SEGMENT_BYTES: Final = 1 << 20
 _RETENTION_BYTES: Final = 5_000_000
-"""Enough for the records and the fences behind them, and not for five of them twice."""
+"""Enough for the records and the fences after them, but not if five records count twice."""
 
 _LOST: Final = frozenset(_RECORDS[:2])
-"""Eleven segments are counted, five of them twice; without the two oldest it is less than allowed,
-or by less than another segment."""
+"""The leader counts eleven segments: five of six count twice. Without the two oldest segments the
+size is below the limit, or above it by less than one more segment."""
 
 _COPYING: Final = "remote.log.copy.disable"
 _COPYING_STOPS: Final = (3, 9)
-"""Since then copying can be disabled (KIP-950), and is a task of its own."""
+"""The first release in which copying can be disabled (KIP-950), and is a separate task."""
 
 _LIMIT_S: Final = 30.0
 _LOOK_S: Final = 1.0
@@ -53,7 +53,7 @@ def _cannot_stop_copying(release: Release) -> str:
     needs=StoryNeeds(tiered=True, record_bytes=_RECORD_BYTES),
     outcome=(
         "From 3.9 to 4.3 the oldest records are lost on all replicas and in the remote tier,"
-        " whatever the acks; since 4.4 none is, because a new leader asks first what is there."
+        " whatever the acks; since 4.4 none is, as a new leader first asks what the tier holds."
     ),
     topic_config={
         "remote.storage.enable": "true",
@@ -64,7 +64,7 @@ def _cannot_stop_copying(release: Release) -> str:
     why_not=_cannot_stop_copying,
 )
 def tiered_new_leader(context: ScheduleContext) -> None:
-    """Lose records that retention.bytes covers: a new leader counts both tiers, and deletes."""
+    """Lose records within retention.bytes: a new leader counts segments in both tiers twice."""
     a, b, _ = context.replicas
     for record in _RECORDS:
         leo = context.send(record, leader=a) + 1
@@ -110,7 +110,7 @@ def _copies(context: ScheduleContext) -> set[int]:
 
 
 def _await_copies(context: ScheduleContext, count: int) -> set[int]:
-    """Wait until the leader has copied all segments but the last, to which it writes."""
+    """Wait until the remote tier holds this many segments, and return their base offsets."""
     return context.until(
         lambda: _copies(context),
         lambda copies: len(copies) >= count,
@@ -129,9 +129,9 @@ def _await_in_sync(context: ScheduleContext) -> None:
 
 
 def _let_leader_look(context: ScheduleContext, copied: set[int]) -> set[int]:
-    """Let the new leader look for expired segments, twice if it finds none; return what is left.
+    """Let the new leader look for expired segments; return the remaining segments' base offsets.
 
-    At its first look it may know no remote segment yet.
+    If it finds none, let it look twice: at its first look it may not know any remote segment yet.
     """
     deadline = context.clock() + 2 * TIER_TASK_S
     while context.clock() < deadline and _copies(context) == copied:

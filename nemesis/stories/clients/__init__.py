@@ -1,1 +1,1 @@
-"""Stories about clients: what a producer or a group may do, while brokers do as they should."""
+"""Stories about clients: what a producer or a group may do while the brokers work correctly."""

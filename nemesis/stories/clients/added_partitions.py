@@ -1,15 +1,15 @@
-"""Stories of partitions that are added to a topic that a group reads already. There is no fault.
+"""Stories of partitions that are added to a topic that a group already reads. There is no fault.
 
-``added-partition``: a consumer looks only now and then which partitions there are
-(``metadata.max.age.ms``, 5 minutes by default). Producers do, too, but one that is started, or that
-asks for another reason, writes to a new partition at once. The group has no offset there: with
-``auto.offset.reset=latest`` it begins behind all of that (KAFKA-20539, KIP-1327).
-``earliest-partition`` is the guard: the same, with ``earliest``.
+``added-partition``: a consumer refreshes its list of partitions only now and then
+(``metadata.max.age.ms``, 5 minutes by default). So does a producer, but a producer that starts, or
+asks for metadata for another reason, writes to a new partition at once. The group has no offset for
+the new partition: with ``auto.offset.reset=latest`` it begins after all of these records
+(KAFKA-20539, KIP-1327). ``earliest-partition`` is the guard: the same story with ``earliest``.
 
-``added-partition-share``: in a share group (KIP-932) the coordinator looks, and initialises a new
-partition before it assigns it to members. Up to 4.3 at ``share.auto.offset.reset``, which is
-``latest`` by default; from 4.4 on at the beginning, if the topic was known before (KAFKA-20742).
-``earliest-share`` is its guard.
+``added-partition-share``: in a share group (KIP-932) the coordinator finds a new partition, and
+initialises its start offset before it assigns the partition to members. Up to 4.3 the start is
+``share.auto.offset.reset``, which is ``latest`` by default; from 4.4 on the start is the beginning,
+if the coordinator knew the topic before (KAFKA-20742). ``earliest-share`` is the guard.
 """
 
 import itertools
@@ -22,25 +22,25 @@ from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds
 
 ADDED_PARTITION: Final = "KAFKA-20539"
 ADDED_TO_SHARE_GROUP: Final = "KAFKA-20742"
-"""The hazards, in the catalogue."""
+"""The ids of the two hazards in the catalogue."""
 
 EARLY: Final = ("m1", "m2", "m3")
 LATE: Final = "m4"
-"""What is written to the new partition, before the group has found it and after that."""
+"""The records that are written to the new partition, before and after the group has found it."""
 
 SHARE_GROUPS: Final = (4, 2)
 """The first release that has share groups unless they are switched off."""
 
 _REFRESH_S: Final = 12.0
-"""Long enough to join, add a partition and write to it, before the consumer looks again."""
+"""Refresh interval of the consumer: long enough to join, add a partition and write to it."""
 
 _JOINS_S: Final = 30.0
 _FINDS_S: Final = 30.0
 _READS_S: Final = 10.0
 _BETWEEN_S: Final = 0.5
 _OPENS_S: Final = 2.0
-"""A leader looks up where a share partition begins when it is first asked for its records; nothing
-tells when it has. It takes some hundredths of a second."""
+"""Time for the leader to look up where a share partition begins, which it does at the first fetch.
+Nothing reports when the leader has done so; it takes some hundredths of a second."""
 
 _NEEDS: Final = StoryNeeds(added=1)
 _SKIPPED: Final = Prediction(others=frozenset({("undelivered", value) for value in EARLY}))
@@ -51,13 +51,13 @@ _SKIPPED: Final = Prediction(others=frozenset({("undelivered", value) for value 
     HazardEnding(hazard=ADDED_PARTITION, ending=_SKIPPED),
     needs=_NEEDS,
     outcome=(
-        "The group is never given what was written to the new partition before it had looked: on"
+        "The group is never given the records written to the new partition before it found it: on"
         " every release."
     ),
     min_isr_most=3,
 )
 def added_partition(context: ScheduleContext) -> None:
-    """Add a partition, and write to it before a group that begins at the latest has found it."""
+    """Add a partition, and write to it before a group that starts at latest has found it."""
     _add(context, _member(context, "latest"))
 
 
@@ -69,7 +69,7 @@ def added_partition(context: ScheduleContext) -> None:
     min_isr_most=3,
 )
 def earliest_partition(context: ScheduleContext) -> None:
-    """Guard against the same: with auto.offset.reset=earliest a group begins at the beginning."""
+    """Guard against this loss: with auto.offset.reset=earliest a group starts at the beginning."""
     _add(context, _member(context, "earliest"))
 
 
@@ -84,8 +84,8 @@ def _share_groups(release: Release) -> str:
     HazardEnding(hazard=ADDED_TO_SHARE_GROUP, ending=_SKIPPED),
     needs=_NEEDS,
     outcome=(
-        "Up to 4.3 a share group is never given what was written to the new partition before the"
-        " coordinator had found it; later brokers give it everything."
+        "Up to 4.3 a share group is never given the records written before the coordinator had"
+        " found the new partition; later brokers give the group everything."
     ),
     min_isr_most=3,
     why_not=_share_groups,
@@ -104,7 +104,7 @@ def added_partition_share(context: ScheduleContext) -> None:
     why_not=_share_groups,
 )
 def earliest_share(context: ScheduleContext) -> None:
-    """Do the same with share.auto.offset.reset=earliest: the group reads from the beginning."""
+    """Guard against this loss: with share.auto.offset.reset=earliest the group reads everything."""
     reset = {"share.auto.offset.reset": "earliest"}
     context.cluster.configure_group(_share_group(context), reset)
     _add_to_share_group(context)
@@ -124,7 +124,7 @@ def _member(context: ScheduleContext, reset: str) -> GroupMember:
 
 
 def _add(context: ScheduleContext, member: GroupMember, *, opens_s: float = 0.0) -> None:
-    """Play a story, of whichever group the member is."""
+    """Play a story of this module with a member of a group or of a share group."""
     [(new, replicas)] = context.added.items()
     leader = replicas[0]
     _await_first_record(context, member)
@@ -157,10 +157,10 @@ def _add(context: ScheduleContext, member: GroupMember, *, opens_s: float = 0.0)
 
 
 def _await_first_record(context: ScheduleContext, member: GroupMember) -> None:
-    """Send records to partition 0 until the group is given one, and so has joined.
+    """Send records to partition 0 until the member is given a record, and so has joined its group.
 
     Raises:
-        ScheduleNotFollowedError: it was given none within the limit.
+        ScheduleNotFollowedError: the member was given no record within the limit.
     """
     deadline = context.clock() + _JOINS_S
     for number in itertools.count():

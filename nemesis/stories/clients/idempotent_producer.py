@@ -1,11 +1,11 @@
 """A story about idempotent producers without transactions.
 
-``expired-record``: the leader has two records of a producer, and its answers are late. The first
-record expires (``delivery.timeout.ms``). A producer that gives a sequence number up has to leave
-its epoch, in which the broker would wait for that number, and librdkafka sends all that has no
-answer yet in the new one. The broker knows a record again by producer id, epoch and sequence number
-(KIP-98), so that the second record, which is in its log, is appended once more. Java's producer
-does so, too, or waits for the answers about what is in flight, as the moment has it
+``expired-record``: the leader has two records from a producer, and its answers are late. The first
+record expires (``delivery.timeout.ms``). A producer that gives up a sequence number has to leave
+its epoch, because the broker would wait for that number. librdkafka then sends every record without
+an answer again, in the new epoch. The broker recognises a record by producer id, epoch and sequence
+number (KIP-98), so it appends the second record again, which is already in its log. Depending on
+timing, Java's producer does the same, or waits for the answers about requests in flight
 (docs/findings/duplicates.md).
 """
 
@@ -18,11 +18,11 @@ from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds
 
 _WRITER: Final = "writer"
 _SEND_ON: Final = (LIBRDKAFKA,)
-"""Libraries that send on while an answer is late, and all of it again in a new epoch."""
+"""Libraries that send on while an answer is late, and send all records again in a new epoch."""
 
 _DELIVERY_S: Final = 5.0
 _YOUNGER_S: Final = 2.5
-"""So much later is the second record sent."""
+"""How many seconds after the first record the second record is sent."""
 
 _ARRIVES_S: Final = 15.0
 _SETTINGS: Final = {"message.timeout.ms": int(_DELIVERY_S * 1000), "linger.ms": 0}
@@ -37,13 +37,13 @@ _SETTINGS: Final = {"message.timeout.ms": int(_DELIVERY_S * 1000), "linger.ms": 
     ),
     needs=StoryNeeds(wire="clients", idempotent=True),
     outcome=(
-        "An acknowledged record of an idempotent producer is in the log twice: with librdkafka, on"
+        "An idempotent producer's acknowledged record is in the log twice: with librdkafka, on"
         " every release."
     ),
     min_isr_most=3,
 )
 def expired_record(context: ScheduleContext) -> None:
-    """Write a record twice though its producer is idempotent: the one before it expires."""
+    """Write a record twice though its producer is idempotent: the previous record expires."""
     leader = context.replicas[0]
     offset = settle(context)
     writer = context.producer(_WRITER, _SETTINGS)

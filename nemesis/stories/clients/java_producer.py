@@ -1,14 +1,14 @@
 """Stories about Kafka's own producer.
 
-``wrong-topic``: a request of two batches waits in the client's socket, which is not read.
-The batches expire there (``delivery.timeout.ms``). Up to the fix of KAFKA-19012 the producer gives
-their buffers back to its pool, from which the next records get them, of another topic; the request
-still refers to them. When the socket is read on, the broker gets the bytes of these records as the
-batch of the first topic, and their CRC is right: it does not cover the topic.
+``wrong-topic``: a request with two batches waits in the client's socket, which the broker does not
+read. The batches expire there (``delivery.timeout.ms``). Up to the fix of KAFKA-19012 the producer
+returns their buffers to its pool, although the request still refers to them. The next records, for
+another topic, get these buffers. When the socket is read again, the broker gets the bytes of these
+records as a batch for the first topic. Their CRC is right, because it does not cover the topic.
 
-The batches must expire before their request does, so the request has to be younger than they are:
-they wait behind a request whose answer is late. Part of the first batch is in the socket already,
-so that the broker finds it damaged; the second batch is what this is about.
+The batches must expire before their request does, so they must be older than the request: they wait
+behind a request whose answer is late. Part of the first batch is already in the socket, so the
+broker finds this batch damaged; only the second batch does harm.
 """
 
 from typing import Final
@@ -20,25 +20,25 @@ from highwater.nemesis.stories.network import network_of
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 REUSED_BUFFER: Final = "KAFKA-19012"
-"""The hazard of ``wrong-topic``, in the catalogue."""
+"""The id of ``wrong-topic``'s hazard in the catalogue."""
 
 _WRITER: Final = "writer"
 _SMALL: Final = 64
 _LARGE: Final = 800_000
-"""Bytes of a record: more than the sockets between a client and the wire take."""
+"""Bytes of a large record: more than the sockets between a client and the wire can hold."""
 
 _FIRST: Final = 0
 _SECOND: Final = 3
-"""Partitions with the same leader, of three brokers."""
+"""Two partitions that have the same leader on a cluster of three brokers."""
 
 _STRANGER: Final = "other"
 _STRANGERS: Final = 4
-"""Records of the other topic: one for each buffer that the producer has, and one more."""
+"""Number of records for the other topic: more than the producer has buffers, by one."""
 
 _DELIVERY_S: Final = 7.0
 _REQUEST_S: Final = 6.5
 _OLDER_S: Final = 5.0
-"""So much older are the batches than their request."""
+"""How many seconds older the batches are than their request."""
 
 _ARRIVES_S: Final = 15.0
 _SETTINGS: Final = {
@@ -61,13 +61,13 @@ _SETTINGS: Final = {
     ),
     needs=StoryNeeds(wire="clients", java=True, partitions=4),
     outcome=(
-        "A record is in a topic that it was not sent to: with Java's clients from before the fix."
+        "A record is in a topic to which it was not sent: with Java's clients before the fix."
     ),
     min_isr_most=3,
     why_not=lambda release: "" if release.idempotence else "its clients do not pass the wire",
 )
 def wrong_topic(context: ScheduleContext) -> None:
-    """Append a record of one topic to another: a batch expires in the socket of its producer."""
+    """Append a record to the wrong topic: a batch expires in its producer's socket."""
     leader, elsewhere = context.replicas[0], context.replicas[1]
     other = f"{context.topic}-other"
     replicas = [elsewhere, *(broker for broker in context.replicas if broker != elsewhere)]
@@ -98,9 +98,9 @@ def wrong_topic(context: ScheduleContext) -> None:
 
 
 def _await_second(context: ScheduleContext, leader: int) -> None:
-    """Wait until either batch has been appended, and note where.
+    """Wait until one of the two batches has been appended, and note in which partition.
 
-    Which of them was first in the request is the client's choice.
+    The client chooses which batch is first in the request.
     """
     ends = context.until(
         lambda: {

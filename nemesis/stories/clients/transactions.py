@@ -1,30 +1,32 @@
-"""Stories about transactions: of a message that counts for the transaction after its own.
+"""Stories about transactions: a late message takes effect on the transaction after its own.
 
-``torn-transaction``: the first EndTxn of a transaction is slow on its way to the coordinator. Its
-client gives it up, asks again on another connection, and the commit is acknowledged.
-It begins the next one, and the first EndTxn arrives. Up to KIP-890 it bears nothing that tells one
-transaction of a producer from the next (KAFKA-17754), and librdkafka's requests are so on every
-release.
+``torn-transaction``: the first EndTxn of a transaction is slow on its way to the coordinator. The
+client gives this EndTxn up, sends a second EndTxn on another connection, and the commit is
+acknowledged. The client begins the next transaction, and the first EndTxn arrives. Before KIP-890
+nothing in an EndTxn distinguishes one transaction of a producer from the next (KAFKA-17754);
+librdkafka sends such requests on every release.
 
 ``reused-sequence``: the answer about a record is lost with its connection, so that the record may
 be in the log or not. While the client waits before it asks again, the application aborts.
-librdkafka drops the record, as one that was never sent, and gives its sequence number to the next
-(``rd_kafka_toppar_purge_queues``). If the first one is in the log, the leader takes the next one
-for the same, acknowledges it and does not append it.
+librdkafka drops the record as if it had never been sent, and gives its sequence number to the next
+record (``rd_kafka_toppar_purge_queues``). If the first record is in the log, the leader takes the
+next record for a duplicate, acknowledges it and does not append it.
 
-``hanging-transaction``: a Produce is slow on its way to the leader. Its client gives it up, and the
-application aborts the transaction, whose marker is in the log when the Produce arrives. Up to 3.5
-the leader appends it (KAFKA-14402), and that opens a transaction of which no coordinator knows:
-no client ends it, and read_committed readers never get past it. From 3.6 on the leader asks the
-coordinator first (KIP-890, ``transaction.partition.verification.enable``).
+``hanging-transaction``: a Produce is slow on its way to the leader. Its client gives the request
+up, and the application aborts the transaction; the abort marker is in the log when the Produce
+arrives. Up to 3.5 the leader appends the late record (KAFKA-14402), which opens a transaction that
+no coordinator knows: no client ends this transaction, and read_committed readers never get past it.
+From 3.6 on the leader first asks the coordinator (KIP-890,
+``transaction.partition.verification.enable``).
 
-``late-produce``: the same Produce arrives in the next transaction of its producer. That is open, so
-that every release appends it there; it has the sequence number that librdkafka gives to the next
-record, which the leader then takes for the same. The commit is of the record that was aborted.
+``late-produce``: the same Produce arrives in its producer's next transaction. This transaction is
+open, so every release appends the late record there. The record has the sequence number that
+librdkafka gives to the next record, so the leader takes the next record for a duplicate. The commit
+then commits the aborted record.
 
-Java's producer sends again what has no answer before it aborts, so that these two Produce requests
-come late as copies of what is in the log; and from 4.0 on, with brokers of 4.0, each of its
-transactions has an epoch of its own.
+Before an abort, Java's producer sends records without an answer again, so that the late Produce
+requests of the last two stories are copies of records in the log. From 4.0 on, with brokers of 4.0,
+each transaction of Java's producer has its own epoch.
 """
 
 from typing import Final
@@ -41,24 +43,24 @@ from highwater.nemesis.stories.helpers import await_replicas, missed_if_late
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 LATE_END_TXN: Final = "KAFKA-17754"
-"""The hazard of the first story, in the catalogue."""
+"""The id of ``torn-transaction``'s hazard in the catalogue."""
 
 LATE_PRODUCE: Final = "KAFKA-14402"
-"""That of ``hanging-transaction``."""
+"""The id of ``hanging-transaction``'s hazard in the catalogue."""
 
 NEXT_TRANSACTION: Final = "late-produce"
-"""That of ``late-produce``."""
+"""The id of ``late-produce``'s hazard in the catalogue."""
 
 _WRITER: Final = "writer"
 _OTHER: Final = "other"
 _HOLD_FIRST: Final = f"hold EndTxn client:{_WRITER}>*"
 _ARRIVES_S: Final = 15.0
 _NOTICED_S: Final = 0.1
-"""After so long a client knows that its connection is gone; it asks again after a second."""
+"""Time after which a client knows that its connection is gone; it retries after a second."""
 
 _HOLD_PRODUCE: Final = f"hold Produce client:{_WRITER}>*"
 _GIVES_UP_S: Final = 10.0
-"""So long a client waits at most for an answer about a record; its setting is 4 s."""
+"""The longest time that a client waits for an answer about a record; its setting is 4 s."""
 
 _NEEDS: Final = StoryNeeds(wire="clients", transactions=True)
 
@@ -68,13 +70,13 @@ _NEEDS: Final = StoryNeeds(wire="clients", transactions=True)
     HazardEnding(hazard=LATE_END_TXN, ending=Prediction(others=frozenset({("G1a", "m3")}))),
     needs=_NEEDS,
     outcome=(
-        "The application aborts its transaction, and read_committed readers have its record: with"
-        " librdkafka on every release; with Java's clients, unless they and the brokers are of 4.0."
+        "The application aborts a transaction, and read_committed readers get its record: with"
+        " librdkafka on every release; with Java's clients unless clients and brokers are 4.0."
     ),
     min_isr_most=3,
 )
 def torn_transaction(context: ScheduleContext) -> None:
-    """Commit a transaction that the application aborts: by the EndTxn of the one before."""
+    """Commit a transaction that the application aborts: by the previous transaction's EndTxn."""
     _late_end_txn(context, renewed=False)
 
 
@@ -83,13 +85,13 @@ def torn_transaction(context: ScheduleContext) -> None:
     HazardEnding(hazard=LATE_END_TXN, ending=Prediction()),
     needs=_NEEDS,
     outcome=(
-        "Nothing is torn on any release: a new producer has a new epoch, and the EndTxn of the old"
-        " one is refused."
+        "No release tears a transaction: a new producer has a new epoch, and the old producer's"
+        " EndTxn is refused."
     ),
     min_isr_most=3,
 )
 def fenced_transaction(context: ScheduleContext) -> None:
-    """Guard against the same EndTxn: after a commit that was slow, a new producer goes on."""
+    """Guard against a late EndTxn: after a slow commit, a new producer goes on."""
     _late_end_txn(context, renewed=True)
 
 
@@ -97,13 +99,11 @@ def fenced_transaction(context: ScheduleContext) -> None:
     "reused-sequence",
     HazardEnding(hazard="reused-sequence", ending=Prediction(lost=frozenset({"m3"}))),
     needs=_NEEDS,
-    outcome=(
-        "The record of a committed transaction is nowhere: with librdkafka, on every release."
-    ),
+    outcome=("A record of a committed transaction is lost: with librdkafka, on every release."),
     min_isr_most=3,
 )
 def reused_sequence(context: ScheduleContext) -> None:
-    """Lose a committed record: the sequence number of one that was aborted before is used again."""
+    """Lose a committed record: it gets the sequence number of a record that was aborted before."""
     _after_an_abort(context, flushed=False)
 
 
@@ -111,11 +111,11 @@ def reused_sequence(context: ScheduleContext) -> None:
     "flushed-abort",
     HazardEnding(hazard="reused-sequence", ending=Prediction()),
     needs=_NEEDS,
-    outcome="Every release keeps it: the client knows what became of each record that it sent.",
+    outcome="Every release keeps the record: the client knows what became of each record it sent.",
     min_isr_most=3,
 )
 def flushed_abort(context: ScheduleContext) -> None:
-    """Guard against the same loss: wait for the answer about each record, and then abort."""
+    """Guard against this loss: wait for the answer about each record, and then abort."""
     _after_an_abort(context, flushed=True)
 
 
@@ -128,13 +128,13 @@ def flushed_abort(context: ScheduleContext) -> None:
     ),
     needs=_NEEDS,
     outcome=(
-        "Up to 3.5 a transaction is open for ever, and read_committed readers get nothing that is"
+        "Up to 3.5 a transaction stays open for ever, and read_committed readers get no record"
         " written after it; later brokers refuse its record."
     ),
     min_isr_most=3,
 )
 def hanging_transaction(context: ScheduleContext) -> None:
-    """Open a transaction that never ends: by a record that arrives after the abort of its own."""
+    """Open a transaction that never ends: a record arrives after its own transaction's abort."""
     writer = context.transactional(_WRITER)
     committed = _commit(context, writer, "m0", "m1")
     with context.intercept(_HOLD_PRODUCE) as produce:
@@ -158,13 +158,13 @@ def hanging_transaction(context: ScheduleContext) -> None:
     ),
     needs=_NEEDS,
     outcome=(
-        "The commit is of a record that the application had aborted, and the record that it commits"
-        " is nowhere: with librdkafka, on every release."
+        "The commit commits a record that the application had aborted, and the record to be"
+        " committed is lost: with librdkafka, on every release."
     ),
     min_isr_most=3,
 )
 def late_produce(context: ScheduleContext) -> None:
-    """Commit a record that was aborted, in the place of another: by a Produce that came late."""
+    """Commit an aborted record in place of another record: by a Produce that comes late."""
     _in_the_next(context, renewed=False)
 
 
@@ -177,13 +177,13 @@ def late_produce(context: ScheduleContext) -> None:
     ),
     needs=_NEEDS,
     outcome=(
-        "Nothing happens from 3.6 on: a new producer has a new epoch, and the coordinator refuses"
-        " the old one. Up to 3.5 no leader asks, and the record that was aborted is committed."
+        "From 3.6 on no harm is done: a new producer has a new epoch, and the coordinator refuses"
+        " the old epoch. Up to 3.5 no leader asks, and the aborted record is committed."
     ),
     min_isr_most=3,
 )
 def fenced_produce(context: ScheduleContext) -> None:
-    """Guard against the same Produce: after an abort without an answer, a new producer goes on."""
+    """Guard against a late Produce: after an abort without an answer, a new producer goes on."""
     _in_the_next(context, renewed=True)
 
 
@@ -248,7 +248,7 @@ def _late_end_txn(context: ScheduleContext, *, renewed: bool) -> None:
 
 
 def _commit(context: ScheduleContext, writer: TransactionalClient, *values: str) -> int:
-    """Commit some records; return the offset of the last one."""
+    """Commit some records in one transaction; return the offset of the last record."""
     writer.begin()
     offset = [writer.send(value, 0) for value in values][-1]
     _end(context, writer, *values)
@@ -256,7 +256,11 @@ def _commit(context: ScheduleContext, writer: TransactionalClient, *values: str)
 
 
 def _end(context: ScheduleContext, writer: TransactionalClient, *values: str) -> None:
-    """Commit what is open, these records."""
+    """Commit the open transaction, which holds these records.
+
+    Raises:
+        ScheduleNotFollowedError: the commit did not succeed.
+    """
     outcome = writer.commit()
     if outcome != OK:
         raise ScheduleNotFollowedError(
@@ -266,7 +270,11 @@ def _end(context: ScheduleContext, writer: TransactionalClient, *values: str) ->
 
 
 def _try_to_end(context: ScheduleContext, writer: TransactionalClient, value: str) -> None:
-    """Commit what is open, a record that the leader may have refused."""
+    """Commit the open transaction, whose record the leader may have refused.
+
+    Raises:
+        ScheduleNotFollowedError: it is not known whether the record is committed.
+    """
     outcome = writer.commit()
     if outcome == INFO:
         raise ScheduleNotFollowedError(f"it is not known whether {value} is committed")
@@ -277,11 +285,14 @@ def _try_to_end(context: ScheduleContext, writer: TransactionalClient, value: st
 def _await_markers(
     context: ScheduleContext, writer: TransactionalClient, committed: int, says: str
 ) -> None:
-    """Wait for the markers of two transactions behind a record, and note it.
+    """Wait until the markers of two transactions follow a committed record, and record a note.
 
-    The second one has the records that were acknowledged: librdkafka aborts at once, and Java first
-    sends again what has no response.
-    A coordinator answers an EndTxn as soon as it has decided, and writes the markers then.
+    The second transaction has the records that were acknowledged: librdkafka aborts at once, but
+    Java's producer first sends records without an answer again. A coordinator answers an EndTxn
+    when it has decided, and writes the markers only then.
+
+    Args:
+        committed: offset of the last record of the first transaction.
     """
     leader = context.replicas[0]
     end = committed + 3 + writer.appended
@@ -303,7 +314,7 @@ def _await_event(
     *,
     limit_s: float = _ARRIVES_S,
 ) -> None:
-    """Wait until something has happened to a message, as the wire has seen, and note it."""
+    """Wait until the wire reports an event about a message, and record a note."""
     with missed_if_late():
         messages.await_event(event, limit_s=limit_s)
     context.note(says)

@@ -1,4 +1,4 @@
-"""What the faults of a plan need from the cluster: the wire, or voters that can change."""
+"""The needs of a plan's faults from the cluster: the wire, or voters that can change."""
 
 from typing import Final
 

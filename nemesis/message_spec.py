@@ -114,7 +114,8 @@ class MessageSpec:
             )
         if (action == "delay") != bool(self.by_s):
             raise UsageError(
-                "a message to delay needs a time, and no other has one", hint="Write by=2s."
+                "a message to delay needs a time, and other messages must have none",
+                hint="Write by=2s.",
             )
         if self.api != _ANY_API:
             self._require_api(kafka)
@@ -139,7 +140,7 @@ class MessageSpec:
                 raise UsageError(
                     f"{self.api} of Kafka {kafka.name} has no {name}: it came with"
                     f" {_dotted(api.properties[name])}",
-                    hint="Leave it out, or use a later release.",
+                    hint="Leave the property out, or use a later release.",
                 )
 
     def _numbers(self) -> dict[str, int]:
@@ -184,7 +185,7 @@ def read_action(word: str) -> Action:
     """
     if word not in ACTIONS:
         raise UsageError(
-            f"{word!r} is not what can be done to a message: hold, drop, repeat or delay",
+            f"{word!r} is no action on a message: hold, drop, repeat or delay",
             hint=f"Write hold {_EXAMPLE}.",
         )
     return ACTIONS[word]
@@ -245,9 +246,7 @@ def _read_word(word: str, values: dict[str, Any]) -> None:
 
 def _number(text: str, name: str, *, least: int) -> int:
     if not text.isdecimal() or int(text) < least:
-        raise UsageError(
-            f"{name} cannot be {text!r}", hint=f"It is a whole number, {least} or more."
-        )
+        raise UsageError(f"{name} cannot be {text!r}", hint=f"Use a whole number, {least} or more.")
     return int(text)
 
 

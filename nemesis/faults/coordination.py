@@ -147,7 +147,7 @@ def _start(controllers: Sequence[Coordinator]) -> None:
 def _zookeeper(kafka: Release, _: str) -> str:
     if kafka.coordination == "zookeeper":
         return ""
-    return "on KRaft a session ends by silence alone (see pause and zombie)"
+    return "on KRaft a session ends only by silence (see pause and zombie)"
 
 
 @fault("session-expiry", why_not=_zookeeper)

@@ -96,7 +96,7 @@ def reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed("unclean-election", at="cluster", needs="--unclean", awaits_coordination=True)
 def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Shrink the ISR to the leader, kill it, and elect a broker without its last records.
+    """Shrink the ISR to the leader, kill this leader, and elect a broker without its last records.
 
     The administrator requests the election: by ElectLeaders since 2.4 (KIP-460), by the topic's
     setting before. The other brokers are shut down in order, one after the other, so that the ISR

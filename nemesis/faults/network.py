@@ -42,7 +42,7 @@ def isolate(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("partition")
 def partition(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Cut a broker off from its peers alone: it keeps its session, and its leadership."""
+    """Cut a broker off from its peers only: it keeps its session and its leadership."""
     network = _network(cluster)
     says = f"broker {broker} reaches no other broker"
     yield from _links(network, "cut", between([broker], network.brokers), says)

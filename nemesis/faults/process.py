@@ -74,7 +74,7 @@ def crash_loop(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("zombie", commands=("pause", "resume"), awaits_coordination=True)
 def zombie(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Freeze a broker until its session has ended; healing wakes it, believing that it leads.
+    """Freeze a broker until its session has ended; healing wakes it, and it still acts as leader.
 
     Until the broker learns of the new leader, it still answers its clients as if it led.
     """
@@ -111,7 +111,7 @@ def _await_end(cluster: Cluster, broker: int) -> None:
 
 @aimed("rolling-restart", at="cluster", commands=(RESTART,), awaits_coordination=True)
 def rolling_restart(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Restart every broker in order, one by one, when the broker before has its session."""
+    """Restart every broker in order; each restart waits until the previous broker has a session."""
     with contextlib.closing(cluster.probe()) as probe:
         for target in cluster.brokers.values():
             _require_going(aim)
@@ -122,7 +122,7 @@ def rolling_restart(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed(ROLLING, at="cluster", commands=(RESTART,), awaits_coordination=True)
 def rolling_in_sync(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Restart every broker in order, one by one, each time when every replica is in sync."""
+    """Restart every broker in order; each restart waits until every replica is in sync."""
     with (
         contextlib.closing(cluster.probe()) as probe,
         contextlib.closing(ReplicationView(cluster)) as view,

@@ -139,7 +139,7 @@ def bit_flip(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
             (folders or [target.directory])[0], topic, partition, aim.choice
         )
         if flipped is None:
-            yield f"broker {target.id} holds nothing of {topic}-{partition} to flip a bit of"
+            yield f"broker {target.id} holds no record of {topic}-{partition} to flip a bit in"
         else:
             lost = RemovedOffsets(topic, partition, flipped[0].first, flipped[1])
             says = f"one bit is flipped on broker {target.id}; cut there, {lost}"
@@ -272,7 +272,7 @@ def epochs_garbage(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 
 def _traceable(_: Release, driver: str) -> str:
-    return "" if driver == "local" else "system calls of a process of this machine are traced"
+    return "" if driver == "local" else "only processes of this machine can be traced"
 
 
 @aimed("torn-files", why_not=_traceable, needs=TRACES)
@@ -325,7 +325,7 @@ def _first_error(log: Path, start: int) -> str:
 
 
 def _processes(_: Release, driver: str) -> str:
-    return "" if driver == "local" else "a limit is set on a process of this machine"
+    return "" if driver == "local" else "only processes of this machine can get a write limit"
 
 
 @fault("disk-full", why_not=_processes)
@@ -355,7 +355,7 @@ def _several(kafka: Release, _: str) -> str:
 
 @aimed("log-dir-failure", why_not=_several, needs=LOG_DIRS)
 def log_dir_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Make a broker's log directory (not its first) fail; healing repairs and restarts it.
+    """Make a broker's log directory (not its first) fail; healing repairs it, restarts the broker.
 
     A file replaces the directory, so that Kafka gets an IOException when it next opens a file in
     the directory: at the latest with its next checkpoint of high watermarks. Until then Kafka still

@@ -61,7 +61,7 @@ def set_compression(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 
 def _unclean(kafka: Release, _: str) -> str:
-    return "" if kafka.elects_unclean else "KRaft heeds it since 3.9 (KAFKA-12670)"
+    return "" if kafka.elects_unclean else "KRaft heeds the setting since 3.9 (KAFKA-12670)"
 
 
 @aimed("set-unclean", at="topic", why_not=_unclean, needs="--unclean")
@@ -73,7 +73,7 @@ def set_unclean(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 def _formats(kafka: Release, _: str) -> str:
     if kafka.number < (0, 10):
         return "message.format.version came with 0.10.0 (KIP-31)"
-    return "" if kafka.number < (3,) else "it is ignored since 3.0 (KIP-724)"
+    return "" if kafka.number < (3,) else "the setting is ignored since 3.0 (KIP-724)"
 
 
 @aimed("set-format", at="topic", why_not=_formats)

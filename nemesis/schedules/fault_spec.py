@@ -118,7 +118,7 @@ class FaultSpec:
             raise UsageError(
                 f"{self.fault.name} is not available on Kafka {kafka.name} by {plan.driver}:"
                 f" {reason}",
-                hint="docs/faults.md has a table of what can.",
+                hint="docs/faults.md lists where faults are not available.",
             )
         _require_option(self.fault.name, self.fault.needs, plan)
         if self.fault.scope == "coordination":
@@ -193,7 +193,7 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
     options: dict[Needs, tuple[object, str, str]] = {
         "--unclean": (
             plan.topic.unclean_leader_election,
-            "has leaders elected that lack records, in a run that promises clean elections",
+            "elects leaders that lack records, but this run promises clean elections",
             "Add --unclean.",
         ),
         "--to": (
@@ -207,7 +207,7 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
             "needs a quorum, and this run has one controller",
             "Add --controllers 3.",
         ),
-        TRACES: (plan.trace_flushes, "must know what was flushed", "Add --trace-flushes."),
+        TRACES: (plan.trace_flushes, "needs a trace of flushes", "Add --trace-flushes."),
         LOG_DIRS: (
             plan.log_dirs > 1,
             "needs several log directories, and this run has one",

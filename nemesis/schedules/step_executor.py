@@ -85,7 +85,7 @@ def play_in_turn(
         limit = deadline - trouble_s if done else max(deadline, begun + _FIRST_WORK_S)
         of_program = any(find_fault(step.fault).scope == "program" for step in faults)
         if of_program and not _works(context, done, limit):
-            context.note("the program has done nothing since its last fault: there is no other")
+            context.note("the program has done nothing since its last fault: faults end here")
             break
         active = [
             injected

@@ -85,10 +85,12 @@ def _check_path(plan: Plan, path: list[Release]) -> None:
             raise UsageError(
                 f"Kafka {path[0].name} is on {_PLACES[path[0].coordination]}, and {level.name} on"
                 f" {_PLACES[level.coordination]}",
-                hint="No cluster is migrated from one to the other (KIP-866) here.",
+                hint="Highwater does not migrate clusters from ZooKeeper to KRaft (KIP-866).",
             )
         if plan.driver not in level.drivers:
-            raise UsageError(f"{plan.driver} cannot run Kafka {level.name}", hint="Leave it out.")
+            raise UsageError(
+                f"{plan.driver} cannot run Kafka {level.name}", hint="Leave this release out."
+            )
     for before, after in pairwise(path):
         if after.number <= before.number:
             raise UsageError(

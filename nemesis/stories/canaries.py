@@ -107,7 +107,8 @@ def _hold_back(context: ScheduleContext, followers: tuple[int, int], parked: flo
     "unclean",
     _UNCLEAN,
     outcome=(
-        "With unclean elections (on KRaft since 3.9) it is lost, whatever the acks; else kept."
+        "With unclean elections (on KRaft since 3.9) the record is lost, whatever the acks; else"
+        " the record is kept."
     ),
     controller="A",
 )

@@ -66,5 +66,5 @@ def lost_metadata(context: ScheduleContext) -> None:
 def _end_of_log(context: ScheduleContext, controller: int) -> int:
     quorum = context.probe.quorum()
     if quorum is None:
-        raise UnreachableError("the quorum is not ours")
+        raise UnreachableError("the cluster reports no metadata logs")
     return quorum.voters[controller]

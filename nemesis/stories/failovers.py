@@ -116,7 +116,7 @@ def kill_leader(context: ScheduleContext, offset: int) -> float:
     if not context.cluster.release.window_widens:
         context.note(
             f"Kafka {context.cluster.release.name} sends an idle follower the new HW at once, so"
-            " the HW-lag window was shut before anybody could be killed in it"
+            " the HW-lag window was closed before a broker could be killed in it"
         )
         return began
     try:

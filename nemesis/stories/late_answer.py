@@ -57,7 +57,7 @@ def _asks_first(release: Release) -> str:
     needs=StoryNeeds(wire="nodes", partitions=2),
     outcome=(
         "Up to 3.9.0, and on 4.0.0, a committed record is lost, whatever the acks; later releases"
-        " drop an answer of another epoch, and keep it."
+        " drop an answer from another epoch, and keep the record."
     ),
     min_isr_most=3,
     why_not=_asks_first,
@@ -139,7 +139,7 @@ def _move(context: ScheduleContext, broker: int) -> int:
 
     def look() -> None:
         if not context.probe.knows_epoch(a, context.topic, 0, epoch):
-            raise NotYetError("it refuses a fetch of that epoch")
+            raise NotYetError("the broker refuses a fetch in that epoch")
 
     what = f"broker {a} to know that broker {broker} leads in epoch {epoch}"
     context.until(look, what=what, limit_s=_LIMIT_S)

@@ -57,7 +57,7 @@ _SKIPPED: Final = Prediction(others=frozenset({("undelivered", value) for value 
     min_isr_most=3,
 )
 def added_partition(context: ScheduleContext) -> None:
-    """Add a partition, and write to it before a group that starts at latest has found it."""
+    """Add a partition, and write to it before a group (auto.offset.reset=latest) has found it."""
     _add(context, _member(context, "latest"))
 
 
@@ -69,7 +69,7 @@ def added_partition(context: ScheduleContext) -> None:
     min_isr_most=3,
 )
 def earliest_partition(context: ScheduleContext) -> None:
-    """Guard against this loss: with auto.offset.reset=earliest a group starts at the beginning."""
+    """Play added-partition, but with auto.offset.reset=earliest."""
     _add(context, _member(context, "earliest"))
 
 
@@ -104,7 +104,7 @@ def added_partition_share(context: ScheduleContext) -> None:
     why_not=_share_groups,
 )
 def earliest_share(context: ScheduleContext) -> None:
-    """Guard against this loss: with share.auto.offset.reset=earliest the group reads everything."""
+    """Play added-partition-share, but with share.auto.offset.reset=earliest."""
     reset = {"share.auto.offset.reset": "earliest"}
     context.cluster.configure_group(_share_group(context), reset)
     _add_to_share_group(context)

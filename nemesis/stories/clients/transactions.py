@@ -91,7 +91,7 @@ def torn_transaction(context: ScheduleContext) -> None:
     min_isr_most=3,
 )
 def fenced_transaction(context: ScheduleContext) -> None:
-    """Guard against a late EndTxn: after a slow commit, a new producer goes on."""
+    """Play torn-transaction, but after the slow commit a new producer goes on."""
     _late_end_txn(context, renewed=True)
 
 
@@ -115,7 +115,7 @@ def reused_sequence(context: ScheduleContext) -> None:
     min_isr_most=3,
 )
 def flushed_abort(context: ScheduleContext) -> None:
-    """Guard against this loss: wait for the answer about each record, and then abort."""
+    """Play reused-sequence, but wait for the answer about each record before the abort."""
     _after_an_abort(context, flushed=True)
 
 
@@ -183,7 +183,7 @@ def late_produce(context: ScheduleContext) -> None:
     min_isr_most=3,
 )
 def fenced_produce(context: ScheduleContext) -> None:
-    """Guard against a late Produce: after an abort without an answer, a new producer goes on."""
+    """Play late-produce, but after the abort a new producer goes on."""
     _in_the_next(context, renewed=True)
 
 

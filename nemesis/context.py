@@ -326,7 +326,7 @@ class ScheduleContext:
             messages.release("schedule")
             self.fault_log.fault(fault, "heal", f"the message {message} is healed")
         if not messages.caught:
-            raise ScheduleNotFollowedError(f"no message came to {text}")
+            raise ScheduleNotFollowedError(f"there was nothing to {text}")
 
     def check(self) -> None:
         """Raise an error if something that the run needs has failed, or if the run has to end.

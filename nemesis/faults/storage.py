@@ -50,7 +50,7 @@ def flushes(topic: Topic) -> int | None:
 
 @contextlib.contextmanager
 def _dead(cluster: Cluster, aim: FaultTarget) -> Iterator[Broker]:
-    """Kill a broker, and start it again whatever happens."""
+    """Kill a broker, and start it again at the end of the block, also after an error."""
     target = cluster.brokers[aim.victim]
     target.kill()
     try:
@@ -98,7 +98,7 @@ def empty_disk(target: Broker, topic: Topic) -> FaultEffect:
 
 @aimed("wipe")
 def wipe(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
-    """Kill a broker and empty its log directory; it comes back under its old id with nothing."""
+    """Kill a broker and empty its log directory; the broker comes back, empty, under its old id."""
     with _dead(cluster, aim) as target:
         yield empty_disk(target, aim.topic)
 
@@ -243,7 +243,7 @@ def _epochs(kafka: Release, _: str) -> str:
 
 @aimed("hw-missing")
 def hw_missing(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Kill a broker and delete its high watermarks on disk; it then assumes 0."""
+    """Kill a broker and delete its high watermarks on disk; the broker then assumes 0."""
     yield from _on_checkpoint(cluster, aim, HIGH_WATERMARK, _missing, "is deleted")
 
 
@@ -330,7 +330,7 @@ def _processes(_: Release, driver: str) -> str:
 
 @fault("disk-full", why_not=_processes)
 def disk_full(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Let every write of a broker fail as on a full disk; healing makes room, and starts it again.
+    """Let every write of a broker fail as on a full disk; healing makes room and starts the broker.
 
     Filling a real disk would need privileges and would hit other processes. So the broker may not
     write to its files (RLIMIT_FSIZE): the error is EFBIG and not ENOSPC, but Kafka gets an
@@ -355,7 +355,7 @@ def _several(kafka: Release, _: str) -> str:
 
 @aimed("log-dir-failure", why_not=_several, needs=LOG_DIRS)
 def log_dir_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Make a broker's log directory (not its first) fail; healing repairs it, restarts the broker.
+    """Fail a broker's log directory, but not its first; healing repairs it and restarts the broker.
 
     A file replaces the directory, so that Kafka gets an IOException when it next opens a file in
     the directory: at the latest with its next checkpoint of high watermarks. Until then Kafka still

@@ -107,7 +107,7 @@ def _height(cluster: Cluster, levels: Sequence[Level]) -> int:
 
 
 def _in_sync(probe: Probe, topic: Topic | None) -> list[frozenset[int]]:
-    """Return the ISR of every partition: all replicas, unless a fault took one away."""
+    """Return each partition's ISR, which has all replicas unless a fault has removed a replica."""
     if topic is None:
         return []
     return [

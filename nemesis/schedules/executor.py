@@ -117,14 +117,14 @@ class ScheduleExecutor:
             self._end(fault)
             why = why_not_now(step.fault, error, ended=ended)
             with self._lock:
-                self._spent[step.fault] -= 1  # it was not injected
+                self._spent[step.fault] -= 1  # the fault was not injected
             self.leave_out(step, broker, why, number=fault.number)
             return None
         log.step("struck", step=fault.number)
         return fault
 
     def _controllers(self, step: FaultStep) -> list[int] | None:
-        """Return the controllers that a step means now; None if its fault has no choice of them."""
+        """Return the controllers that a step means now; None if the fault chooses no controllers."""
         if find_fault(step.fault).scope != "coordination" or self._context.plan.controllers == 1:
             return None
         return resolve_controllers(self._context, step.target, step.choice)

@@ -29,7 +29,7 @@ _THREADS_MOST: Final = 64
 
 
 def play(context: ScheduleContext, steps: Sequence[FaultStep], *, duration_s: float = 0.0) -> None:
-    """Take every step; if the steps end before ``duration_s``, let time pass up to it.
+    """Take every step; if the steps end before ``duration_s``, wait until then.
 
     Raises:
         HarnessError: a fault could not be injected or healed, or the run has to end.

@@ -50,7 +50,13 @@ class InstanceUnderTest(Protocol):
         """
 
     def terminate(self) -> bool:
-        """Send SIGTERM; if the instance does not end, ``kill`` it and return False."""
+        """Send SIGTERM; if the instance does not end, send SIGKILL and return False.
+
+        The instance stays down until ``start``.
+
+        Raises:
+            NothingDoneError: the instance does not run.
+        """
 
     def start(self) -> None:
         """Let the instance run again."""

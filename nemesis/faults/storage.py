@@ -355,7 +355,7 @@ def _several(kafka: Release, _: str) -> str:
 
 @aimed("log-dir-failure", why_not=_several, needs=LOG_DIRS)
 def log_dir_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Fail a broker's log directory, but not its first; healing repairs it and restarts the broker.
+    """Make a broker's log directory fail, not its first; healing repairs it and starts the broker.
 
     A file replaces the directory, so that Kafka gets an IOException when it next opens a file in
     the directory: at the latest with its next checkpoint of high watermarks. Until then Kafka still

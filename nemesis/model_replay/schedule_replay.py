@@ -24,7 +24,7 @@ from highwater.nemesis.model_replay.step_player import Player
 from highwater.nemesis.stories.story import FETCH_WAIT_S
 
 ZOOKEEPER_SESSION_S: Final = 18.0
-"""Session time-out on ZooKeeper, which limits holds. An ``expire`` does not wait for its end."""
+"""Session time-out on ZooKeeper, the longest hold. It may be long: ``expire`` ends it at once."""
 
 KRAFT_SESSION_S: Final = 9.0
 """Session time-out on KRaft, where a session can only end by itself: an expire waits 9 to 10 s."""

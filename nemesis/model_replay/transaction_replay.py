@@ -216,7 +216,7 @@ class _TransactionPlayer:
             self.context.note(f"{record} was refused: {error}")
         if refusal:
             self.writer.renew()
-            self.context.note("a new producer aborts what the one that failed has left open")
+            self.context.note("a new producer aborts the transaction that the failed one left open")
         other = self.context.transactional(_OTHER)
         other.begin()
         other.send(_LAST, 0)
@@ -248,7 +248,7 @@ class _TransactionPlayer:
         if commits and outcome != OK:
             raise ScheduleNotFollowedError(f"the commit has the outcome {outcome}")
         if action.held == END and not self.messages[END].caught:
-            raise ScheduleNotFollowedError("its EndTxn was not held")
+            raise ScheduleNotFollowedError("the wire did not hold the transaction's EndTxn")
 
     def _release(self, action: TransactionAction) -> None:
         """Let a held request go on; if its connection is closed, wait for its discarded answer."""

@@ -124,7 +124,7 @@ class ScheduleExecutor:
         return fault
 
     def _controllers(self, step: FaultStep) -> list[int] | None:
-        """Return the controllers that a step means now; None if the fault chooses no controllers."""
+        """Return the controllers that a step means now; None if the fault does not choose any."""
         if find_fault(step.fault).scope != "coordination" or self._context.plan.controllers == 1:
             return None
         return resolve_controllers(self._context, step.target, step.choice)

@@ -110,7 +110,7 @@ def await_leads(
     def look() -> None:
         if context.probe.leads(broker, context.topic, context.partition) != leads:
             state = context.probe.partition(context.topic, context.partition)
-            raise NotYetError(f"the opposite; by the controller {state}")
+            raise NotYetError(f"the opposite; the controller reports {state}")
 
     context.until(
         look,
@@ -153,7 +153,9 @@ def await_answer(context: ScheduleContext, value: str, *, limit_s: float) -> Ack
         limit_s=limit_s,
     )
     if answer is None or answer.outcome != OK:
-        raise ScheduleNotFollowedError(f"{value} was to be acknowledged, but got {answer}")
+        raise ScheduleNotFollowedError(
+            f"{value} was to be acknowledged, but its answer is {answer}"
+        )
     return answer
 
 

@@ -117,8 +117,8 @@ def _diverging_answer(context: ScheduleContext, committed: int) -> Iterator[Caug
             holds.close()
             _await_caught(answer)
             context.note(
-                f"the wire holds the answer of broker {b} that says that broker {a} diverges from"
-                f" it at offset {committed}, in epoch {epoch}",
+                f"the wire holds the answer of broker {b} to broker {a}: their logs diverge"
+                f" at offset {committed}, in epoch {epoch}",
                 a,
             )
             yield answer

@@ -73,7 +73,7 @@ def missed_decisions(context: ScheduleContext) -> None:
             _move(context, a)
             await_leads(context, c, leads=False, limit_s=_LIMIT_S)
             context.note(
-                f"the controller, broker {controller}, has sent broker {a} nothing about that"
+                f"the controller, broker {controller}, has not sent broker {a} this decision"
             )
             context.nemesis.inject("kill", controller)
             successor = context.until(
@@ -86,7 +86,7 @@ def missed_decisions(context: ScheduleContext) -> None:
             await_leo(context, leo + 1, f"broker {c} to hold {VICTIM}", c, limit_s=_LIMIT_S)
             await_answer(context, VICTIM, limit_s=_LIMIT_S)
             context.note(
-                f"broker {a} has acknowledged {VICTIM}, for it takes broker {b} to have it"
+                f"broker {a} has acknowledged {VICTIM}: it believes that broker {b} has the record"
             )
             _await_caught(of_b)
             _move(context, b)

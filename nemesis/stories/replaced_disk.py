@@ -67,7 +67,7 @@ def replaced_disk(context: ScheduleContext) -> None:
             limit_s=_LIMIT_S,
         )
         _await_event(context, requests, "caught")  # broker A gives up after a while, and asks again
-        context.note(f"broker {b} has every record, and broker {a} asks for it to be in the ISR", b)
+        context.note(f"broker {b} has every record, and broker {a} asks to add it to the ISR", b)
         with network.under(RelayRule(kind="cut", links=between([a], [b]))):
             context.note(f"broker {b} fetches nothing more from broker {a}", b)
             context.nemesis.inject("wipe", b)

@@ -215,13 +215,13 @@ def _after_an_abort(context: ScheduleContext, *, flushed: bool) -> None:
     with context.intercept(f"drop Produce.answer *>client:{_WRITER}") as answer:
         writer.begin()
         writer.send_on("m2", 0)
-        _await_event(context, answer, "dropped", "the answer to m2 is lost, and its connection")
+        _await_event(context, answer, "dropped", "the answer to m2 and its connection are lost")
     if flushed:
         writer.flush()
         context.note("the client has asked again, and has an answer about m2")
     else:
         context.hold(_NOTICED_S)
-        context.note("the client is to ask again in a moment")
+        context.note("the client will ask again in a moment")
     context.note(f"the application aborts m2: {writer.abort() or 'done'}")
     _commit(context, writer, "m3")
 
@@ -233,7 +233,7 @@ def _late_end_txn(context: ScheduleContext, *, renewed: bool) -> None:
         _commit(context, writer, "m2")
         if not end_txn.caught:
             raise ScheduleNotFollowedError("the EndTxn of m2 was not held")
-        context.note("its client got the response that m2 is committed, to a second EndTxn")
+        context.note("the client got the answer to a second EndTxn: m2 is committed")
         if renewed:
             writer.renew()
             context.note("a new producer has taken the place of the writer")

@@ -1,7 +1,7 @@
-"""The command's way in and out: signals, errors, exit codes. What it can do is in ``app``.
+"""The entry point of the command: signals, errors, exit codes. Its subcommands are in ``app``.
 
 Signals are taken before anything slow is imported, so that Ctrl-C is answered at any moment. Exit
-code 1 comes only from a verdict: a closed pipe, a full device and a fault of ours have others.
+code 1 comes only from a verdict: a closed pipe, a full device and a bug in Highwater have others.
 """
 
 import _thread
@@ -27,7 +27,7 @@ from highwater.harness.base.interruptions import SIGNALS
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _REFUSED: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 _RECORDING: Final = frozenset(("demo", "run", "rolling", "matrix", "soak", "replay", "shrink"))
-"""Commands that leave something in the store before they end."""
+"""Commands that write to the store before they end."""
 
 
 class _ClosedPipe(BaseException):
@@ -35,15 +35,15 @@ class _ClosedPipe(BaseException):
 
 
 class _Output(io.TextIOWrapper):
-    """Standard output that says what is wrong with it to those who would take that for an exit."""
+    """Standard output that raises our own errors: libraries would turn an OSError into an exit."""
 
     def write(self, text: str) -> int:
-        """Write; a pipe that was closed ends the command."""
+        """Write text; a closed pipe ends the command."""
         with _reporting():
             return super().write(text)
 
     def flush(self) -> None:
-        """Do the same with what is left."""
+        """Flush the buffer; a closed pipe ends the command."""
         with _reporting():
             super().flush()
 
@@ -60,7 +60,7 @@ def _reporting() -> Iterator[None]:
 
 _AGAIN_S: Final = 0.01
 _came: list[int] = []
-"""Signals that came: a bare ``except`` of some library may swallow what the handler raises."""
+"""Signals received so far: a bare ``except`` in a library may swallow the handler's exception."""
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -75,7 +75,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Raise an interruption again that came in a callback whose errors Python ignores."""
+    """Raise an interruption again if it came in a callback whose errors Python ignores."""
     if isinstance(unraisable.exc_value, Interruption):
         _raise_later(_came[-1])
     else:
@@ -83,12 +83,12 @@ def _interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
 
 
 def _raise_later(number: int) -> None:
-    """Raise an interruption by another thread: in the hook it would be ignored as well."""
+    """Raise an interruption from another thread: Python would ignore it in the hook, too."""
     threading.Timer(_AGAIN_S, _thread.interrupt_main, (number,)).start()
 
 
 def main() -> None:
-    """Run the command line: no traceback for a person's mistake, and a code for scripts."""
+    """Run the command line: no traceback for a user's mistake, and an exit code for scripts."""
     for number in SIGNALS:
         signal.signal(number, _interrupt)
     sys.unraisablehook = _interrupt_again
@@ -107,11 +107,11 @@ def main() -> None:
         code = CLOSED
     except Interruption as interruption:
         _end_at_once(interruption)
-    _ignore_signals()  # what is left to do takes a moment, and is not to be stopped half-way
+    _ignore_signals()  # the rest takes a moment, and must not be stopped half-way
     try:
         sys.stdout.flush()
     except (HighwaterError, _ClosedPipe):
-        sys.stdout = io.StringIO()  # the rest is not read, and flushing it would fail again
+        sys.stdout = io.StringIO()  # nothing reads the rest, and flushing it would fail again
     sys.exit(code)
 
 
@@ -125,7 +125,7 @@ def _command() -> int:
         code = end.code
     except (HighwaterError, OSError, Interruption, _ClosedPipe):
         raise
-    except Exception:  # noqa: BLE001 - a fault of ours, which is no verdict
+    except Exception:  # noqa: BLE001 - a bug in Highwater is no verdict
         traceback.print_exc()
         code = FAILED
     if _came:
@@ -135,7 +135,7 @@ def _command() -> int:
 
 
 def _end_at_once(interruption: Interruption) -> NoReturn:
-    """End without waiting for threads of other runs; the wardens end the brokers they boot."""
+    """Exit without waiting for threads of other runs; wardens end the brokers that they start."""
     _ignore_signals()
     recording = len(sys.argv) > 1 and sys.argv[1] in _RECORDING
     hint = "What was recorded so far is in the store." if recording else ""
@@ -148,7 +148,7 @@ _show_warning = warnings.showwarning
 
 
 def _note(message: Warning | str, category: type[Warning], *place: Any, **to: Any) -> None:  # noqa: ANN401 - passed on
-    """Print the new name of a word as a line of its own, and other warnings as usual."""
+    """Print a warning about a renamed word as a line of its own, and other warnings as usual."""
     if issubclass(category, RenamedWarning):
         sys.stderr.write(f"highwater: {message}\n")
     else:
@@ -161,7 +161,7 @@ def _ignore_signals() -> None:
 
 
 def _complain(error: HighwaterError) -> int:
-    """Say what was wrong and what to do, on standard error; the exit code."""
+    """Print what was wrong and what to do on standard error; return the exit code."""
     with contextlib.suppress(OSError):
         sys.stderr.write(f"highwater: {error}\n")
         sys.stderr.flush()
@@ -169,7 +169,7 @@ def _complain(error: HighwaterError) -> int:
 
 
 def _of_disk(error: OSError) -> HarnessError:
-    """Return an OSError as an error: a full disk or a refusal is for the user to solve."""
+    """Return an OSError as a HarnessError, with a hint for a full disk or a missing permission."""
     hints = {
         _FULL: "Free room or choose another folder with --store; what was flushed is still there.",
         _REFUSED: "Choose another folder, or change its permissions.",

@@ -37,17 +37,18 @@ if TYPE_CHECKING:
 
 Progress = LabelledProgress
 VERDICTS: Final = "verdict"
-"""The label of progress about runs that were judged before the others."""
+"""The label of progress lines that give a run's verdict before the campaign has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedRun:
-    """A run, what judge and model say of it, and where its report lies.
+    """A run, its verdict, the model's answer about the run, and the path of its report.
 
     Attributes:
-        report: its page; there is no such file where the run's plan cannot be read.
-        report_uri: where the page is if not here, nor the run; empty as well where there is none.
-        model: None where the model was not asked.
+        report: path of the run's page; there is no such file if the run's plan cannot be read.
+        report_uri: URI of the page if page and run are elsewhere; empty if they are here, or if
+            there is no page.
+        model: None if the model was not asked.
     """
 
     run: Run
@@ -58,7 +59,7 @@ class JudgedRun:
 
     @property
     def page(self) -> str | None:
-        """The path or URI of its page, if there is one."""
+        """The path or URI of the run's page; None if the run has no page."""
         return str(self.report) if is_file(self.report) else self.report_uri or None
 
     def summary(self) -> dict[str, object]:
@@ -81,11 +82,11 @@ def perform(
 
     Args:
         jobs: how many runs go on at the same time, each with a cluster of its own.
-        until_failure: judge each run when it ends, and perform none after one that is invalid.
+        until_failure: judge each run when it ends, and stop after the first invalid run.
         progress: called with what begins; called from several threads.
 
     Raises:
-        UsageError: a plan asks for what there is not; nothing was started.
+        UsageError: a plan asks for something that is not available; nothing was started.
         HarnessError: a run could not go on. The runs that ended before are in the store.
     """
     for plan in plans:
@@ -129,7 +130,7 @@ def perform_groups(
 
 
 def judge_all(runs: Sequence[Run], session: "SparkSession") -> list[JudgedRun]:
-    """Judge stored runs, hold them against the model, write their reports; needs no broker."""
+    """Judge stored runs, compare them with the model, and write their reports; needs no broker."""
     verdicts = judge(runs, session)
     answers = [reconcile(run, verdict) for run, verdict in zip(runs, verdicts, strict=True)]
     return [
@@ -139,7 +140,7 @@ def judge_all(runs: Sequence[Run], session: "SparkSession") -> list[JudgedRun]:
 
 
 def _report(run: Run) -> Path:
-    """Write a judged run's page; an older one of a run whose plan cannot be read is removed."""
+    """Write a judged run's page; if the run's plan cannot be read, remove its older page."""
     try:
         return write_report(run)
     except StoreError:
@@ -149,18 +150,18 @@ def _report(run: Run) -> Path:
 
 
 def check(runs: Sequence[Run | str], *, spark: SparkOptions = HERE) -> list[JudgedRun]:
-    """Judge stored runs again in a Spark session of their own.
+    """Judge stored runs again in a new Spark session.
 
     Args:
-        runs: those of this machine, and the URIs of others that Spark can read and write.
+        runs: runs on this machine, and URIs of other runs that Spark can read and write.
         spark: the session's options.
 
     Raises:
-        StoreError: the only run has no readable plan, or what lies at a URI is no run.
-        HarnessError: Spark cannot read a URI, and nothing was judged; or it cannot write there.
+        StoreError: the only run has no readable plan, or there is no run at a URI.
+        HarnessError: Spark cannot read a URI (then nothing was judged), or cannot write to it.
     """
     here = [run for run in runs if isinstance(run, Run)]
-    if len(here) == len(runs) == 1:  # of several, one that cannot be read is a line of its own
+    if len(here) == len(runs) == 1:  # several runs: an unreadable run gets a line
         here[0].plan()
     heavy = sum(run.judged_bytes() for run in here) > HEAVY_BYTES
     session = SparkStarter(spark, heavy=heavy).session()
@@ -175,7 +176,7 @@ def check(runs: Sequence[Run | str], *, spark: SparkOptions = HERE) -> list[Judg
 
 
 def _sent_back(judged: JudgedRun, session: "SparkSession") -> JudgedRun:
-    """Write to a run that is not here what was found about it."""
+    """Write the results about a run on remote storage to the run's URI."""
     run = judged.run
     if not isinstance(run, RemoteRun):
         return judged
@@ -225,7 +226,7 @@ def load(run: str | os.PathLike[str]) -> StoredRun:
     """Open a run directory.
 
     Raises:
-        StoreError: it is not one, or of another schema version.
+        StoreError: the directory is no run, or the run has another schema version.
     """
     path = Path(run)
     return StoredRun(Store(path.parent).open(path))

@@ -1,7 +1,7 @@
 """Output on the terminal: progress while runs go on, and tables at the end.
 
-Progress goes to standard error: a live line on a terminal, elsewhere a line each change of phase.
-Results go to standard output.
+Progress goes to standard error: a live line on a terminal, elsewhere a line for each change of
+phase. Results go to standard output.
 """
 
 import json
@@ -36,14 +36,14 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 ANOMALY_LINES = 5
 MODEL_LINES = 12
-"""Lines about what the model does not understand; the report has all."""
+"""At most this many lines about what the model does not explain; the report has all."""
 
 COLOURS = {"valid": "green", "valid, with losses": "magenta", "invalid": "red", "unknown": "yellow"}
 
 SHORT_S = 1.0
 PAUSE_S = 15.0
-"""Seconds that a phase lasts before it is said where there is no terminal, and between two lines
-while it goes on."""
+"""Without a terminal, a phase is printed after ``SHORT_S`` seconds; while it goes on, another line
+is printed every ``PAUSE_S`` seconds."""
 
 LOOK_S = 0.25
 _NUMBERS = re.compile(r"[\d.,]+")
@@ -59,9 +59,9 @@ class _Phase:
 
 
 class Ticker:
-    """Says each phase of every run once, and what has gone on longest while nothing changes.
+    """Prints each phase of every run once, and the longest phase while nothing changes.
 
-    Two steps that differ by their numbers alone are one phase.
+    Two steps that differ only in their numbers are one phase.
     """
 
     def __init__(self, say: Callable[[str], None], clock: Clock = time.monotonic) -> None:
@@ -86,7 +86,7 @@ class Ticker:
             self._say(_named(who, step))
 
     def tick(self) -> None:
-        """Print phases that are new, or what goes on if nothing was printed for long."""
+        """Print new phases, or the longest phase if nothing was printed for a long time."""
         now = self._clock()
         with self._lock:
             lines = []
@@ -115,8 +115,8 @@ def progress(plain: Sequence[str] = (), *, clock: Clock = time.monotonic) -> "It
     """Show a line for each run that goes on.
 
     Args:
-        plain: without a terminal, each step of these runs is printed at once; of all other runs
-            each phase that lasts, and every 15 s what goes on.
+        plain: runs whose every step is printed at once if there is no terminal. For all other
+            runs each phase that lasts is printed, and every 15 s the longest phase.
         clock: returns seconds.
     """
     if err.is_terminal and not err.is_dumb_terminal:
@@ -129,7 +129,7 @@ def progress(plain: Sequence[str] = (), *, clock: Clock = time.monotonic) -> "It
         while not ended.wait(LOOK_S):
             ticker.tick()
 
-    # It is not waited for: a blocked standard error delays no end.
+    # Nothing waits for this thread: a blocked standard error must not delay the end.
     threading.Thread(target=tick, name="ticker", daemon=True).start()
     try:
         yield lambda who, step: ticker.show(who, step, aloud=who in plain)
@@ -163,7 +163,7 @@ def _live() -> "Iterator[Progress]":
 
 def _say(line: str) -> None:
     """Print a line without a buffer, so that a line that blocks is not printed again at exit."""
-    with suppress(AttributeError, OSError, ValueError):  # closed from the start, or meanwhile
+    with suppress(AttributeError, OSError, ValueError):  # standard error is closed
         os.write(sys.stderr.fileno(), f"{line}\n".encode())
 
 
@@ -198,7 +198,7 @@ def show_judged(judged: Sequence["JudgedRun"]) -> None:
 
 
 def finish(judged: Sequence["JudgedRun"], *, as_json: bool) -> NoReturn:
-    """Print the verdicts of runs, and exit with the code of the worst."""
+    """Print the verdicts of runs, and exit with the code of the worst verdict."""
     if as_json:
         print_all_json([judged_run.summary() for judged_run in judged])
     else:
@@ -208,12 +208,12 @@ def finish(judged: Sequence["JudgedRun"], *, as_json: bool) -> NoReturn:
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON, structs among it as objects."""
+    """Print a value as JSON; structs in it become objects."""
     sys.stdout.write(json.dumps(msgspec.to_builtins(value), indent=2) + "\n")
 
 
 def print_all_json(objects: Sequence[object]) -> None:
-    """Print one object as JSON, or a list for several."""
+    """Print one object as JSON, and several objects as a list."""
     print_json(objects[0] if len(objects) == 1 else objects)
 
 
@@ -221,7 +221,7 @@ OUTCOME = ("lost / acked", "forked offsets", "verdict", "model")
 
 
 def outcome(judged: "JudgedRun") -> list[str | Text]:
-    """Return the cells of a run below the headings ``OUTCOME``."""
+    """Return a run's table cells for the headings ``OUTCOME``."""
     verdict, ledger = judged.verdict, judged.verdict.ledger
     return [
         f"{ledger.lost} of {ledger.acknowledged}" if verdict.account == "whole" else "not known",
@@ -232,7 +232,7 @@ def outcome(judged: "JudgedRun") -> list[str | Text]:
 
 
 def modelled(judged: "JudgedRun") -> Text:
-    """Return the model's status of a run in its colour, or a dash without one."""
+    """Return the model's status for a run in its colour, or a dash if there is no status."""
     if judged.model is None:
         return Text("-")
     status = judged.model.status

@@ -2,8 +2,8 @@
 
 Marker ``kafka``, fixtures ``kafka_run``, ``kafka_app``, ``kafka_cluster`` and ``highwater_case``;
 docs/pytest.md shows them. pytest imports this module in every project that has Highwater installed:
-it imports nothing but pytest and the standard library until a test uses a fixture or the session an
-option, and does nothing to tests that use none of its fixtures.
+it imports nothing but pytest and the standard library until a test uses a fixture or the session
+uses an option, and does nothing to tests that use none of its fixtures.
 """
 
 import contextlib
@@ -39,10 +39,10 @@ _MARKER: Final = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Three options, each with a setting of the same name for the ini file."""
+    """Add three options, each with a setting of the same name for the ini file."""
     group = parser.getgroup("highwater", "Highwater: fault injection against real Kafka")
     for name, metavar, says in (
-        ("kafka", "LIST", "releases: 0.10.2.2,2.8.2, all or sample; a test skips others it names"),
+        ("kafka", "LIST", "releases: 0.10.2.2,2.8.2, all or sample; tests skip all others"),
         ("driver", "NAME", "what brokers are: local (processes) or docker"),
         ("store", "DIR", "folder of runs and their reports"),
     ):  # fmt: skip
@@ -65,7 +65,7 @@ def _option(config: pytest.Config, name: str) -> str:
 
 
 def _choice(config: pytest.Config) -> "SessionChoice":
-    """Return what the session chose."""
+    """Return the releases, the driver and the store that the session chose."""
     if _CHOICE not in config.stash:
         from highwater.harness.base.errors import UsageError  # noqa: PLC0415 - see the module
         from highwater.testing.parametrize import session_choice  # noqa: PLC0415
@@ -111,10 +111,10 @@ def _parameter(case: "Case") -> Any:  # noqa: ANN401 - pytest keeps its Paramete
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put tests with brokers last, a release's together, so that its clusters stay warm.
+    """Put tests with brokers last, grouped by release, so that a release's clusters stay warm.
 
-    Under pytest-xdist with ``--dist loadgroup`` a release's tests also stay on one worker, where
-    xdist knows how to group: its release 3.8 does not on pytest 9.2.
+    Under pytest-xdist with ``--dist loadgroup`` a release's tests also stay on one worker, if
+    xdist can group tests: xdist 3.8 cannot on pytest 9.2.
     """
     if not any(_case(item) for item in items):
         return
@@ -156,7 +156,7 @@ def highwater_case(request: pytest.FixtureRequest) -> "Case":
 def _highwater_laboratory(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator["Callable[[], Laboratory]"]:
-    """Yield what opens the session's laboratory at its first call; it closes with the session."""
+    """Yield a function that opens the session's laboratory once; the session's end closes it."""
     with contextlib.ExitStack() as stack:
         made: list[Laboratory] = []
 
@@ -191,7 +191,7 @@ def kafka_run(
     _highwater_laboratory: "Callable[[], Laboratory]",
     request: pytest.FixtureRequest,
 ) -> "KafkaRun":
-    """Return what performs stories and schedules on real brokers of this release, and judges them.
+    """Return an object that runs stories and schedules on real brokers, and judges the runs.
 
     ``kafka_run(story="loss")`` fails the test when a promise was broken; see ``KafkaRun``.
     """
@@ -206,7 +206,7 @@ def kafka_app(
     _highwater_laboratory: "Callable[[], Laboratory]",
     request: pytest.FixtureRequest,
 ) -> "KafkaApp":
-    """Return what runs a program of the user's under faults, and judges it.
+    """Return an object that runs the user's program under faults, and judges it.
 
     ``kafka_app("python service.py")`` fails the test when inputs were lost; see ``KafkaApp``.
     """
@@ -229,7 +229,8 @@ def kafka_cluster(
 ) -> "Cluster":
     """Return three running brokers of this test's release: a ``highwater.Cluster``.
 
-    Warm for all tests of the release; one that a test left broken is replaced for the next.
+    The cluster stays warm for all tests of the release. A cluster that a test left broken is
+    replaced for the next test.
     """
     from highwater.harness.base.errors import HighwaterError  # noqa: PLC0415 - see the module
 
@@ -244,10 +245,11 @@ def kafka_cluster(
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Report what the harness could not do as an error, as of a fixture, and never as a pass.
+    """Report a harness failure as an error, like an error in a fixture, and never as a pass.
 
     pytest calls an exception in a test's body a failure, and an expected one (``xfail``) a success.
-    That is for broken promises; when no one can say whether one was broken, neither is true.
+    Failures are for broken promises. If the harness cannot say whether a promise was broken, the
+    test has neither failed nor succeeded.
     """
     report = yield
     case = _case(item)
@@ -268,7 +270,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Say what was asked for on the command line."""
+    """Return a line about the releases, driver and store that the command line chose."""
     if config.getoption("highwater_kafka") is None:
         return None
     choice = _choice(config)
@@ -279,7 +281,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 def pytest_terminal_summary(
     terminalreporter: "pytest.TerminalReporter", config: pytest.Config
 ) -> None:
-    """One line a run, what happened to which Kafka and what it lost; and what was left out."""
+    """Print a line per run (its Kafka, what happened, what was lost), and what was skipped."""
     reports = [report for group in terminalreporter.stats.values() for report in group]
     reports.sort(key=lambda report: getattr(report, "start", 0.0))
     here = config.invocation_params.dir

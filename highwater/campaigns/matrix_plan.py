@@ -30,7 +30,7 @@ from highwater.runtime.requested_plan import requested_plan
 
 
 def lay_out(axes: Axes) -> Matrix:
-    """Return every combination of the axes, as a cell or as skipped with a reason.
+    """Return every combination of the axes: a cell to run, or skipped with a reason.
 
     The oldest Kafka comes first.
     """

@@ -40,7 +40,7 @@ def perform(
 ) -> list[MatrixRow]:
     """Run every cell that has no complete run yet, judge the runs, and write the page.
 
-    A cell in which the harness fails keeps its problem, and the other cells go on.
+    If the harness fails in a cell, the cell's row names the problem, and the other cells go on.
     """
     matrix = folder.matrix()
     cells, duration_s = unfinished(folder, matrix), matrix.axes.duration_s
@@ -106,7 +106,7 @@ def row_of(run: Run, home: Path) -> MatrixRow:
 
 
 class _CellsDone:
-    """Reports how many cells of a matrix are done, and about how long the others take."""
+    """Reports how many cells of a matrix are done, and estimates how long the others take."""
 
     def __init__(self, total: int, left: int, progress: Progress) -> None:
         self._total = total

@@ -1,4 +1,4 @@
-"""Counterexamples on real brokers: schedules to runs, and how often each was reproduced."""
+"""Counterexamples on real brokers: makes runs of schedules, and counts how many were reproduced."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 Content = Counterexample | Schedule | TransactionCounterexample
 
 _INSTALLED: Final = Path(console.__file__).parent / "counterexamples"
-"""Those of docs/counterexamples, by which the catalogue of hazards shows what it says."""
+"""Folder of the counterexamples in docs/, which the catalogue of hazards uses as evidence."""
 
 
 def _located(path: Path) -> Path:
-    """Return a file's path; that of the installed counterexample of its name if there is none."""
+    """Return a file's path; without such a file, the installed counterexample with its name."""
     installed = _INSTALLED / path.name
     return path if path.exists() or not installed.exists() else installed
 
@@ -57,7 +57,8 @@ class Source:
     """A file that can be replayed: a counterexample or a schedule.
 
     Attributes:
-        client: library of the producers; None: that of a search of transactions, or librdkafka.
+        client: library of the producers; None: the library that the search of transactions had,
+            or librdkafka.
     """
 
     name: str
@@ -66,15 +67,15 @@ class Source:
 
     @classmethod
     def load(cls, path: Path, *, min_isr: int | None = None, client: str | None = None) -> Self:
-        """Read either kind of file, with another min.insync.replicas than its own if one is given.
+        """Read a counterexample or a schedule; ``min_isr`` replaces its min.insync.replicas.
 
         Args:
-            path: of a file; or the name of a counterexample that is installed with Highwater.
+            path: path of a file, or the name of a counterexample that is installed with Highwater.
 
         Raises:
-            StoreError: it cannot be read.
-            UsageError: it is neither, or has too few replicas for this min.insync.replicas, or is
-                one of transactions, to which it means nothing.
+            StoreError: the file cannot be read.
+            UsageError: the file is neither; or it has too few replicas for ``min_isr``, or is a
+                counterexample of transactions, for which ``min_isr`` means nothing.
         """
         path = _located(path)
         try:
@@ -92,7 +93,7 @@ class Source:
         return cls(name=path.name, content=loaded, client=client)
 
     def schedule(self, kafka: str) -> Schedule:
-        """Return the schedule for a release."""
+        """Return the schedule for a run on a release."""
         assert not isinstance(self.content, TransactionCounterexample)
         if isinstance(self.content, Schedule):
             return self.content
@@ -124,7 +125,7 @@ def check_finding(source: Source) -> Counterexample:
     """Return the counterexample of a file.
 
     Raises:
-        UsageError: it has none of replicas, so that no page of a finding can be written.
+        UsageError: it is no counterexample of replicas; a finding's page needs such a file.
     """
     if not isinstance(source.content, Counterexample):
         raise UsageError(
@@ -155,8 +156,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of all runs on one release.
 
     Attributes:
-        reproduced: runs that ended as the model says, and lost or forked records.
-        kept: runs that ended as the model says, and neither lost nor forked records.
+        reproduced: runs that ended as the model says and lost or forked records.
+        kept: runs that ended as the model says and neither lost nor forked records.
     """
 
     counterexample: str
@@ -180,7 +181,7 @@ def perform(
     """Replay a counterexample on real brokers of each release ``runs`` times, and judge all runs.
 
     Args:
-        kafkas: releases; the counterexample may have been found for another one.
+        kafkas: releases; the counterexample may have been found for another release.
     """
     groups = [
         [
@@ -202,11 +203,11 @@ def perform(
 def planned_replay(
     schedule: Schedule, kafka: str, *, label: str = "", seed: int = 0, driver: str = "local"
 ) -> PlannedRun:
-    """Return the replay of a schedule on a release, which need not be that of its search.
+    """Return the replay of a schedule on a release; the search may have been for another release.
 
-    A step that fails, or that has another effect than expected, becomes a problem in
-    ``status.json`` that names it; the run is then judged ``unknown``, since the schedule was not
-    reproduced. ``schedule.json`` in the run is the schedule.
+    If a step fails, or has another effect than expected, ``status.json`` gets a problem that names
+    the step; the run is then judged ``unknown``, since the schedule was not reproduced. The run
+    has the schedule as ``schedule.json``.
     """
     return PlannedRun(
         plan=plan(schedule, kafka, seed=seed, driver=driver),
@@ -233,9 +234,9 @@ def tally(source: Source, judged: Sequence[JudgedRun]) -> list[Tally]:
 
 
 def is_reproduced(run: JudgedRun) -> bool | None:
-    """Return whether a run lost or forked records, or None if it did not end as the model says.
+    """Return whether a run lost or forked records; None if the run did not end as the model says.
 
-    It does not matter whether the model also explains the run's trace.
+    Whether the model also explains the run's trace does not matter.
     """
     plan = run.run.plan()
     if is_transaction_replay(plan):
@@ -259,7 +260,7 @@ def _records_reproduced(run: JudgedRun, plan: Plan) -> bool | None:
 
 
 def exit_code(judged: Sequence[JudgedRun]) -> int:
-    """Return 0 when all runs ended as the model says, 1 when one is unexplained, else 3."""
+    """Return 0 if all runs ended as the model says, 1 if a run is unexplained, else 3."""
     transactional = [run for run in judged if is_transaction_replay(run.run.plan())]
     if transactional:
         return UNKNOWN if any(is_reproduced(run) is None for run in transactional) else OK

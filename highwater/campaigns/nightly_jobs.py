@@ -17,16 +17,16 @@ from highwater.harness.runs.nightly_cells import NEMESIS_S, SCHEMA, Job, Night, 
 PLAN: Final = "night.json"
 SLACK: Final = 1.5
 LONGEST: Final = 330
-"""A job is stopped after its estimate times this and ten minutes, but at most after so many: a
-workflow's job ends after 360, and what it found is to be uploaded before."""
+"""A job is stopped after ten minutes plus ``SLACK`` times its estimate, but at the latest after this
+many minutes: GitHub ends a workflow's job after 360, and the job must upload its results first."""
 
 T = TypeVar("T")
 
 _SCRIPT: Final = """\
 #!/usr/bin/env bash
 # {name} of the night of {night}: {cells} cells, about {minutes:.0f} minutes.
-# Each line runs the cells of one {name}/*/matrix.json and leaves its cells.json beside it. What
-# those are worth is for `highwater nightly summarize` to say: here every line gets its turn.
+# Each line runs the cells of one {name}/*/matrix.json and leaves its cells.json beside it. The
+# verdict comes from `highwater nightly summarize`: here every line runs, whatever failed before.
 set -u
 cd "$(dirname "$0")" || exit
 run() {{
@@ -116,7 +116,7 @@ def write(night: Night, folder: Path) -> None:
 
 
 def read(path: Path) -> Night:
-    """Read ``night.json`` back."""
+    """Read a night's plan from ``night.json``."""
     hint = "highwater nightly plan --out DIR writes it."
     try:
         night = msgspec.json.decode(path.read_bytes(), type=Night)

@@ -2,7 +2,7 @@
 
 Cells that failed in their last run come first, with the seed of the failure; then the canaries,
 which must lose records; then the first two stories on every release; then other settings until the
-time is used up: those whose last run is longest ago, in an order drawn from the date.
+time is used up. Settings whose last run is longest ago come first; the date decides ties.
 """
 
 import math
@@ -38,24 +38,24 @@ from highwater.nemesis.stories.registry import STORIES
 
 STORY_S: Final = 25.0
 RANDOM_S: Final = NEMESIS_S + 25.0
-"""Seconds of a cell that was never measured, at a quiet machine's pace, judging included."""
+"""Estimate for a cell that was never measured: seconds on an idle machine, with judging."""
 
 BOOT_S: Final = 30.0
-"""Seconds that come once for the cells of a piece: brokers and Spark start."""
+"""Seconds that each piece needs once, to start brokers and Spark."""
 
 BASELINE: Final = ("loss", "divergence")
 CANARY_SEEDS: Final = 2
-"""A story that misses its window is unknown; a canary must not be silent for that alone. Where
-there are two drivers each has one."""
+"""Runs of each canary: a story that misses its window is unknown, and one such run must not silence
+the canary. With two drivers, each driver has one run."""
 
 PIECES: Final = 4
-"""Into this many pieces at least is a machine's time cut, so that all get about the same."""
+"""A machine's time is split into at least this many pieces, so that all machines get equal work."""
 
 SHORTEST_S: Final = 300.0
-"""No group of cells is cut into pieces shorter than this, which would start Spark for little."""
+"""No group of cells is split into pieces shorter than this: starting Spark would cost too much."""
 
 LAPS: Final = 100
-"""Seeds of a night, at most."""
+"""At most this many seeds in a night."""
 
 Piece = list[PlannedCell]
 """Cells of one release on one driver, which share warm clusters."""
@@ -83,7 +83,7 @@ class CellDurations:
         self._medians = {likeness: median(times) for likeness, times in measured.items()}
 
     def seconds(self, cell: NightlyCell) -> float:
-        """Return the median of the setting, else of the schedule on the driver, else a guess."""
+        """Return the setting's median, else the schedule's median on the driver, else a guess."""
         medians = map(self._medians.get, _likenesses(cell))
         return next(filter(None, medians), STORY_S if cell.story else RANDOM_S)
 
@@ -125,7 +125,7 @@ def plan_night(
     """Choose a night's cells, and distribute them over machines.
 
     Canaries and the baseline are always included, however short the time is; earlier failures take
-    at most half of it, so that one bad night does not displace the next.
+    at most half of the time, so that one bad night does not fill the next night.
 
     Args:
         releases: releases to draw cells from; the canaries' releases are always included.
@@ -197,7 +197,7 @@ def _baseline(
 def _random_cells(
     night: date, releases: Sequence[Release], drivers: Sequence[str], marks: Sequence[CellResult]
 ) -> Iterator[NightlyCell]:
-    """Yield every setting, the one whose last run is longest ago first; repeat with more seeds."""
+    """Yield every setting, those with the oldest last run first; repeat with more seeds."""
     ran = {mark.key: mark.night for mark in marks}
     dice = random.Random(seed(night))  # noqa: S311 - a draw that can be repeated, no secret
     all_settings = tuple(settings())
@@ -238,7 +238,7 @@ def settings() -> Iterator[NightlyCell]:
 
 
 def mixes() -> tuple[str, ...]:
-    """Return the mixes of faults: those of a family that the same releases and drivers have.
+    """Return the mixes of faults: faults of one family that the same releases and drivers have.
 
     Faults that need an option are left to ``highwater soak``.
     """
@@ -255,7 +255,7 @@ def mixes() -> tuple[str, ...]:
 
 
 def can_be_had(setting: NightlyCell, kafka: Release, driver: str) -> bool:
-    """Return whether a release and a driver have the story, or every fault, of a setting."""
+    """Return whether a release and a driver support a setting's story, or all of its faults."""
     if setting.story:
         story = STORIES[setting.story]
         lacks = story.needs.idempotence and not kafka.idempotence
@@ -275,7 +275,7 @@ def _turn(night: date, names: Sequence[str], offset: int = 0) -> str:
 
 
 def _deal(cells: Sequence[PlannedCell], count: int) -> tuple[Job, ...]:
-    """Distribute cells over machines: the longest piece always to the machine with least work."""
+    """Distribute cells over machines: the longest piece goes to the machine with least work."""
     share = sum(cell.seconds for cell in cells) / count
     hands: list[list[Piece]] = [[] for _ in range(count)]
     most = max(SHORTEST_S, share / PIECES)
@@ -292,7 +292,7 @@ def _deal(cells: Sequence[PlannedCell], count: int) -> tuple[Job, ...]:
 
 
 def _pieces(cells: Sequence[PlannedCell], most: float) -> Iterator[Piece]:
-    """Yield cells of one release and driver, failed ones apart; split long groups evenly."""
+    """Yield cells with one release and driver, failed cells apart; split long groups evenly."""
     groups: defaultdict[tuple[str, str, bool], Piece] = defaultdict(list)
     for cell in cells:
         groups[cell.kafka, cell.driver, cell.why == "failed"].append(cell)

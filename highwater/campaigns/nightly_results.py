@@ -22,11 +22,11 @@ from highwater.harness.runs.nightly_cells import (
 
 _SMALL: Final = (MATRIX, "cells.json", "cells.parquet", "index.html")
 _REBUILT: Final = ("*.index", "*.timeindex")
-"""Indexes that Kafka makes anew and no checker reads, ten preallocated megabytes each."""
+"""Index files, ten preallocated megabytes each. Kafka rebuilds them, and no checker reads them."""
 
 
 def read_rows(paths: Iterable[Path]) -> tuple[list[MatrixRow], list[str]]:
-    """Return every row that can be read, and a sentence with the file for each that cannot."""
+    """Return every readable row, and a sentence about each file or row that cannot be read."""
     rows: list[MatrixRow] = []
     problems: list[str] = []
     for path in paths:
@@ -47,7 +47,7 @@ def read_rows(paths: Iterable[Path]) -> tuple[list[MatrixRow], list[str]]:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return the expected files: a ``cells.json`` beside every ``matrix.json``, and all others."""
+    """Return the ``cells.json`` expected beside every ``matrix.json``, and all others found."""
     if path.is_file():
         return [path]
     begun = {matrix_path.with_name("cells.json") for matrix_path in path.rglob(MATRIX)}
@@ -127,7 +127,7 @@ def _judge(row: MatrixRow, canary: str | None) -> tuple[State, str]:
 def _judge_random(row: MatrixRow) -> tuple[State, str]:
     if row.verdict == "valid":
         return "good", "no promise broken"
-    # There followers truncate to their HW: any failover can lose and fork.
+    # In these releases followers truncate to their HW: any failover can lose and fork records.
     may_break = row.kafka in CATALOGUE and CATALOGUE[row.kafka].cuts_to_hw
     if (row.lost or row.divergent) and may_break:
         return "good", "lost or forked records, as this release can"
@@ -135,10 +135,10 @@ def _judge_random(row: MatrixRow) -> tuple[State, str]:
 
 
 def keep(paths: Iterable[Path], out: Path, *, canaries: Sequence[Canary], most: int) -> list[str]:
-    """Copy pages and results, and complete runs of troubled cells up to a limit of bytes.
+    """Copy pages and results, and, up to a limit of bytes, complete runs of cells that went wrong.
 
     Args:
-        out: gets a folder for each of the paths, in which all links still work.
+        out: gets a folder for each path; all links in the folder still work.
 
     Returns:
         A sentence for each run that was left out.

@@ -8,7 +8,7 @@ from highwater.harness.runs.nightly_outcome import NightOutcome
 from highwater.reports.markdown import escape, table
 
 SHOWN_MAX: Final = 50
-"""Rows of a table; GitHub takes a mebibyte of summary."""
+"""At most this many rows in a table; GitHub accepts a summary of one mebibyte."""
 
 SLOWEST: Final = 10
 _LAMPS: Final = {"green": "\N{LARGE GREEN CIRCLE}", "yellow": "\N{LARGE YELLOW CIRCLE}",

@@ -1,7 +1,7 @@
 """Draws the runs of a soak: each run depends only on the soak's seed and on its number.
 
-A few runs in a row share a cluster, so that it can stay warm; all settings of topic, clients and
-nemesis differ from one run to the next.
+A few runs in a row share a cluster, so that the cluster stays warm; settings of topic, clients
+and nemesis are drawn for each run.
 """
 
 import random
@@ -23,7 +23,7 @@ from highwater.nemesis.schedules.upgrade_path import UPGRADE
 from highwater.nemesis.stories.story import BROKER_CONFIG
 
 SHARED: Final = 5
-"""Runs in a row that have a release and a cluster in common."""
+"""This many runs in a row share a release and a cluster."""
 
 _FAMILIES: Final = {
     "process": 4,
@@ -31,7 +31,7 @@ _FAMILIES: Final = {
     "leadership": 2,
     "coordination": 2,
 }
-"""How often a family is drawn, where the cluster can have it; another that there is, once."""
+"""Weights for drawing a family of faults that the cluster supports; other families weigh 1."""
 
 _SECONDS: Final = (12.0, 20.0, 30.0, 45.0)
 _ACKS: Final[tuple[Acks, ...]] = ("all", "all", "all", "all", "all", "1", "1", "0")
@@ -52,10 +52,11 @@ def draw(
     reader_client: str = LIBRDKAFKA,
     group_protocol: str = "",
 ) -> Plan:
-    """Return the plan of one run of a soak; several controllers have faults of their own.
+    """Return the plan of one run of a soak; several controllers add faults of controllers.
 
-    With other clients than librdkafka's no cluster is upgraded, because Java's are of its release,
-    and no transaction reads. Releases to which they cannot speak are left out.
+    With clients other than librdkafka no cluster is upgraded, because Java clients have the
+    cluster's release, and no transaction reads. Releases that the clients cannot speak to are
+    left out.
     """
     libraries = client, reader_client
     kafkas = [
@@ -110,9 +111,9 @@ def draw(
 def _possible(
     workload: Workload, of_keys: random.Random, kafka: Release, libraries: tuple[str, str]
 ) -> Workload:
-    """Return what the libraries of producers and of readers can do of a workload; keys are drawn.
+    """Return a workload without the parts that its client libraries cannot do; draw its keys.
 
-    A record's key is for librdkafka's producers alone.
+    Only librdkafka's producers send records with keys.
     """
     ours = libraries[0] == LIBRDKAFKA
     workload = replace(workload, transform=workload.transform and ours)
@@ -173,7 +174,7 @@ def _nemesis(
     """Draw one to three of the possible faults; network faults only with the relay.
 
     Args:
-        options: those that a fault may need, and whether the run has them.
+        options: options that a fault may need, and whether the run has each option.
     """
     possible = [fault for fault in faults().values() if not fault.why_not(kafka, driver)]
     choices = [

@@ -3,7 +3,7 @@
 <store>/<soak>/
   soak.json      seed, releases and driver, which determine every run
   rows/          a JSON file per run, written when it has been judged
-  runs/          a store with the runs that are worth a look
+  runs/          a store with the runs that were kept
   summary.md     a summary of all rows
 """
 
@@ -27,21 +27,22 @@ from highwater.runtime.executed_steps import whole_steps
 
 State = Literal["kept", "explained", "unexplained", "unknown", "failed"]
 STATES: Final[tuple[State, ...]] = ("kept", "explained", "unexplained", "unknown", "failed")
-"""Every promise was kept; what was not follows from the rules of the release; it does not; it could
-not be judged; the harness itself could not go on."""
+"""Every promise was kept; the release's rules explain what was broken; no rule explains it; the run
+could not be judged; the harness itself failed."""
 
 TOLD_MOST: Final = 5
-"""Sentences about what is unexplained in a run; its report has all."""
+"""At most this many sentences about unexplained findings in a run; its report has all."""
 
 
 class Soak(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a soak, which together with its number determine a run.
+    """The settings of a soak. Together with a run's number they determine the run.
 
     Attributes:
-        controllers: of each cluster; one in soaks that were begun before there was a choice.
+        controllers: controllers per cluster; one in soaks older than this setting.
         client: library of the producers, as a plan has it.
         reader_client: library of the readers, and of the members of groups.
-        group_protocol: of a group that every run has; empty: some have one, of the classic.
+        group_protocol: protocol of a group in every run; empty: only some runs have a group, with
+            the classic protocol.
         each_s: seconds for which faults are injected in every run; None: drawn from the seed.
     """
 
@@ -105,10 +106,10 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         seconds: duration of the run, without starting clusters.
-        struck: fault to the number of its injections.
-        counts: anomaly kind to the number of anomalies, without those that follow from others.
+        struck: number of injections by fault.
+        counts: number of anomalies by kind, without anomalies that follow from other anomalies.
         unexplained: a sentence for each finding that the model does not explain.
-        counted: whether what was lost could be counted; where not, the counts mean nothing.
+        counted: whether lost records could be counted; if not, the counts mean nothing.
     """
 
     number: int
@@ -133,7 +134,7 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
         plan, status, verdict = judged.run.plan(), judged.run.status(), judged.verdict
         failed = status.phase != "frozen"
         failure = (f"the harness failed while {status.phase}",) * failed
-        state = _state(judged, failed=failed)  # a run in which all was kept is deleted
+        state = _state(judged, failed=failed)  # a run that kept every promise is deleted
         return cls(
             number=number,
             run=judged.run.name,
@@ -162,7 +163,7 @@ class SoakFolder:
         self.clusters = path / "clusters"
 
     def begin(self, soak: Soak) -> None:
-        """Create the folder, or resume with the one that exists."""
+        """Create the folder, or resume the soak in an existing folder."""
         saved = self.path / "soak.json"
         try:
             self.runs.root.mkdir(parents=True, exist_ok=True)
@@ -177,7 +178,7 @@ class SoakFolder:
         if saved_soak != soak:
             raise UsageError(
                 f"{self.path} is another soak: {saved_soak.words()}",
-                hint="Give the options that it was begun with, or another --name.",
+                hint="Give the options with which that soak was begun, or another --name.",
             )
 
     def rows(self) -> list[SoakRow]:
@@ -203,12 +204,12 @@ class SoakFolder:
 
 
 def number_of(run: Run) -> int:
-    """Return the number of a run in its soak, with which its name begins."""
+    """Return the number of a run in its soak: the run's name begins with it."""
     return int(run.name.partition("-")[0])
 
 
 def _again(soak: Soak, number: int, run: Run) -> str:
-    """Return the command that repeats a run: from its executed steps, or else from the seed."""
+    """Return the command that repeats a run from its executed steps, or else from its seed."""
     try:
         whole_steps(run)
     except HighwaterError:

@@ -1,4 +1,4 @@
-"""Runs a soak: portions of runs on warm clusters, each portion judged as soon as it has ended."""
+"""Runs a soak: portions of runs on warm clusters. Each portion is judged when it has ended."""
 
 import shutil
 import time
@@ -53,8 +53,8 @@ def perform(
     gets a row too.
 
     Args:
-        on_rows: called with all rows so far whenever there are more, so that an interruption loses
-            nothing.
+        on_rows: called with all rows so far whenever a row was added, so that an interruption
+            loses nothing.
     """
     folder.begin(soak)
     deadline = clock() + bounds.seconds
@@ -89,7 +89,7 @@ def perform(
 
 
 def _portions(folder: SoakFolder, soak: Soak, bounds: Bounds) -> Iterator[list[PlannedRun]]:
-    """Yield, for each cluster, its runs that are not done."""
+    """Yield the unfinished runs of each cluster."""
     done = {row.number for row in folder.rows()}
     end = None if bounds.runs is None else bounds.first + bounds.runs
     number = bounds.first

@@ -77,7 +77,7 @@ def _by_release(rows: Sequence[SoakRow]) -> Iterable[Sequence[object]]:
 
 
 def _records(rows: Iterable[SoakRow]) -> tuple[int, int]:
-    """Return the records acknowledged and those of them lost, where they could be counted."""
+    """Return the numbers of acknowledged and of lost records, in runs that could be counted."""
     counted = [row for row in rows if row.counted]
     return sum(row.acknowledged for row in counted), sum(row.lost for row in counted)
 

@@ -60,7 +60,7 @@ def highwater(
         ),
     ] = False,
 ) -> None:
-    """Return which acknowledged records can this Kafka lose or hold differently, and why."""
+    """Find out which acknowledged records this Kafka can lose or hold differently, and why."""
 
 
 @on_spark
@@ -112,13 +112,13 @@ def check(
     ] = None,
     every: Annotated[bool, Option("--all", help="With --jepsen: list every anomaly.")] = False,
     ww: Annotated[
-        bool, Option("--ww-deps", help="With --jepsen: cycles count the order of writes.")
+        bool, Option("--ww-deps", help="With --jepsen: include write-write dependencies in cycles.")
     ] = False,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
-    """Judge stored runs, or all of a matrix, again without any broker; write reports anew.
+    """Judge stored runs, or a whole matrix, again without brokers; write new reports.
 
     A run at a URI (s3a://bucket/run) is read and written by Spark. Or judge a history of Jepsen's.
     """
@@ -153,7 +153,7 @@ def versions(*, as_json: JsonOption = False) -> None:
     rows = [release.row() for release in CATALOGUE.values()]
     cells = [list(row.values()) for row in rows]
     console.out.print(console.table("Kafka releases", list(rows[0]), cells))
-    console.out.print("What each rule means, and what to know of each release: --json.")
+    console.out.print("--json explains each rule and each release.")
 
 
 def doctor(
@@ -162,7 +162,7 @@ def doctor(
     inventory: InventoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check what this machine, or a cluster of yours, has and lacks, and how to get it."""
+    """Check what this machine or your cluster lacks, and how to get what is missing."""
     from highwater.cli.doctor import examine, examine_cluster
 
     findings = examine(store) if inventory is None else examine_cluster(inventory)

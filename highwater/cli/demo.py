@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 STORIES_SHOWN: Final = ("loss", "divergence")
-"""The stories in which the releases differ; the others lose data on every one of them."""
+"""The stories in which the releases differ; all other stories lose data on every release."""
 
 
 def demo_plans(kafkas: Sequence[str]) -> list[Plan]:

@@ -31,7 +31,7 @@ class Diagnosis:
 
     Attributes:
         optional: whether runs work without it.
-        hint: what to do about it, or what will be done; empty when there is nothing to do.
+        hint: what the user should do, or what Highwater will do; empty if there is nothing to do.
     """
 
     name: str
@@ -175,7 +175,7 @@ def _images() -> Diagnosis:
         ok=True,
         value=f"base image: {state.base}; "
         + _sorted_out(state.releases, missing, yet="not built yet"),
-        hint="A release's is built at its first run in containers." if missing else "",
+        hint="A release's image is built at its first run in containers." if missing else "",
         optional=True,
     )
 

@@ -22,7 +22,7 @@ from highwater.harness.runs.topics.existing_topic import MIN_ISR, UNCLEAN, liken
 from highwater.runtime.preflight import EXTERNAL
 
 REPLICAS = 3
-"""Of each partition, where there are as many brokers."""
+"""Replicas of each partition, if there are that many brokers."""
 
 InventoryOption = Annotated[
     Path | None,
@@ -43,7 +43,7 @@ LikeOption = Annotated[
 
 
 def topic_options(given: Mapping[str, object]) -> dict[str, str]:
-    """Return those of a run's given settings that are its topic's, as Kafka spells them."""
+    """Return the given settings of a run that belong to its topic, under Kafka's names."""
     names = {"partitions": "partitions", "min_isr": MIN_ISR, "unclean": UNCLEAN}
     return {names[name]: str(value).lower() for name, value in given.items() if name in names}
 
@@ -81,13 +81,13 @@ def onto(
     like: str | None = None,
     given: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
-    """Return the same plan for the cluster of an inventory, after checking the cluster's identity.
+    """Return the plan for the cluster of an inventory, after checking the cluster's identity.
 
-    Faults that a dead run left on it are healed first: without that it might not answer.
+    Faults that a dead run left on the cluster are healed first: otherwise it might not answer.
 
     Args:
-        like: topic of that cluster after which the run's is made, or a plan's path with a slash,
-            which no topic's name has.
+        like: topic of that cluster that the run's topic copies, or a plan's path; a path has a
+            slash, and no topic's name has one.
         given: the topic's settings that the command line gives; see ``topic_options``.
     """
     from highwater.clusters.external.cluster import heal_leftovers
@@ -135,7 +135,8 @@ def bare_inventory(bootstrap: str, kafka: str) -> tuple[Path, str]:
     """Write the inventory of a cluster whose brokers get no fault: it has no commands.
 
     Returns:
-        Its path, and the cluster's code: without faults on brokers none has to be confirmed.
+        The inventory's path, and the cluster's code; without faults on brokers the user need not
+        confirm a code.
     """
     from highwater.clusters.external.identity import recognise
     from highwater.clusters.external.journal import journal_folder
@@ -149,7 +150,7 @@ def bare_inventory(bootstrap: str, kafka: str) -> tuple[Path, str]:
 
 
 def show_likeness(topic: Topic) -> None:
-    """Print on standard error what a run's topic has of another."""
+    """Print on standard error which settings a run's topic copies from another topic."""
     for line in topic.like.says(topic.settings()) if topic.like else ():
         console.err.print(Text(line))
 
@@ -174,7 +175,7 @@ def heal(
     inventory: Annotated[Path, Option(metavar="FILE", help="Inventory of the cluster.")],
     as_json: Annotated[bool, Option("--json", help="Print JSON on standard output.")] = False,
 ) -> None:
-    """Heal the faults that a dead run left on a cluster of yours, and delete its topics.
+    """Heal the faults that a dead run left on your cluster, and delete the run's topics.
 
     The next run does this too, and so does a guard process as soon as a run dies. This command also
     looks for topics with the prefix, deletes those that runs of this machine have made, and names

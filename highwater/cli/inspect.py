@@ -38,7 +38,7 @@ _COLOURS: Final[dict[Verdict, str]] = {
     "unknown": "yellow",
 }
 _TOLD_MAX: Final = 20
-"""Partitions of which the terminal shows more than a line; --json and --html show all."""
+"""At most this many partitions are shown in detail on the terminal; --json and --html show all."""
 
 
 @on_spark
@@ -51,7 +51,7 @@ def inspect(
         ),
     ],
     *,
-    html: Annotated[Path | None, Option(metavar="FILE", help="Write a page about it, too.")] = None,
+    html: Annotated[Path | None, Option(metavar="FILE", help="Write an HTML page, too.")] = None,
     internal: Annotated[
         bool, Option("--internal", help="Look at Kafka's own topics (__…) as well.")
     ] = False,

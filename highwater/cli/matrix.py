@@ -83,7 +83,7 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
     *,
     given: dict[str, Any],
     nemesis: Annotated[
-        list[str] | None, Option(help="Faults to mix at random, kill,pause; once for each mix.")
+        list[str] | None, Option(help="Faults to mix at random: kill,pause. Repeat for each mix.")
     ] = None,
     duration: Annotated[
         str, Option("--for", help=f"How long each mix goes on, {limits.FAULTS_S.lasting}.")
@@ -91,8 +91,8 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
     delivery: Annotated[
         str | None,
         Option(
-            help="How producers deliver: plain, idempotent, transactional.  [default: plain; of a"
-            " story, as it does]"
+            help="How producers deliver: plain, idempotent, transactional.  [default: plain; a"
+            " story decides its own]"
         ),
     ] = None,
     jobs: Annotated[int, Option(min=1, max=8, help="Clusters side by side.")] = 1,
@@ -103,13 +103,13 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
         str | None, Option(metavar="MATRIX", help="Continue this matrix, as it was planned.")
     ] = None,
     expect: Annotated[
-        bool, Option("--expect", help="Exit with 0 when all ended as their rules predict.")
+        bool, Option("--expect", help="Exit with 0 if every cell ended as predicted.")
     ] = False,
     store: StoreOption = DEFAULT_STORE,
     as_json: Annotated[bool, Option("--json", help="Print the rows as JSON.")] = False,
     spark: SparkOptions,
 ) -> None:
-    """Run releases against settings and faults, many runs a cluster, and show all on one page."""
+    """Run releases against settings and faults, many runs per cluster; show all on one page."""
     from highwater.campaigns.matrix_run import perform
 
     if resume is None:
@@ -196,7 +196,7 @@ def _resumable(folder: MatrixFolder, jobs: int) -> Iterator[None]:
         yield
     except BaseException:
         words = f"highwater matrix --resume {folder.path}" + (f" --jobs {jobs}" if jobs > 1 else "")
-        sys.stderr.write(f"What is done is kept. Go on with: {words}\n")
+        sys.stderr.write(f"Finished cells are kept. Go on with: {words}\n")
         raise
 
 

@@ -135,10 +135,11 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     ] = None,
     jobs: Annotated[int, Option(min=1, max=64, help="Threads that search.")] = 1,
     out: Annotated[
-        Path | None, Option(help="Write the counterexample there.", show_default=False)
+        Path | None, Option(help="File for the counterexample.", show_default=False)
     ] = None,
     report: Annotated[
-        Path | None, Option(help="Draw it there: FILE.html or FILE.svg.", show_default=False)
+        Path | None,
+        Option(help="Draw the counterexample: FILE.html or FILE.svg.", show_default=False),
     ] = None,
     as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -215,7 +216,7 @@ def _refuse(given: Mapping[str, object], word: str, hint: str) -> None:
     given=group_of(
         options.options_of(Plan),
         *("kafka", "seed", "min_isr", "cluster", "client"),
-        kafka="Releases, by commas.  [default: that of its search]",
+        kafka="Releases, by commas.  [default: as searched]",
         seed="Seed of the first run; it rises by one.",
         min_isr="min.insync.replicas.  [default: that of its search]",
         cluster="Cluster driver: local, docker.",
@@ -243,7 +244,7 @@ def replay(
 ) -> None:
     """Replay a counterexample on real brokers, and say whether they did what the model says.
 
-    Exit codes: 0 they did, be that a loss or none; 1 something is unexplained; 2 wrong usage; 3 a
+    Exit codes: 0 they did, with or without a loss; 1 something is unexplained; 2 wrong usage; 3 a
     run ended otherwise, or could not be judged.
     """
     from highwater.campaigns import model_schedules as work

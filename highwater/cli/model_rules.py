@@ -18,16 +18,16 @@ from highwater.harness.base.wording import count
 from highwater.harness.runs import parse_values
 
 ORDER: Final = tuple(RELEASES)
-"""Every release that the model knows: those on ZooKeeper, and then those on KRaft."""
+"""Every release that the model knows: releases on ZooKeeper, then releases on KRaft."""
 
 
 def rules(
     *,
     kafka: Annotated[
-        str, Option(help="Releases, separated by commas; those of all without it.")
+        str, Option(help="Releases, separated by commas; without them, all releases.")
     ] = "all",
     everything: Annotated[
-        bool, Option("--all", help="With releases named: also what they have in common.")
+        bool, Option("--all", help="With releases named: also the rules that they share.")
     ] = False,
     transactions: Annotated[
         bool, Option("--transactions", help="The rules of transactions instead.")
@@ -79,7 +79,7 @@ def rules(
 def transaction_table(
     client: str, releases: Sequence[str] = TRANSACTION_RELEASES
 ) -> list[tuple[str, str, str, str]]:
-    """Return a row a rule of transactions: its name, meaning, source, and releases with it."""
+    """Return a row per rule of transactions: name, meaning, source, and releases with the rule."""
     about = {switch.name: switch.metadata for switch in fields(TransactionRules)}
     rules = {name: transaction_rules_of(name, client) for name in releases}
     return [

@@ -16,12 +16,12 @@ from highwater.harness.runs import parse_values
 
 app = typer.Typer(
     name="nightly",
-    help="Plan a night of runs over all releases, and say what it came to.",
+    help="Plan a night of runs over all releases, and summarise its results.",
     no_args_is_help=True,
 )
 
 FIRST: Final = date(2026, 1, 1)
-"""Night 0, for those who count."""
+"""The date of night 0, for nights that are given by number."""
 
 PreviousOption = Annotated[
     Path | None, Option(help="trend.jsonl of the nights before.", show_default=False)
@@ -80,7 +80,8 @@ def plan(  # noqa: PLR0913 - a command's options are its arguments
 @app.command()
 def summarize(
     results: Annotated[
-        list[Path], Argument(metavar="RESULTS...", help="Matrix directories, or any above.")
+        list[Path],
+        Argument(metavar="RESULTS...", help="Matrix directories, or folders above them."),
     ],
     *,
     planned: Annotated[

@@ -39,7 +39,7 @@ def replay(
     ],
     *,
     kafka: Annotated[
-        str | None, Option(help="Release, if not the one of the run.", show_default=False)
+        str | None, Option(help="Release, if not the run's own.", show_default=False)
     ] = None,
     by: ByOption = "broker",
     repeat: Annotated[int, Option(min=1, max=1000, help="Runs, one after the other.")] = 1,
@@ -82,7 +82,7 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
-    """Find the fewest faults, and the least of all else, that cause the same anomaly as a run."""
+    """Find the fewest faults, and the smallest plan, that cause the same anomaly as a run."""
     from highwater.harness.runs import parse_values
     from highwater.harness.runs.store import Store
     from highwater.shrinking.shrinker import Effort
@@ -111,10 +111,10 @@ def search(
     as_json: bool = False,
     spark: SparkOptions,
 ) -> dict[str, Any]:
-    """Search the fewest faults with a run's anomaly, and print them unless that is for JSON.
+    """Search for the fewest faults that cause a run's anomaly; print them unless JSON is asked for.
 
     Returns:
-        what ``shrunk.json`` has, and its folder.
+        The content of ``shrunk.json``, and its folder.
     """
     from highwater.cli.options import replay
     from highwater.shrinking.shrinker import shrink_run

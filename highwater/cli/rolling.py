@@ -1,4 +1,4 @@
-"""The command ``highwater rolling``: is a rolling restart of a cluster of yours safe?
+"""The command ``highwater rolling``: is a rolling restart of your cluster safe?
 
 It builds a plan with one step, the fault ``rolling-in-sync``, which is performed and judged like
 any other run. Exit codes are those of ``run``.
@@ -38,7 +38,7 @@ AFTER_S: Final = 3.0
         options_of(Plan),
         *("kafka", "duration", "acks", "min_isr", "unclean", "partitions", "producers"),
         *("consumers", "rate", "record_bytes", "compression", "idempotence", "delivery_timeout"),
-        kafka="Release, if the inventory is to be checked against it.",
+        kafka="Release that the inventory must name, too.",
         duration="How long clients write and read at least, however quick the restarts are:"
         f" {limits.FAULTS_S.lasting}.",
         min_isr="min.insync.replicas, 1 to the replicas of a partition.",
@@ -58,7 +58,7 @@ def rolling(
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
-    """Restart every broker of a cluster of yours, one after the other, and judge what was kept.
+    """Restart every broker of your cluster, one after the other, and judge which records survived.
 
     Clients write to a topic of their own and read it meanwhile. The next broker is restarted when
     every replica of every topic is in sync. The inventory needs the command restart, or stop and

@@ -99,7 +99,7 @@ def home(runs: Sequence[Run], store: Path) -> Path:
 
 def compare(
     left: Annotated[str, Argument(help="A judged run: its directory or name.")],
-    right: Annotated[str, Argument(help="Another of the same schedule.")],
+    right: Annotated[str, Argument(help="Another run of that schedule.")],
     *,
     out: Annotated[
         Path | None,

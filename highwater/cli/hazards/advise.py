@@ -1,4 +1,4 @@
-"""The command ``highwater advise``: a running cluster held against the catalogue of hazards."""
+"""The command ``highwater advise``: compares a running cluster with the catalogue of hazards."""
 
 import re
 from collections.abc import Sequence
@@ -109,14 +109,12 @@ def advise(
         Option(help="Release of the brokers; else a range, by what they support."),
     ] = None,
     answers: dict[str, str],
-    report: Annotated[
-        Path | None, Option(metavar="FILE", help="Write a page about it, too.")
-    ] = None,
+    report: Annotated[Path | None, Option(metavar="FILE", help="Write an HTML page, too.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say which known hazards apply to a running cluster. Nothing is changed.
+    """List the known hazards that apply to a running cluster. Nothing is changed.
 
-    Exit codes: 0 nothing can be lost, 1 something can, 3 cannot tell, 4 the cluster was not read.
+    Exit codes: 0 nothing can be lost, 1 something can, 3 unknown, 4 the cluster was not read.
     """
     if report is not None:
         require_writable(report, "--report")
@@ -233,7 +231,7 @@ def _show_loss(advice: Advice) -> None:
 
 
 def summary(cluster: ClusterFacts) -> list[str]:
-    """Return what was read, a sentence each."""
+    """Return sentences about the cluster that was read."""
     partitions = sum(topic.partitions for topic in cluster.topics)
     kind = coordination_name(cluster.coordination)
     releases = ", ".join(

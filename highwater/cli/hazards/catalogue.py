@@ -19,9 +19,9 @@ from highwater.nemesis.stories.registry import find_story
 _MORE: Final = "Conditions, fix and the command that shows it: highwater hazards show ID."
 
 _DEFAULTS: Final = {"--acks": "all", "--min-isr": "1"}
-"""Those of ``highwater matrix``."""
+"""Default values of options of ``highwater matrix``."""
 _OF_MATRIX: Final = frozenset(("--kafka", "--story", "--unclean", *_DEFAULTS))
-"""Options of a hazard's command that a matrix has, too."""
+"""Options of a hazard's command that ``highwater matrix`` has, too."""
 
 app = typer.Typer(
     name="hazards",
@@ -33,9 +33,9 @@ app = typer.Typer(
 def hazards(
     context: typer.Context,
     *,
-    kafka: Annotated[str | None, Option(help="Only those of a release.")] = None,
+    kafka: Annotated[str | None, Option(help="Only a release's hazards.")] = None,
     to: Annotated[
-        str | None, Option(help="With --kafka: what ends, begins and stays with an upgrade to it.")
+        str | None, Option(help="With --kafka: hazards that end, begin and stay with this upgrade.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -87,7 +87,7 @@ def _show_upgrade(before: Release, after: Release, *, as_json: bool) -> None:
 
 
 def _other_coordination(entry: Release) -> str:
-    """Return a sentence with a release's name on the other coordination, if it has one."""
+    """Return a sentence with the release's name on ZooKeeper or KRaft, if the other has it, too."""
     for other in CATALOGUE.values():
         if other.version == entry.version and other.coordination != entry.coordination:
             there = coordination_name(other.coordination)
@@ -99,9 +99,9 @@ def _other_coordination(entry: Release) -> str:
 
 
 def matrix_command(before: Release, after: Release, changed: Sequence[Hazard]) -> str:
-    """Return the matrix that plays the stories of hazards on both releases; empty: none can be.
+    """Return the matrix command that plays hazards' stories on both releases; empty if none can.
 
-    A story that shows its hazard with another option alone is left out.
+    A story that shows its hazard only with another option is left out.
     """
     commands = [default_command(hazard).split() for hazard in changed if hazard.evidence == "story"]
     playable = {
@@ -128,7 +128,7 @@ def _value(words: Sequence[str], option: str, default: str) -> str:
 
 @app.command()
 def show(
-    name: Annotated[str, Argument(metavar="ID", help="Its id, or an issue or KIP of Kafka's.")],
+    name: Annotated[str, Argument(metavar="ID", help="A hazard's id, or a Kafka issue or KIP.")],
     *,
     as_json: JsonOption = False,
 ) -> None:

@@ -33,7 +33,7 @@ UntilFailureOption = Annotated[
         metavar="RUNS",
         min=0,
         max=1000,
-        help="Runs at most, each with the next seed, until one is invalid.",
+        help="Runs at most, each with the next seed, until a run is invalid.",
         show_default=False,
     ),
 ]
@@ -44,7 +44,7 @@ DEFAULT_STORE = Path("store")
 
 
 def following(plan: Plan, runs: int) -> list[Plan]:
-    """Return so many plans, each with the next seed, and one at least."""
+    """Return ``runs`` plans, at least one; each plan has the next seed."""
     return [replace(plan, seed=plan.seed + number) for number in range(max(1, runs))]
 
 
@@ -79,10 +79,10 @@ def spark_options(
         ),
     ] = "2g",
 ) -> SparkOptions:
-    """Return the Spark that judges; a group of options.
+    """Return the options of the Spark that judges, as a group of options.
 
     Raises:
-        UsageError: a master and a server are named.
+        UsageError: both a master and a server are named.
     """
     if spark_master and spark_remote:
         raise UsageError(
@@ -100,7 +100,7 @@ def spark_options(
 def takes(
     **groups: Callable[..., object],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command groups of options in the places of the parameters that have their names.
+    """Replace parameters of a command by the groups of options that have the parameters' names.
 
     Args:
         groups: functions whose parameters are options; the command gets what they return.
@@ -128,17 +128,17 @@ def takes(
 
 
 on_spark = takes(spark=spark_options)
-"""Gives a command the Spark that judges, as ``spark``."""
+"""Gives a command the options of the Spark that judges, as its parameter ``spark``."""
 
 
 def group_of(
     options: Mapping[str, declared.Option], *names: str, **texts: str
 ) -> Callable[..., dict[str, Any]]:
-    """Return a group of options, of which a command gets those that are given, by name.
+    """Return a group of options; a command gets the options that the user gave, by name.
 
     Args:
-        names: of the options, in their order in ``--help``; none: all.
-        texts: help of some in other words than their own.
+        names: the options, in their order in ``--help``; without names, all options.
+        texts: help for options whose usual help does not fit.
     """
 
     def given(**values: Any) -> dict[str, Any]:  # noqa: ANN401 - of any type

@@ -170,10 +170,10 @@ def logs_in_words(state: TransactionState) -> str:
 
 
 def transaction_scope(texts: Sequence[str]) -> TransactionScope:
-    """Return the bounds that ``--bound NAME=NUMBER`` gives, others as usual.
+    """Return the bounds that ``--bound NAME=NUMBER`` sets; all other bounds keep their defaults.
 
     Raises:
-        UsageError: no such bound, no number, or more than the model holds.
+        UsageError: there is no such bound, no number is given, or the model holds less.
     """
     bounds = {}
     for text in texts:

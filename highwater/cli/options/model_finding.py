@@ -17,7 +17,7 @@ from highwater.harness.base.wording import count
 from highwater.reports.pages.counterexample import write
 
 _SECONDS: Final = 120.0
-"""A search with one rule switched may take so long; what is not known then is written down so."""
+"""Limit of a search with one rule switched; a result not known by then is shown as not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class TriedRule:
     """A rule that the release lacks, and what a search of the same scope finds with it.
 
     Attributes:
-        answer: None where the same steps break the promise with the rule as without it.
+        answer: None if the same steps break the promise even with the rule.
     """
 
     rule: str
@@ -35,7 +35,7 @@ class TriedRule:
 def tried_rules(counterexample: Counterexample) -> tuple[TriedRule, ...]:
     """Switch on, one by one, the rules that the release lacks, and search the same scope again.
 
-    A rule under which the same steps break the promise still is not searched: it does not help.
+    A rule with which the same steps still break the promise is not searched: it does not help.
     """
     setting, tried = counterexample.settings, list[TriedRule]()
     for rule in SWITCHES:

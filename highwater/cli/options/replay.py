@@ -52,7 +52,7 @@ def summary(result: ShrinkResult, folder: Path) -> str:
 
 
 def _aim(step: FaultStep) -> str:
-    """Return the words for a step's target; empty where it has none of its own."""
+    """Return the words for a step's target; empty if the step has no target of its own."""
     scoped = find_fault(step.fault).scope in {"broker", "coordination"}
     target = step.target if scoped else named_client(step) or step.message
     return f" {target}" if target else ""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from highwater.api import JudgedRun
 
 ShrinkOption = Annotated[
-    bool, Option("--shrink", help="After a broken guarantee, find the fewest faults that do it.")
+    bool, Option("--shrink", help="After a broken guarantee, find the fewest faults that break it.")
 ]
 
 
@@ -125,7 +125,7 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
 
 
 def _finish_shrunk(judged: "JudgedRun", *, as_json: bool, spark: SparkOptions) -> NoReturn:
-    """Shrink a run that broke a guarantee, print both, as JSON in one object, and exit."""
+    """Shrink a run that broke a guarantee, print the run and the result, and exit."""
     from highwater.cli.replay_and_shrink import search
     from highwater.shrinking.shrinker import Effort
 
@@ -143,7 +143,7 @@ def _finish_shrunk(judged: "JudgedRun", *, as_json: bool, spark: SparkOptions) -
 def _require_one_cluster(
     bootstrap: str | None, inventory: object, topic: str | None, out: str | None
 ) -> None:
-    """Refuse two clusters, and two names of topics: a run gives its own there their names."""
+    """Refuse two clusters, and two topic names on the user's cluster: there a run names them."""
     for pair in ({"bootstrap": bootstrap, "inventory": inventory}, {"in": topic, "out": out}):
         if all(pair.values()):
             raise UsageError(

@@ -17,8 +17,8 @@ from highwater.harness.runs.nightly_cells import NEMESIS_S, SCHEMA, Job, Night, 
 PLAN: Final = "night.json"
 SLACK: Final = 1.5
 LONGEST: Final = 330
-"""A job is stopped after ten minutes plus ``SLACK`` times its estimate, but at the latest after this
-many minutes: GitHub ends a workflow's job after 360, and the job must upload its results first."""
+"""A job is stopped after ten minutes plus ``SLACK`` times its estimate, at the latest after so many
+minutes: GitHub ends a workflow's job after 360, and the job must upload its results first."""
 
 T = TypeVar("T")
 

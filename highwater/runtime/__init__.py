@@ -1,1 +1,1 @@
-"""One run: from a plan to a folder that can be judged."""
+"""One run: from its plan to a run directory that can be judged."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 _PARTITION: Final = r"\[?(?P<topic>[\w.-]+)[,-](?P<partition>\d+)\]?"
-"""``[events,0]`` as old brokers write it, ``events-0`` as all others do."""
+"""A partition's name: ``[events,0]`` from old brokers, ``events-0`` from all others."""
 
 _OFFSET: Final = r"(?P<offset>\d+)"
 
@@ -71,7 +71,7 @@ _PATTERNS: Final = tuple(
         ("error", r"\b(?:FATAL|ERROR)\b"),
     )
 )
-"""Kind and pattern, 0.10 to 4.x; the first that matches a line names it."""
+"""Kinds and patterns, 0.10 to 4.x; the first pattern that matches a line gives its kind."""
 
 _FETCHERS: Final = re.compile(r"(.*Added fetcher )(to broker .*?)?for partitions \w*\(")
 _FETCHER: Final = tuple(
@@ -82,7 +82,7 @@ _FETCHER: Final = tuple(
         rf"{_PARTITION} -> InitialFetchState\(.*?BrokerEndPoint.*?[\])],-?\d+,{_OFFSET}",
     )
 )
-"""What AbstractFetcherManager says of each partition, one line for all: to 2.0, to 2.7, since."""
+"""Patterns for a partition in AbstractFetcherManager's line about all: to 2.0, to 2.7, since."""
 
 _STAMP: Final = re.compile(r"^\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{3})([+-]\d{2}:?\d{2}|Z)?")
 
@@ -90,17 +90,17 @@ _FATAL: Final = re.compile(
     r"\bFATAL (?P<old>.+)"
     r"|\bERROR (?P<new>.*(?:[Ff]atal (?:fault|error|exception)|Exiting|Halting).*)"
 )
-"""How a broker says that it ends itself; up to 1.1 there is a level of its own for it."""
+"""A broker's line about a fatal error that ends it; up to 1.1 such lines have the level FATAL."""
 
 CONTROLLER: Final = -1
-"""Who says what a KRaft controller says."""
+"""The ``broker`` of a line that a KRaft controller logged."""
 
 _DECISION: Final = "UNCLEAN"
-"""Where the words about a decision begin, which every controller says that learns of it."""
+"""The word where a decision's text begins; every controller that learns of the decision logs it."""
 
 LINE_MAX: Final = 500
 LINES_MAX: Final = 20_000
-"""Characters of a line, and lines of a broker: one in a loop of errors must not flood the run."""
+"""Most characters per line and lines per broker: a loop of errors must not flood the run."""
 
 
 def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[str, object]]:
@@ -125,7 +125,7 @@ def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[st
 
 
 def _unclean(logs: Path, topic: str) -> Iterator[dict[str, Any]]:
-    """Yield unclean elections as each KRaft controller logs them: several log each."""
+    """Yield unclean elections from KRaft controllers' logs; several controllers log each."""
     for path in logs.glob("controller*.log"):
         yield from (row for row in _ours(path, topic) if row["kind"] == "unclean")
 
@@ -133,9 +133,9 @@ def _unclean(logs: Path, topic: str) -> Iterator[dict[str, Any]]:
 def endings(rows: Iterable[Mapping[str, object]]) -> list[str]:
     """Return a sentence per broker that logged a fatal error in the run: its first such line.
 
-    A broker may hang in its shutdown and keep its session: 0.10.2 does when its fetcher is ahead of
+    A broker may hang in its shutdown and keep its session: 0.10.2 hangs if its fetcher is ahead of
     the leader (``handleOffsetOutOfRange`` calls ``System.exit`` under a lock that the shutdown
-    needs). Then its log is the only sign that it has ended.
+    needs). Then only the broker's log shows that it has ended.
     """
     lines: dict[object, str] = {}
     for row in rows:

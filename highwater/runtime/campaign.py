@@ -1,7 +1,7 @@
 """The campaign engine: plans in groups, a warm cluster for each group, several groups side by side.
 
-A demo, matrix, soak, night, replay, and the replays of a model's schedule are lists of plans for it
-and a summary of the runs.
+A demo, matrix, soak, night, replay, and the replays of a model's schedule give it lists of plans,
+and summarise the runs.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from highwater.runtime.cluster_pool import ClusterPool
 from highwater.runtime.runner import execute
 
 LabelledProgress: TypeAlias = Callable[[str, str], None]
-"""Called with a run's label and the step that begins; from several threads."""
+"""Called from several threads with a run's label and the step that begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,8 @@ class PlannedRun:
 
     Attributes:
         label: the run's name in the progress.
-        name: of its directory; by default the store makes one.
-        files: names and contents of files that the complete run gets.
+        name: name of the run's directory; by default the store chooses a name.
+        files: names and contents of files to add to the complete run.
     """
 
     plan: Plan
@@ -42,20 +42,19 @@ class PlannedRun:
 
 
 Performed: TypeAlias = list[tuple[PlannedRun, Run | None]]
-"""The runs of a group; None for one that failed and has no directory."""
+"""The runs of a group; None for a run that failed and has no directory."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Campaign:
-    """Performs planned runs; a context manager. Leaving it ends every broker.
+    """Performs planned runs. A context manager: leaving it ends every broker.
 
     Attributes:
-        store: gets the runs.
-        clusters: where clusters live while they run; by default a temporary folder.
+        store: the store that gets the runs.
+        clusters: folder of the running clusters; by default a temporary folder.
         jobs: groups side by side, each on its own cluster.
         own_cluster: whether every run has a fresh cluster in its own directory instead.
-        failed: called with a run in which the harness failed, and its error; the others go on.
-            Without it such an error ends the campaign.
+        failed: called with a run in which the harness failed, and the error; other runs go on.
         done: called with each run that has ended; from several threads.
         is_over: whether no further run may begin.
     """

@@ -1,4 +1,4 @@
-"""The libraries that a run's clients are of: in this process, or Java's in its own JVM."""
+"""The client libraries of a run: in this process, or Java's in its own JVM."""
 
 import contextlib
 import logging
@@ -44,11 +44,11 @@ class OpenLibraries:
 
 
 def open_libraries(plan: Plan, logs: Path, log: logging.Logger) -> OpenLibraries:
-    """Return the libraries of a plan's clients; the same one for both where they are the same.
+    """Return the libraries of a plan's clients; readers and producers may share one library.
 
     Args:
         logs: folder of the run that gets the JVMs' log lines.
-        log: gets those of a library in this process.
+        log: gets the log lines of a library in this process.
 
     Raises:
         HarnessError: a JVM does not start, or its jars cannot be downloaded.

@@ -1,7 +1,7 @@
 """Clusters that stay warm from one run to the next; each run has its own topic on a cluster.
 
-A cluster takes seconds to start and a story not many more, so runs that differ only in settings of
-topic or client share a cluster: acks, min.insync.replicas, unclean election, the story itself if
+Starting a cluster takes almost as long as a story, so runs share a cluster if they differ only in
+settings of topic or client: acks, min.insync.replicas, unclean election, and the story itself if
 its broker settings are the same.
 """
 
@@ -31,7 +31,7 @@ from highwater.runtime.run_status import Progress, StatusKeeper
 from highwater.runtime.runner import boot, conduct, node_options
 
 WARM_CONFIG: Final[Mapping[str, str]] = {
-    "auto.leader.rebalance.enable": "false"  # by default every 5 minutes, in the midst of any run
+    "auto.leader.rebalance.enable": "false"  # by default every 5 minutes, also during a run
 }
 
 _WHOLE_S: Final = 5.0
@@ -39,7 +39,7 @@ _WHOLE_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class ClusterKey:
-    """The settings that runs on one cluster share; all others belong to topic or client."""
+    """The settings that runs on one cluster share; all other settings belong to topic or client."""
 
     kafka: str
     driver: str
@@ -62,7 +62,7 @@ class ClusterKey:
 
 
 class ClusterPool:
-    """Warm clusters, started when a plan needs one and closed when there are too many.
+    """Warm clusters. A cluster is started when a plan needs it, and closed when there are too many.
 
     A context manager. Not thread-safe. Whatever happens, leaving it ends every broker.
     """
@@ -91,8 +91,8 @@ class ClusterPool:
         """Do what ``highwater.runtime.runner.execute`` does, on a warm cluster.
 
         The run's plan names a topic of its own (``events-1``, ``events-2``, …). A cluster on which
-        something went wrong is closed, and the next plan gets a fresh one. One whose controller
-        loses its disk is used for nothing else.
+        something went wrong is closed, and the next plan gets a fresh cluster. A cluster whose
+        controller loses its disk is used for that run only.
         """
         check_plan(plan)
         number = next(self._numbers)
@@ -127,13 +127,13 @@ class ClusterPool:
         """End every cluster and remove its files. May be called twice."""
         while self._clusters:
             self._drop(next(iter(self._clusters)))
-        with contextlib.suppress(OSError):  # files of another user are not ours to remove
+        with contextlib.suppress(OSError):  # another user's files cannot be removed
             self._directory.rmdir()
 
     def _take(self, plan: Plan, run: Run) -> Cluster:
-        """Return the plan's cluster, now the last to be closed; start it if there is none.
+        """Return the plan's cluster, and mark it as used last; start it if there is none.
 
-        The clusters that were used least recently are closed to make room for it.
+        The clusters that were used least recently are closed to make room for a new cluster.
         """
         key = ClusterKey.of(plan)
         cluster = self._clusters.pop(key, None)
@@ -165,9 +165,9 @@ class ClusterPool:
 
 
 def _keeper(cluster: Cluster, plan: Plan, run: Run) -> Callable[[], None]:
-    """Return a function that copies a run's replicas, metadata logs, and its part of every log.
+    """Return a function that copies a run's replicas and metadata logs, and its part of node logs.
 
-    The part is what is written from now on.
+    The run's part of a log is what the node writes from now on.
     """
     logs = cluster.directory / "logs"
     program = plan.program
@@ -192,7 +192,7 @@ def _keeper(cluster: Cluster, plan: Plan, run: Run) -> Callable[[], None]:
 
 
 def _point_into(run: Run, directory: Path, error: BaseException) -> None:
-    """Replace the removed cluster's folder by the run's in an error's message."""
+    """In an error's message, replace the removed cluster's folder by the run's folder."""
     if isinstance(error, HarnessError):
         error.message = error.message.replace(str(directory), str(run.path))
         error.hint = error.hint.replace(str(directory), str(run.path))

@@ -19,13 +19,13 @@ VOTES: Final = "votes"
 
 
 class _RecordedCluster:
-    """A cluster whose requests to controllers are recorded; all else is the cluster's own."""
+    """A cluster whose requests to controllers are recorded; all else goes to the cluster itself."""
 
     def __init__(self, cluster: Cluster, recorder: Recorder) -> None:
         self._cluster = cluster
         self._recorder = recorder
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the cluster has
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of the cluster
         return getattr(self._cluster, name)
 
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
@@ -46,13 +46,13 @@ class _RecordedCluster:
     def reassign(
         self, topic: str, partition: int, replicas: Sequence[int], *, awaited: bool = True
     ) -> None:
-        """Give a partition other replicas."""
+        """Assign other replicas to a partition."""
         row = {"partition": partition, "value": _listed(replicas)}
         with self._decisions("replicas", topic, [row]):
             self._cluster.reassign(topic, partition, replicas, awaited=awaited)
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Move leadership. The new leader's epoch is not asked for: stories go on at once."""
+        """Move leadership. The new leader's epoch is not requested: stories go on at once."""
         with self._decisions("leader", topic, [{"partition": partition, "value": str(broker)}]):
             self._cluster.move_leader(topic, partition, broker)
 
@@ -78,7 +78,7 @@ class _RecordedCluster:
     def _decisions(
         self, kind: str, subject: str, rows: Sequence[Mapping[str, object]]
     ) -> Iterator[None]:
-        """Record decisions when the block has ended: answered, or not if it raised."""
+        """Record decisions after the block: as answered, or as unanswered if the block raised."""
         evidence = UNANSWERED
         try:
             yield
@@ -104,9 +104,9 @@ def record_topic(recorder: Recorder, topic: Topic, assignment: Sequence[Sequence
 
 
 def record_end(recorder: Recorder, probe: Probe, cluster: Cluster, topic: str) -> None:
-    """Record what ZooKeeper has of a topic; nothing on KRaft, whose controllers have it on disk.
+    """Record what ZooKeeper stores about a topic; on KRaft nothing: controllers store it on disk.
 
-    A ZooKeeper that does not answer shows nothing either.
+    If ZooKeeper does not answer, nothing is recorded either.
     """
     if cluster.release.coordination == "kraft":
         return

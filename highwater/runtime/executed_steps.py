@@ -17,8 +17,8 @@ SCHEMA: Final = 1
 _NS: Final = 1_000_000_000
 
 By = Literal["role", "broker"]
-"""How a step that is taken again finds its target: by the word that the schedule had, where that is
-a role (leader, follower, controller), or by the id of the broker that it was."""
+"""How a repeated step finds its target: by the schedule's word if that is a role (leader, follower,
+controller), or by the id of the broker that the step hit in the first run."""
 
 _ROLES: Final = frozenset(("leader", "follower", "controller"))
 
@@ -28,10 +28,10 @@ class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         at_s: seconds from the schedule's begin to the fault.
-        lasts_s: seconds from when it had taken effect to its healing; None: it was not healed.
-        target: the word of the schedule, or a broker's id.
+        lasts_s: seconds from the fault's effect to its healing; None: it was not healed.
+        target: the schedule's word, or a broker's id.
         broker: the broker's id; None for a fault without a broker.
-        controllers: ids of the controllers or ZooKeepers, where there are several; else None.
+        controllers: ids of the controllers or ZooKeepers, if there are several; else None.
     """
 
     fault: str
@@ -45,7 +45,7 @@ class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
     controllers: tuple[int, ...] | None = None
 
     def again(self, by: By, *, until_s: float) -> FaultStep:
-        """Return a step that does the same; a fault that was not healed lasts until ``until_s``."""
+        """Return a step that repeats this step; an unhealed fault lasts until ``until_s``."""
         role = by == "role" and self.target in _ROLES
         node = self.broker
         if self.controllers is not None and len(self.controllers) == 1:
@@ -63,7 +63,7 @@ class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SkippedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that was not executed, and why."""
+    """A step that was not executed, and the reason."""
 
     fault: str
     at_s: float
@@ -83,12 +83,12 @@ class ExecutedSteps(msgspec.Struct, frozen=True, kw_only=True):
     left_out: tuple[SkippedStep, ...] = ()
 
     def steps(self, by: By = "broker") -> Steps:
-        """Return a schedule that executes the steps again."""
+        """Return a schedule that repeats the steps."""
         return in_order([step.again(by, until_s=self.ends_s) for step in self.taken])
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """Read the file back."""
+        """Read ``steps.json``."""
         try:
             steps = msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError as error:
@@ -145,11 +145,11 @@ def whole_steps(run: Run) -> ExecutedSteps:
     except StoreError as error:
         raise UsageError(
             f"{run.name} did not record its steps: {error.message}",
-            hint=f"Repeat it from its seed, and replay that: {run.plan().command()}",
+            hint=f"Repeat the run from its seed, and replay the new run: {run.plan().command()}",
         ) from error
     if not steps.taken and "begin" not in run.table(STEPS_TABLE)["event"].to_pylist():
         raise UsageError(
-            f"{run.name} ended before its schedule began: there are no steps to take again",
+            f"{run.name} ended before its schedule began: there are no steps to repeat",
             hint="Name another run, or repeat it: " + run.plan().command(),
         )
     return steps

@@ -22,12 +22,12 @@ from highwater.harness.runs.recorder import Recorder
 from highwater.runtime.programs.instances import INSTANCE_CLIENT
 
 EVERY_S: Final = 0.1
-"""Seconds between two looks at one broker. A window is open for half a second at least, so that
-every one is seen; a look costs well under a millisecond of CPU."""
+"""Seconds between two looks at one broker. A window stays open for at least half a second, so every
+window is seen; a look costs well under a millisecond of CPU."""
 
 
 class Observer:
-    """One thread per broker for LEO and HW, one for the controller's view; records changes only.
+    """One thread per broker for LEO and HW, and one for the controller's view; records changes.
 
     A broker that does not answer blocks only its own thread.
     """
@@ -70,7 +70,7 @@ class Observer:
                 while not self._stop.is_set():
                     look(probe)
                     self._stop.wait(EVERY_S)
-            except Exception as error:  # noqa: BLE001 - whatever ends a thread must end the run
+            except Exception as error:  # noqa: BLE001 - what ends a thread must end the run
                 self._error = error
 
     def _partition_look(self) -> Callable[[Probe], None]:
@@ -172,7 +172,7 @@ def wire_watched(
 ) -> Iterator[None]:
     """Record the traffic through the relay while the block lasts, if the cluster has a relay.
 
-    Topics other than that under test are left out, except of single messages.
+    Only the topic under test is recorded, except for single messages, which may be of any topic.
 
     Args:
         zero_ns: the monotonic clock at the run's start.
@@ -203,6 +203,6 @@ def wire_watched(
     try:
         yield
     finally:
-        with contextlib.suppress(HarnessError):  # a wire that is gone reports nothing more
+        with contextlib.suppress(HarnessError):  # a closed relay reports nothing more
             network.record_requests([], "")
             network.watch(None)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def as_predicted(run: Run, verdict: Verdict) -> bool | None:
-    """Return whether exactly the predicted records were lost and forked, or read without right.
+    """Return whether exactly the predicted records were lost, forked, or read wrongly.
 
     Returns:
-        None when nothing is predicted, because the run had no story; False also when the run could
+        None if nothing is predicted, because the run had no story. False also if the run could
         not be judged, because a schedule that was not followed proves nothing.
     """
     plan = run.plan()
@@ -38,14 +38,14 @@ def as_predicted(run: Run, verdict: Verdict) -> bool | None:
     forked = {anomaly.offset for anomaly in verdict.anomalies if anomaly.kind == "divergence"}
     others = {(anomaly.kind, anomaly.value) for anomaly in verdict.anomalies if anomaly.breaks}
     others = {(kind, value) for kind, value in others if kind not in ("lost-write", "divergence")}
-    as_told = story.harm is None or others == predicted.others  # the model knows of no others
+    as_told = story.harm is None or others == predicted.others  # the model knows no other releases
     return lost == predicted.lost and forked == predicted.forked and as_told
 
 
 def reconcile(run: Run, verdict: Verdict) -> "Reconciliation":
     """Compare a judged run with the model, and write ``analysis/model.json`` into the run.
 
-    A damaged run is no error: the answer then has the status ``unknown`` and a reason.
+    A damaged run raises no error: the answer then has the status ``unknown`` and a reason.
     """
     closed = () if verdict.complete else (OSError,)
     answer = _answer(run, verdict)
@@ -55,7 +55,7 @@ def reconcile(run: Run, verdict: Verdict) -> "Reconciliation":
 
 
 def _answer(run: Run, verdict: Verdict) -> "Reconciliation":
-    # The rules are of Numba, which takes half a second to import.
+    # The rules use Numba, which takes half a second to import.
     from highwater.checkers.model.explain.reconcile import as_random  # noqa: PLC0415
     from highwater.checkers.model.protocol.rules_by_release import RELEASES  # noqa: PLC0415
 
@@ -65,7 +65,7 @@ def _answer(run: Run, verdict: Verdict) -> "Reconciliation":
         why = "The run was cut short" if verdict.cut else "Some of the run's files cannot be read"
         return _not_known(run, verdict, f"{why}, and the model judges whole runs only.")
     if not run.disks_here or not run.anomalies.exists():
-        why = "The run lies elsewhere and is too large to be brought here, where the model is."
+        why = "The run is on remote storage, and too large to copy to this machine for the model."
         return _not_known(run, verdict, why)
     if verdict.kafka not in RELEASES:
         return as_random(run, verdict)

@@ -52,7 +52,7 @@ def check_plan(plan: Plan) -> None:
     """Refuse a plan that cannot be executed.
 
     Raises:
-        UsageError: names the option or value, and what is possible.
+        UsageError: the plan cannot be executed; names the option or value, and what is possible.
     """
     kafka = release(plan.kafka)
     if plan.driver == EXTERNAL:
@@ -78,7 +78,7 @@ def _check_program(plan: Plan, program: ProgramPlan) -> None:
     for topic in filter(None, (plan.topic.name, program.out)):
         if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
             raise UsageError(
-                f"{topic!r} is no name of a topic", hint="Letters, digits, dots, _ and - are."
+                f"{topic!r} is no name of a topic", hint="Use letters, digits, dots, _ and -."
             )
     names = expression(program.match)
     if program.when:
@@ -97,8 +97,8 @@ def _check_feed(plan: Plan, program: ProgramPlan, names: Expression) -> None:
     refused = plan.client != LIBRDKAFKA or workload.producers != 1
     if refused or workload.transactions or workload.churn_s:
         raise UsageError(
-            "one producer of librdkafka, without transactions, feeds a file",
-            hint="Leave --feed out, or the settings of clients.",
+            "--feed needs one librdkafka producer without transactions",
+            hint="Leave out --feed, or the settings of clients.",
         )
     read_feed(program.feed, names)
 
@@ -130,7 +130,7 @@ def _check_external(plan: Plan) -> None:
         if requested:
             raise UsageError(
                 f"that is not available on a cluster of your own: {why}",
-                hint="docs/external.md says what can.",
+                hint="docs/external.md says what is available.",
             )
 
 
@@ -157,7 +157,7 @@ def check_controllers(count: int) -> None:
     """Refuse a number of controllers or ZooKeepers that no quorum should have.
 
     Raises:
-        UsageError: says which numbers there are.
+        UsageError: the number is wrong; names the possible numbers.
     """
     least, most = limits.CONTROLLERS
     if not least <= count <= most:
@@ -165,7 +165,7 @@ def check_controllers(count: int) -> None:
     if count % 2 == 0:
         raise UsageError(
             f"{count} controllers tolerate no more failures than {count - 1}",
-            hint="An odd number has a majority of its own: 1, 3 or 5.",
+            hint="Use an odd number: 1, 3 or 5.",
         )
 
 
@@ -180,8 +180,8 @@ def _check_nodes(plan: Plan, kafka: Release) -> None:
         raise UsageError("--trace-flushes needs strace", hint="Install strace, on Linux.")
     if plan.racks and kafka.number < _FOLLOWERS_SERVE:
         raise UsageError(
-            f"readers of Kafka {kafka.name} fetch from leaders alone",
-            hint="Racks help them since 2.4 (KIP-392): leave --racks out.",
+            f"readers of Kafka {kafka.name} fetch only from leaders",
+            hint="Readers use racks since 2.4 (KIP-392): leave --racks out.",
         )
     if plan.log_dirs > 1:
         _check_log_dirs(plan)
@@ -196,11 +196,12 @@ def _check_remote_tier(plan: Plan, kafka: Release) -> None:
         )
     if not remote_storage_jars(kafka):
         raise UsageError(
-            f"Kafka {kafka.name} has no tiered storage", hint="It came with 3.6 (KIP-405)."
+            f"Kafka {kafka.name} has no tiered storage",
+            hint="Tiered storage came with 3.6 (KIP-405).",
         )
     if plan.workload.keys:
         raise UsageError(
-            "a compacted topic has no remote tier", hint="Leave --keys or --tiered out."
+            "a compacted topic has no remote tier", hint="Leave out --keys or --tiered."
         )
 
 
@@ -230,7 +231,7 @@ def _check_schedule(plan: Plan) -> None:
     if plan.story is not None:
         _check_story(plan, find_story(plan.story))
     elif plan.topic.added:
-        raise UsageError("partitions are added by a story alone", hint="Leave `added` out.")
+        raise UsageError("only a story adds partitions", hint="Leave `added` out.")
 
 
 def _check_story(plan: Plan, story: Story) -> None:
@@ -238,7 +239,7 @@ def _check_story(plan: Plan, story: Story) -> None:
         raise UsageError("a story needs three replicas", hint="Use --brokers 3.")
     if plan.brokers < story.brokers:
         raise UsageError(
-            f"the story {story.name} needs {story.brokers} brokers: one is the controller alone",
+            f"the story {story.name} needs {story.brokers} brokers: one is only the controller",
             hint=f"Use --brokers {story.brokers}.",
         )
     if reason := story.why_not(release(plan.kafka)):
@@ -248,7 +249,7 @@ def _check_story(plan: Plan, story: Story) -> None:
         )
     if plan.topic.min_insync_replicas > story.min_isr_most:
         raise UsageError(
-            "a story leaves one replica alive, which must go on by itself",
+            "a story leaves one replica alive, which must accept records alone",
             hint=f"Use --min-isr {story.min_isr_most}; a nemesis takes any.",
         )
     if plan.controllers > 1 and story.needs.one_controller:
@@ -309,10 +310,10 @@ def _check_client(plan: Plan, kafka: Release) -> None:
 
 
 def check_group_protocol(protocol: GroupProtocol, kafka: Release) -> None:
-    """Refuse the brokers' own group protocol on brokers that do not have it.
+    """Refuse the consumer group protocol (KIP-848) on brokers that do not have it.
 
     Raises:
-        UsageError: says since when there is one.
+        UsageError: the brokers do not have it; names the first release that does.
     """
     if protocol == CONSUMER and kafka.number < CONSUMER_SINCE:
         raise UsageError(
@@ -350,7 +351,7 @@ def _check_share_group(plan: Plan, kafka: Release) -> None:
 
 
 def _check_library(plan: Plan) -> None:
-    """Refuse a client where it has no say, or cannot speak to the brokers."""
+    """Refuse a producers' library that has no effect here, or cannot speak to the brokers."""
     choice = read_client(plan.client, plan.played_on)
     needs = NOTHING if plan.story is None else find_story(plan.story).needs
     if needs.java and not choice.is_java:
@@ -381,7 +382,7 @@ def _check_library(plan: Plan) -> None:
 
 
 def _check_reader_library(plan: Plan) -> None:
-    """Refuse a library of readers where it has no say, or cannot read from the brokers."""
+    """Refuse a readers' library that has no effect here, or cannot read from the brokers."""
     choice, workload = read_client(plan.reader_client, plan.played_on), plan.workload
     if choice.library == LIBRDKAFKA:
         return
@@ -392,9 +393,9 @@ def _check_reader_library(plan: Plan) -> None:
         "an external cluster's settings of clients are librdkafka's": (
             plan.external is not None and choice.library != KAFKA_PYTHON
         ),
-        "from which broker a reader fetches, librdkafka alone reports": plan.racks > 0,
+        "only librdkafka reports from which broker a reader fetches": plan.racks > 0,
         f"{choice.title} have no compression {codec}": not choice.compresses(codec),
-        f"{choice.title} are no members of such a group: {no_member}": (
+        f"{choice.title} cannot be members of such a group: {no_member}": (
             workload.subscribe > 0 and bool(no_member)
         ),
     }
@@ -402,7 +403,7 @@ def _check_reader_library(plan: Plan) -> None:
 
 
 def _refuse(plan: Plan, choice: ClientChoice, refused: dict[str, bool], *, option: str) -> None:
-    """Refuse a library for the first reason that holds, or if it cannot speak to the brokers."""
+    """Refuse a library for the first reason that applies, or if it cannot speak to the brokers."""
     mute = {
         f"{choice.title} cannot speak to {brokers}: {why}": True
         for brokers in (plan.kafka, *plan.to)
@@ -422,14 +423,14 @@ def _check_keys(plan: Plan, kafka: Release) -> None:
         return
     refused = {
         "a story or a replay sends records without keys": bool(plan.story or plan.schedule),
-        "a tombstone's name is in its timestamp, which librdkafka alone is given": (
+        "a tombstone's name is in its timestamp, which only librdkafka gets": (
             read_client(plan.client, plan.played_on).library != LIBRDKAFKA
         ),
         f"Kafka {kafka.name} has no timestamps": kafka.number < TIMESTAMPS,
         f"the format of {plan.format} has no timestamps": bool(
             plan.format and tuple(map(int, plan.format.split(".")[:2])) < TIMESTAMPS
         ),
-        "its topic would not be compacted": (
+        "the cluster's topic would not be compacted": (
             "compact" not in plan.topic.config.get("cleanup.policy", "")
         ),
     }
@@ -442,7 +443,7 @@ def _check_transactions(plan: Plan, kafka: Release) -> None:
     workload = plan.workload
     by_story = plan.story is not None and find_story(plan.story).needs.transactions
     if workload.transform and not workload.transactions:
-        raise UsageError("--transform is what transactions do", hint="Add --transactions.")
+        raise UsageError("--transform needs transactions", hint="Add --transactions.")
     if workload.transactions and not kafka.idempotence:
         raise UsageError(f"Kafka {kafka.name} has no transactions", hint="They came with 0.11.0.")
     if by_story and not workload.transactions:
@@ -460,7 +461,7 @@ def _check_transactions(plan: Plan, kafka: Release) -> None:
 def _check_readers(workload: Workload) -> None:
     if len(workload.isolation) > max(1, workload.consumers + workload.subscribe):
         raise UsageError(
-            f"{len(workload.isolation)} isolation levels need as many readers",
+            f"{len(workload.isolation)} isolation levels need one reader each",
             hint=f"Use --consumers {len(workload.isolation)}.",
         )
     if workload.churn_s and not limits.CHURN_S.least <= workload.churn_s <= limits.CHURN_S.most:

@@ -22,7 +22,7 @@ def describe(
 
     Args:
         started_at_ns: wall clock at time 0 of the history, nanoseconds since the epoch.
-        outside: whether the cluster is external, with jars that are not ours.
+        outside: whether the cluster is external, and its jars are not Highwater's.
         tiered: whether its brokers have a remote tier.
     """
     return Environment(
@@ -54,7 +54,7 @@ def _version(package: str) -> str:
 
 
 def _commit() -> str | None:
-    """Return the commit of the checkout this code runs from; None for an installed package."""
+    """Return the commit of the checkout that this code runs from; None for an installed package."""
     here = Path(__file__).resolve().parents[2]
     if not (here / ".git").exists():
         return None

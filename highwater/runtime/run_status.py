@@ -17,7 +17,7 @@ from highwater.runtime.workload import Counts
 FULL_DISK_BYTES: Final = 1 << 20
 
 Progress = Callable[[str], None]
-"""Called with what begins now, in a few words; the last word is ``frozen``."""
+"""Called with a few words about the step that begins; the last call has ``frozen``."""
 
 
 class ProgressLine:
@@ -35,7 +35,7 @@ class ProgressLine:
         self._recorder.fault(name, phase, says, broker, **fields)
 
     def line(self, counts: Counts) -> str:
-        """Return the number of records so far by outcome, and the last fault."""
+        """Return a line with the number of records so far by outcome, and the last fault."""
         numbers = f"{counts.ok} of {counts.sent} acknowledged, {counts.read} read"
         return f"{numbers}; {self._last}" if self._last else numbers
 
@@ -50,7 +50,7 @@ class StatusKeeper:
         self._started = time.monotonic()
 
     def phase(self, phase: Phase, **facts: object) -> None:
-        """Begin a new phase; the facts are other fields of the status."""
+        """Begin a new phase; ``facts`` are other fields of the status."""
         self._write(phase=phase, **facts)
         self._progress(phase)
 
@@ -59,24 +59,24 @@ class StatusKeeper:
         self._write(quiesced=True)
 
     def add(self, problems: Sequence[str]) -> None:
-        """Add problems, each once; the run goes on, and its verdict will be unknown."""
+        """Add new problems; the run goes on, and its verdict will be unknown."""
         before = self._status.problems
         if new := tuple(problem for problem in problems if problem not in before):
             self._write(problems=before + new)
 
     def standing(self, ends: Sequence[StandingEnd]) -> None:
-        """Note the partitions in which a transaction that stayed open ended the final read."""
+        """Note the partitions in which the final read ended at a transaction that stayed open."""
         if ends:
             self._write(standing=tuple(ends))
 
     def explain(self, causes: Sequence[str]) -> None:
-        """Add possible causes of the problems, if there are any; a cause alone is no problem."""
+        """Add possible causes if the run has problems; a cause alone is no problem."""
         if self._status.problems:
             self.add(causes)
 
     @contextlib.contextmanager
     def problems(self, *kinds: type[HighwaterError]) -> Iterator[None]:
-        """Turn errors of these kinds into problems."""
+        """Turn errors of these kinds, raised in the block, into problems of the run."""
         try:
             yield
         except kinds as error:

@@ -1,4 +1,4 @@
-"""One run from plan to frozen replicas: ``execute`` starts a cluster, ``conduct`` is given one."""
+"""One run from plan to frozen replicas: ``execute`` starts a cluster, ``conduct`` gets one."""
 
 import contextlib
 import functools
@@ -53,16 +53,16 @@ from highwater.runtime.workload import RunningWorkload, share_group
 QUIESCE_LIMIT_S: Final = 120.0
 READ_LIMIT_S: Final = 120.0
 READS_PER_S: Final = 5_000
-"""The final read may take so long, and a second more for this many records that were sent."""
+"""The final read may take ``READ_LIMIT_S``, and a second more per ``READS_PER_S`` records sent."""
 
 
 def execute(
     plan: Plan, store: Store, *, stop: threading.Event, progress: Progress = lambda _: None
 ) -> Run:
-    """Do what the plan says on real brokers, and leave a run directory that can be judged.
+    """Execute the plan on real brokers, and leave a run directory that can be judged.
 
     A failed step of the schedule or of the final read becomes a problem in ``status.json`` and
-    makes the verdict ``unknown``. Every broker ends, and what was recorded stays, even on errors.
+    makes the verdict ``unknown``. Even on errors every broker ends, and all recorded data stays.
     """
     check_plan(plan)
     run = store.create(plan, now=datetime.now(UTC))
@@ -115,7 +115,7 @@ def conduct(
 
     Args:
         run: made from the plan; gets everything that is recorded.
-        cluster: all of its brokers run, and none has a topic of the plan's name.
+        cluster: a cluster whose brokers all run, without a topic of the plan's name.
         keep: called after the final read; writes ``replicas/`` and ``logs/`` into the run.
     """
     with contextlib.ExitStack() as stack:
@@ -179,7 +179,7 @@ def _checks(
     fault_log: ProgressLine,
     progress: Progress,
 ) -> tuple[Callable[[], None], ...]:
-    """Return what a run goes on with: each of its parts works, and its progress is shown."""
+    """Return the checks to repeat during a run: each part still works; progress is shown."""
     return (
         *(part.check for part in (observer, workload, program) if part is not None),
         lambda: progress(fault_log.line(workload.counts())),
@@ -217,7 +217,7 @@ def _program(plan: Plan, run: Run, cluster: Cluster, recorder: Recorder) -> Runn
 
 
 def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, keeper: StatusKeeper) -> None:
-    """Add the brokers' log lines, and convert the recorded streams to the tables of a judge."""
+    """Add the brokers' log lines, and convert the recorded streams to tables for the judge."""
     lines = [*log_lines(run.logs, plan.topic.name, started_at_ns=clock.started_at_ns)]
     recorder.log_lines(lines)
     keeper.explain(endings(lines))
@@ -230,7 +230,7 @@ def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[list[list
     """Create the topic, without the partitions that a story adds.
 
     Returns:
-        The replicas of every partition, the preferred leader first; and how many were created.
+        The replicas of every partition, the preferred leader first; how many partitions exist now.
     """
     assignment, present = (
         _assignment(plan, cluster, probe),
@@ -254,7 +254,7 @@ def _assignment(plan: Plan, cluster: Cluster, probe: Probe) -> list[list[int]]:
 
 
 def _play(plan: Plan, context: ScheduleContext, keeper: StatusKeeper) -> None:
-    """Play the schedule; one that could not be followed is a problem of the run."""
+    """Play the schedule; if it cannot be followed, the run gets a problem."""
     with keeper.problems(ScheduleNotFollowedError, WaitTimeoutError, UnreachableError):
         script = find_script(plan)
         if script is not None:
@@ -270,7 +270,7 @@ def _play(plan: Plan, context: ScheduleContext, keeper: StatusKeeper) -> None:
 def _heal(
     plan: Plan, context: ScheduleContext, workload: RunningWorkload, keeper: StatusKeeper
 ) -> None:
-    """Heal all faults, wait for the producers' last answers and until all replicas are in sync."""
+    """Heal all faults; wait for the producers' last answers, and until all replicas are in sync."""
     keeper.phase("healing")
     with keeper.problems(WaitTimeoutError, UnreachableError):  # as while the schedule was played
         context.nemesis.heal_all()

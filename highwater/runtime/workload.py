@@ -1,9 +1,9 @@
 """The producers and consumers of a run while faults happen, and the final read after them.
 
 Each producer is a process of the history and sends records with unique names to every partition,
-singly or in transactions; consumers are assigned every partition, or share them in a group. All
-continue during every fault: an error is recorded, never fatal. With churn, a client lives for a
-while and is then replaced by one with a new name, half of the time as after a crash.
+singly or in transactions. A consumer is assigned every partition, or shares them in a group. All
+clients continue during every fault: an error is recorded, never fatal. With churn, a client lives
+for a while; then a client with a new name replaces it, half of the time as after a crash.
 """
 
 import contextlib
@@ -58,10 +58,10 @@ _DRAINED_S: Final = 0.5
 _LEAVES_S: Final = 15.0
 _WARM_S: Final = 30.0
 _MARKERS_S: Final = 5.0
-"""A coordinator that has answered an EndTxn writes the markers at once, while all brokers run."""
+"""While all brokers run, a coordinator that has answered an EndTxn writes the markers at once."""
 
 _TIMED_OUT_S: Final = 15.0
-"""A coordinator looks every 10 s for transactions that have timed out, by default
+"""By default a coordinator looks every 10 s for transactions that have timed out
 (``transaction.abort.timed.out.transaction.cleanup.interval.ms``)."""
 
 
@@ -72,7 +72,7 @@ def share_group(plan: Plan) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """A snapshot for a progress line; outcomes are up to 0.2 s behind ``sent``."""
+    """Numbers of operations for a progress line; outcomes are up to 0.2 s older than ``sent``."""
 
     sent: int
     ok: int
@@ -82,14 +82,14 @@ class Counts:
 def may_be_open_s(timeout_s: float | None, *, answered: bool) -> float | None:
     """Return for how many seconds a transaction may still be open after all clients have ended.
 
-    A client that crashed leaves one open until its time-out.
+    A client that crashed leaves its transaction open until the time-out.
 
     Args:
-        timeout_s: ``transaction.timeout.ms`` of clients that may crash, if there were any.
-        answered: whether every other client received the end of each of its transactions.
+        timeout_s: ``transaction.timeout.ms`` of clients that may crash; None without such clients.
+        answered: whether every other client got the answer to the end of each transaction.
 
     Returns:
-        None if it is not known: the time-out of these others is long.
+        None if it is not known: the time-out of the other clients is long.
     """
     if not answered:
         return None
@@ -97,7 +97,7 @@ def may_be_open_s(timeout_s: float | None, *, answered: bool) -> float | None:
 
 
 def _feed(plan: Plan) -> dict[str, bytes]:
-    """Return the user's own inputs by their names; none where inputs are made."""
+    """Return the user's own inputs by their names; none if Highwater makes the inputs."""
     if plan.program is None or not plan.program.feed:
         return {}
     return read_feed(plan.program.feed, expression(plan.program.match))
@@ -108,10 +108,10 @@ class RunningWorkload:
 
     Args:
         run: its ``logs/clients.log`` gets the clients' log lines.
-        access: settings that clients need for these brokers; by default those of the release.
+        access: settings that clients need for these brokers; by default the release's settings.
 
     Attributes:
-        direct: sends to named brokers, besides all other clients.
+        direct: a client, besides all others, that sends to named brokers.
     """
 
     def __init__(
@@ -182,21 +182,21 @@ class RunningWorkload:
                 self._spawn(name, partial(self._produce, name, index))
 
     def join(self, name: str, membership: GroupMembership) -> ConsumerLoop:
-        """Start a member of a group, whose name ends in a number; it is that process.
+        """Start a member of a group. ``name`` ends in a number, and is its process in the history.
 
-        It is librdkafka's: a story knows where its members fetch.
+        The member uses librdkafka: a story must know from which broker its members fetch.
         """
         return self._read(name, membership, READ_COMMITTED, LIBRDKAFKA)
 
     def share(self, name: str, group: str) -> ShareLoop:
-        """Start a member of a share group; it is that process."""
+        """Start a member of a share group; ``name`` is its process in the history."""
         settings = clients.share_consumer(self._common(name), group=group)
         member = ShareLoop(self._plan, self._recorder, settings, process=name)
         self._spawn(name, partial(member.run, self._stop, lambda: self._answer_limit_s))
         return member
 
     def _share(self, number: int) -> None:
-        """Start a member of the share group, which goes on until there is nothing left for it."""
+        """Start a member of the share group, which goes on until the group has read everything."""
         member = ShareMember(
             self._plan,
             self._recorder,
@@ -300,10 +300,10 @@ class RunningWorkload:
             )
 
     def _drain(self) -> None:
-        """Wait until members of the share group are given nothing any more, and end them.
+        """Wait until the share group's members get no more records, and end the members.
 
-        What a member took and did not acknowledge is given to another when its lock has ended. If
-        they were not given everything yet, it may take longer: members have to join anew.
+        A record that a member took and did not acknowledge goes to another member when its lock
+        ends. If records are missing, the wait is longer: members may have to join again.
         """
         began = time.monotonic()
         deadline = began + _DRAIN_S
@@ -334,7 +334,7 @@ class RunningWorkload:
             raise HarnessError(f"a client thread died: {self._failure!r}") from self._failure
 
     def counts(self) -> Counts:
-        """Return the operations so far; fences count in the outcomes, but not in ``sent``."""
+        """Return the number of operations so far; fences count in outcomes, but not in ``sent``."""
         counts = self._recorder.counts()
         senders = [
             *self._producers.values(),
@@ -347,7 +347,7 @@ class RunningWorkload:
         return Counts(sent=sent, ok=counts.get((SEND, OK), 0), read=counts.get((READ, OK), 0))
 
     def inputs(self) -> Iterator[tuple[str, bytes]]:
-        """Yield names and values of all that the producers of a program's inputs have sent."""
+        """Yield names and values of all records that producers have sent as a program's inputs."""
         sent = {name: loop.sent for name, loop in self._producers.items()}
         if self._feed:
             yield from itertools.islice(self._feed.items(), sum(sent.values()))
@@ -359,7 +359,7 @@ class RunningWorkload:
                 yield name, record_value(name, self._plan.workload.record_bytes)
 
     def unfed(self) -> str:
-        """Return how many of the user's own inputs were fed, a sentence; empty if all were."""
+        """Return a sentence on how many of the user's inputs were fed; empty if all were fed."""
         fed = sum(1 for _ in self.inputs()) if self._feed else 0
         if fed == len(self._feed):
             return ""
@@ -373,21 +373,21 @@ class RunningWorkload:
         self._sender.warm_up(limit_s=_WARM_S)
 
     def send(self, value: str, partition: int = 0, *, limit_s: float | None = None) -> SendOutcome:
-        """Send one record and wait for its outcome; it is process ``story`` of the history.
+        """Send one record as process ``story`` of the history, and wait for its outcome.
 
         Args:
             value: the record's name, unique in this run.
             limit_s: after this long without an answer the outcome is ``info``; by default the
-                delivery timeout. An answer that comes later is in the history nevertheless.
+                delivery timeout. The history has an answer that comes later nevertheless.
         """
         limit_s = self._answer_limit_s if limit_s is None else limit_s
         return self._sender.send(value, partition, limit_s=limit_s)
 
     def transactional(self, name: str) -> NamedTransactions:
-        """Open a client that sends single records in transactions; it is that process.
+        """Open a client that sends single records in transactions; ``name`` is its process.
 
         Raises:
-            HarnessError: no coordinator has taken it in time.
+            HarnessError: no coordinator has accepted the client in time.
         """
         topic, size = self._plan.topic.name, self._plan.workload.record_bytes
         settings = clients.transactional(self._plan, self._common(name), f"{topic}-{name}")
@@ -403,10 +403,10 @@ class RunningWorkload:
         return client
 
     def producer(self, name: str, settings: Mapping[str, object]) -> NamedRecords:
-        """Open a client that sends single records without transactions; it is that process.
+        """Open a client that sends single records without transactions; ``name`` is its process.
 
         Args:
-            settings: beside those of the workload's producers, and instead of them.
+            settings: added to the settings of the workload's producers; they override these.
         """
         client = NamedRecords(
             self._recorder,
@@ -435,7 +435,7 @@ class RunningWorkload:
         )
 
     def group_reader(self) -> clients.Settings:
-        """Return settings of a client that asks for the group's offsets, and does not join."""
+        """Return settings of a client that reads the group's offsets without joining the group."""
         return clients.consumer(self._common("reader"), group=self._plan.group)
 
     def _open_s(self) -> float | None:
@@ -466,7 +466,7 @@ class RunningWorkload:
             self.close()
             return
         self._answer_limit_s = 0.0
-        with contextlib.suppress(HarnessError):  # a client hangs, too, since the cluster is ill
+        with contextlib.suppress(HarnessError):  # a client hangs because the cluster is broken
             self.close()
 
     def _common(self, client_id: str) -> clients.Settings:

@@ -1,1 +1,1 @@
-"""Runs again: the same steps once more, or the fewest with the same anomaly."""
+"""Repeats runs: with the same steps, or with the fewest steps that cause the same anomaly."""

@@ -1,7 +1,7 @@
 """Smaller plans: with some of the steps, shorter waits, and less of everything else.
 
-All are pure functions of a plan. Only a run on brokers shows whether a candidate reproduces the
-anomaly.
+All functions here are pure functions of a plan. Only a run on brokers shows whether a candidate
+reproduces the anomaly.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from highwater.harness.runs.plan import Plan
 from highwater.nemesis.faults.registry import find_fault
 
 REST_S: Final = 2.0
-"""How long the clients go on after the last step at most, while something shrinks."""
+"""While a plan is shrunk, its clients go on for at most this long after the last step."""
 
 _WAITS_S: Final = (0.5, 1.0, 2.0)
 _LENGTHS_S: Final = (0.5, 1.0, 2.0, 4.0)
@@ -30,7 +30,7 @@ class Candidate(NamedTuple):
 
 
 def waits(steps: Sequence[FaultStep]) -> list[float]:
-    """Return the seconds without any fault before the first step, and between the others."""
+    """Return the seconds without any fault before the first step, and between steps."""
     numbers, until = [], 0.0
     for step in in_order(steps):
         if step.at_s > until:
@@ -40,7 +40,7 @@ def waits(steps: Sequence[FaultStep]) -> list[float]:
 
 
 def tight(steps: Sequence[FaultStep], most_s: float) -> Steps:
-    """Return the steps with every wait shortened to ``most_s``; overlaps of steps stay."""
+    """Return the steps with waits of at most ``most_s``; steps that overlap still overlap."""
     done: list[FaultStep] = []
     until = cut = 0.0
     for step in in_order(steps):
@@ -110,13 +110,13 @@ def _no_reader(plan: Plan) -> Iterator[Candidate]:
     work = plan.workload
     if work.consumers + work.members and len(work.isolation) == 1:
         fewer = replace(work, consumers=0, subscribe=0, share=0, group_protocol=CLASSIC)
-        yield Candidate("no reader but the last", replace(plan, workload=fewer))
+        yield Candidate("no readers but the final read", replace(plan, workload=fewer))
 
 
 def _no_churn(plan: Plan) -> Iterator[Candidate]:
     if plan.workload.churn_s:
         stay = replace(plan.workload, churn_s=0.0)
-        yield Candidate("clients that stay", replace(plan, workload=stay))
+        yield Candidate("no churn of clients", replace(plan, workload=stay))
 
 
 def _one_instance(plan: Plan) -> Iterator[Candidate]:

@@ -19,7 +19,7 @@ def plan_again(name: str, store: Store, *, by: By, kafka: str | None = None) -> 
 
     Args:
         name: a run of the store, a run directory, or a file that holds a plan as JSON.
-        by: how a run's steps find their targets; the steps of a plan in a file name them.
+        by: how a run's steps find their targets; the steps of a plan in a file name their targets.
     """
     replayed = read_plan(Path(name)) if Path(name).is_file() else as_taken(store.open(name), by=by)
     plan = msgspec.structs.replace(replayed, kafka=kafka or replayed.kafka)
@@ -29,11 +29,11 @@ def plan_again(name: str, store: Store, *, by: By, kafka: str | None = None) -> 
 
 
 def refuse_external(plan: Plan) -> None:
-    """Refuse to inject faults again into an external cluster, which was confirmed for one run."""
+    """Refuse to repeat faults on an external cluster: the user confirmed it for one run only."""
     if plan.external is not None:
         raise UsageError(
-            f"cluster {plan.external.cluster_id} is not ours, and was confirmed for one run only",
-            hint="Repeat that from its seed, and confirm it: highwater run --inventory …",
+            f"cluster {plan.external.cluster_id} is external, and was confirmed for one run only",
+            hint="Repeat the run from its seed, and confirm: highwater run --inventory …",
         )
 
 

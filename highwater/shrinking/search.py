@@ -1,10 +1,10 @@
-"""Finds the smallest plan that reproduces a run's anomaly: first fewer faults, then all the rest.
+"""Finds the smallest plan that reproduces a run's anomaly: first fewer faults, then all else.
 
 Every candidate is run on real brokers, and the outcome depends on chance: a schedule that lost a
 record once may keep all of them the next time. So a plan is run up to ``HitThreshold.tries`` times
-and accepted when ``HitThreshold.hits`` runs have the anomaly. With 1 of 3, a plan that has it in
-half of its runs is accepted in 7 of 8 cases, and a plan that never has it is never accepted. Fewer
-faults justify an anomaly that is rarer; shorter faults and fewer records do not, so they need one
+and accepted when ``HitThreshold.hits`` runs have the anomaly. With 1 of 3, a plan with the anomaly
+in half of its runs is accepted in 7 of 8 cases, and a plan without it is never accepted. Fewer
+faults justify a rarer anomaly; shorter faults and fewer records do not, so such plans need one
 more hit. At the end, the smallest plan is run again to measure how often it has the anomaly.
 """
 
@@ -75,7 +75,7 @@ class Search:
 
     def confirm(self, times: int) -> tuple[int, int]:
         """Run the best plan some more times, and return its hits and its runs."""
-        self.trials.progress(f"counting in how many of {times} runs it does it")
+        self.trials.progress(f"counting how many of {times} runs have the anomaly")
         try:
             return len(self.trials.run(self.best, times)), times
         except (KeyboardInterrupt, TimeIsUpError):
@@ -93,7 +93,9 @@ class Search:
             says = f"{len(steps):,} of {count(len(plan.steps), 'fault')}"
             return self._holds(Candidate(says, with_steps(plan, steps, longest)))
 
-        ddmin(plan.steps, still)  # what holds is smaller each time, and so the best
+        ddmin(
+            plan.steps, still
+        )  # each accepted plan is smaller than the one before, and so the best
 
     def _go_through(
         self, smaller: Callable[[Plan], Iterator[Candidate]], rule: HitThreshold | None = None
@@ -103,7 +105,7 @@ class Search:
     def _holds(self, candidate: Candidate, rule: HitThreshold | None = None) -> bool:
         try:
             check_plan(candidate.plan)
-        except UsageError:  # what moved closer together overlaps now
+        except UsageError:  # steps that moved closer together overlap now
             return False
         attempt = self.trials.holds(candidate.plan, candidate.says, rule=rule)
         if attempt.holds:

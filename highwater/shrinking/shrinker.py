@@ -1,4 +1,4 @@
-"""Shrinks a run to the smallest plan with the same anomaly, and reports how much smaller it is."""
+"""Shrinks a run to the smallest plan with the same anomaly, and reports how much was left out."""
 
 import tempfile
 import time
@@ -29,7 +29,7 @@ _NAMED: Final = 3
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """The size of a plan: faults, their seconds, and the records that a run of it sent."""
+    """The size of a plan: its faults, their seconds, and the records that one of its runs sent."""
 
     faults: int
     seconds: float
@@ -54,11 +54,11 @@ class ShrinkResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of shrinking; ``shrunk.json``.
 
     Attributes:
-        ended: smallest: nothing more can be left out; time, interrupted: the best so far;
+        ended: smallest: nothing more can be left out; time, interrupted: the best plan so far;
             not-reproduced: not even the whole plan had the anomaly again.
         hits: runs of the plan that had the anomaly.
-        runs: runs of the plan that were counted, after it had been found.
-        ran: all runs of this invocation.
+        runs: runs of the plan that were counted after the search had found the plan.
+        ran: number of all runs in this invocation.
     """
 
     schema: int = 1
@@ -79,8 +79,9 @@ class Effort:
     """The limits of shrinking.
 
     Attributes:
-        rule: when a plan counts.
-        counts: so often the smallest is run once more, to say how often it does it.
+        rule: the hits that a plan needs to be accepted.
+        counts: number of extra runs of the smallest plan, to measure how often it has the
+            anomaly.
     """
 
     rule: HitThreshold = field(default_factory=HitThreshold)
@@ -182,10 +183,10 @@ def shrink(
 def _require_steps(plan: Plan, store: Store | None = None) -> None:
     if plan.story is not None or plan.schedule is not None:
         names = _random_runs(store) if store else []
-        made = "which highwater run --nemesis kill,pause makes"
+        made = "made by highwater run --nemesis kill,pause"
         hint = f"such as {' or '.join(names)}" if names else made
         raise UsageError(
-            "a story is a script, of which nothing can be left out",
+            "a story is a script, and no part of a script can be left out",
             hint=f"Name a run of random faults, {hint}.",
         )
     refuse_external(plan)

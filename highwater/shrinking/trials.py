@@ -1,4 +1,4 @@
-"""Tests whether a plan has the anomaly: runs it on warm brokers a few times, and judges the runs.
+"""Tests whether a plan has the anomaly: runs it a few times on warm brokers, and judges the runs.
 
 ``attempts.jsonl`` has a line for each plan that was tried. A search that resumes after an
 interruption tries the same plans in the same order, and finds the first results there.
@@ -29,7 +29,7 @@ from highwater.runtime.cluster_pool import ClusterPool
 
 _GRAVITY: Final = {severity: rank for rank, severity in enumerate(Severity)}
 _FAILURES_MOST: Final = 3
-"""This many runs in a row that the harness could not perform say something about the machine."""
+"""After this many failures of the harness in a row, the machine is at fault, not the plan."""
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +74,9 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 def _worst(verdict: Verdict, kinds: Sequence[str]) -> str:
     breaking = {anomaly.kind for anomaly in verdict.anomalies if anomaly.breaks}
     candidates = [name for name in kinds if name in breaking] or list(kinds)
-    assert verdict.verdict != INVALID or breaking, "what is invalid breaks something"
+    assert verdict.verdict != INVALID or breaking, (
+        "an invalid run has an anomaly that breaks a promise"
+    )
     return min(candidates, key=lambda name: _GRAVITY[kind(name).severity])
 
 
@@ -83,8 +85,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         key: hash of plan, goal and threshold.
-        holds: whether these were enough.
-        sent: records that the last hit sent; 0 without hits.
+        holds: whether the hits were enough.
+        sent: records that the last run with the anomaly sent; 0 without such a run.
     """
 
     number: int
@@ -110,7 +112,7 @@ class HitThreshold:
     hits: int = 1
 
     def decided(self, runs: int, hits: int) -> bool:
-        """Return whether more runs could not change the result."""
+        """Return whether the result is certain: further runs could not change it."""
         return hits >= self.hits or runs - hits > self.tries - self.hits
 
     @property
@@ -125,8 +127,9 @@ class Trials:
 
     Attributes:
         folder: has ``attempts.jsonl``, and in ``runs`` the runs of the last plan that was accepted.
-        deadline: of ``time.monotonic``; after it no run begins.
-        attempts: all, oldest first; those of an earlier invocation once they are tried again.
+        deadline: value of ``time.monotonic`` after which no run begins.
+        attempts: all attempts, oldest first; attempts of an earlier invocation appear when the
+            search reaches their plans again.
     """
 
     goal: Goal
@@ -153,7 +156,7 @@ class Trials:
         """Run a plan until it is accepted or rejected.
 
         Raises:
-            TimeIsUpError: the time limit was reached before.
+            TimeIsUpError: the time limit was reached before the plan was decided.
             HarnessError: several runs in a row could not be performed.
         """
         rule = rule or self.rule
@@ -174,16 +177,16 @@ class Trials:
         return hashlib.sha256(question).hexdigest()[:16]
 
     def _try(self, plan: Plan, says: str, key: str, rule: HitThreshold) -> Attempt:
-        """Run a plan in at most two batches: first as few as could be enough, then all the rest."""
+        """Run a plan in at most two batches: first the fewest that may be enough, then the rest."""
         began = time.monotonic()
         judged: list[tuple[Run, Verdict]] = []
         runs, batch = 0, rule.hits
         while not rule.decided(runs, len(judged)):
-            self.progress(f"{says}: {len(judged):,} of {count(runs, 'run')} did it so far")
+            self.progress(f"{says}: {len(judged):,} of {count(runs, 'run')} had the anomaly so far")
             judged += self.run(plan, batch)
             runs, batch = runs + batch, rule.tries - runs - batch
         holds = len(judged) >= rule.hits
-        if holds:  # the runs of plans that were accepted before are not needed any more
+        if holds:  # runs of plans that were accepted earlier are no longer needed
             self._remove({*Store(self.folder / "runs").names()} - {run.name for run, _ in judged})
         return Attempt(
             number=0,
@@ -198,7 +201,7 @@ class Trials:
         )
 
     def run(self, plan: Plan, times: int) -> list[tuple[Run, Verdict]]:
-        """Run a plan ``times`` times; return the hits with their verdicts, delete the others."""
+        """Run a plan ``times`` times; return the hits with their verdicts, delete other runs."""
         store = Store(self.folder / "runs")
         before = set(store.names())
         try:
@@ -240,7 +243,7 @@ def _partitions(verdict: Verdict, goal: Goal) -> tuple[int, ...]:
 
 
 def read_attempts(path: Path) -> list[Attempt]:
-    """Return the attempts in a file; a torn last line is left out."""
+    """Return the attempts in a file; an incomplete last line is left out."""
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:

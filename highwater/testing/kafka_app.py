@@ -1,4 +1,4 @@
-"""A program of the user's, judged from Python, and the fixture ``kafka_app``."""
+"""A user's program that is run and judged from Python, and the fixture ``kafka_app``."""
 
 import shlex
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ _TOPICS = ("topic", "out")
 
 
 class App:
-    """A program of yours, and what happens to it: ``highwater app`` as a value.
+    """Your program, and the faults that it gets: the options of ``highwater app`` as a value.
 
     Args:
         command: the program and its arguments, as words or as one line.
-        words: ``topic`` and ``out``, the topics that it reads and writes, and every other option of
+        words: ``topic`` and ``out``, the topics that the program reads and writes, any option of
             ``highwater app`` about a plan, as ``instances=3``, ``guarantee="exactly-once"`` or
             ``duration="60s"``.
 
     Attributes:
-        plan: of its run; ``perform`` takes it, too.
+        plan: the plan of the program's run; ``perform`` accepts it, too.
 
     Raises:
-        UsageError: there is no such argument, or one is no value of its setting.
+        UsageError: there is no such argument, or a value does not fit its setting.
     """
 
     def __init__(self, command: str | Sequence[str], **words: Any) -> None:  # noqa: ANN401 - of each setting's type
@@ -53,7 +53,7 @@ class App:
         """Run the program under faults, and judge what became of its inputs.
 
         Raises:
-            UsageError: the plan asks for what there is not; nothing was started.
+            UsageError: the plan asks for something that is not available; nothing was started.
             HarnessError: the run could not go on.
         """
         from highwater.api import perform  # noqa: PLC0415 - imports Spark

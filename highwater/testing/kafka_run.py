@@ -1,4 +1,4 @@
-"""Runs for the case of a test: the fixture ``kafka_run``, and what ``kafka_app`` shares with it."""
+"""Runs for a test's case: the fixture ``kafka_run``, and code shared with ``kafka_app``."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ class CaseRuns:
         return f"<{type(self).__name__} for {self.case.id} on {self.case.driver}>"
 
     def judged(self, plan: Callable[[], Plan], *, check: bool) -> Result:
-        """Perform the plan that is returned, and judge it; see ``KafkaRun``."""
+        """Perform the plan that ``make`` returns, and judge the run; see ``KafkaRun``."""
         __tracebackhide__ = True
         try:
             result = Result(self._laboratory().perform(plan()))
@@ -79,7 +79,7 @@ class KafkaRun(CaseRuns):
         """Return the plan of a run for this case; change it with ``msgspec.structs.replace``.
 
         Raises:
-            UsageError: neither a story nor a nemesis is named, or an unknown one.
+            UsageError: no story or nemesis is named, or the name is unknown.
         """
         return make(self.case, **words)
 
@@ -88,8 +88,8 @@ class KafkaRun(CaseRuns):
             return self.plan(**words)
         if words:
             raise UsageError(
-                f"kafka_run is given a plan and {', '.join(words)}",
-                hint="Put it into the plan: kafka_run(kafka_run.plan(…)).",
+                f"kafka_run got both a plan and {', '.join(words)}",
+                hint="Put the settings into the plan: kafka_run(kafka_run.plan(…)).",
             )
         case = self.case
         if (plan.kafka, plan.driver) != (case.kafka, case.driver):

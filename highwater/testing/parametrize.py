@@ -23,7 +23,7 @@ class SessionChoice:
     """The choice of the command line and the ini file for a whole session.
 
     Attributes:
-        only: releases named on the command line, to which every test is held; None: not named.
+        only: releases named on the command line, to which all tests are limited; None: all allowed.
     """
 
     kafka: tuple[str, ...]
@@ -38,12 +38,12 @@ class Case:
 
     Attributes:
         kafka: catalogue name of the release.
-        driver: of the cluster.
+        driver: the cluster driver.
         acks: what producers wait for.
         min_isr: min.insync.replicas.
         unclean: whether unclean elections are allowed.
-        id: as the test's name shows it.
-        left_out: why it does not run in this session; empty when it does.
+        id: the case in the test's name.
+        left_out: why the case does not run in this session; empty if it runs.
     """
 
     kafka: str
@@ -56,23 +56,23 @@ class Case:
 
     @property
     def release(self) -> Release:
-        """The catalogue's entry."""
+        """The catalogue's entry for the case's release."""
         return release(self.kafka)
 
     @property
     def settings(self) -> dict[str, object]:
-        """The settings of a plan that the case decides, by their names."""
+        """The settings of a plan that the case determines, by name."""
         decided = {name: getattr(self, name) for name in ("kafka", *_DEFAULTS)}
         return {"cluster": self.driver} | decided
 
 
 def session_choice(*, kafka: str, only: str | None, driver: str, store: Path) -> SessionChoice:
-    """Return what a session chose, checked.
+    """Check and return the choices of a session.
 
     Args:
-        kafka: releases of the ini file; empty: the sample.
-        only: releases of the command line, None when it names none.
-        driver: empty: local processes.
+        kafka: releases from the ini file; empty: the sample.
+        only: releases from the command line; None if it names none.
+        driver: the cluster driver; empty: local processes.
     """
     return SessionChoice(
         kafka=releases(kafka or "sample"),
@@ -83,7 +83,7 @@ def session_choice(*, kafka: str, only: str | None, driver: str, store: Path) ->
 
 
 def releases(text: str | Iterable[str]) -> tuple[str, ...]:
-    """Return catalogue names for names, ``all`` and ``sample``, separated by commas, each once."""
+    """Return each catalogue name once for a list of names, ``all`` and ``sample``, with commas."""
     words = text.split(",") if isinstance(text, str) else list(text)
     groups: dict[str, Iterable[str]] = {"all": CATALOGUE, "sample": SAMPLE}
     names: dict[str, None] = {}
@@ -106,8 +106,9 @@ def _driver(name: str) -> str:
 def cases(named: tuple[Any, ...], settings: Mapping[str, Any], choice: SessionChoice) -> list[Case]:
     """Return every case of a test, in the order of its marker's releases and settings.
 
-    A marker that names releases is held to those of the command line: the others are left out, and
-    say why. A marker that names none gets those of the command line, or else the session's own.
+    A marker that names releases is limited to the releases on the command line: its other cases are
+    left out, with a reason. A marker that names no release gets the releases on the command line,
+    or else those of the ini file.
 
     Args:
         settings: ``acks``, ``min_isr`` and ``unclean``, each one value or several.

@@ -1,4 +1,4 @@
-"""The result that a run returns to a test, and the exceptions of its assertions."""
+"""The result of a run that a test gets, and the exceptions that the result's assertions raise."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from highwater.harness.runs.plan import Plan
     from highwater.harness.runs.verdict import Anomaly
 
-_SHOWN_MAX: Final = 3  # anomalies that a failure shows; the report has all
+_SHOWN_MAX: Final = 3  # most anomalies that a failure shows; the report has all
 
 
 class PromiseBroken(AssertionError):  # noqa: N818 - it reads as what happened, in pytest.raises
-    """The settings promise something that did not hold: a failure of the test, not the harness.
+    """A promise of the settings was broken: the test fails, and the harness has worked.
 
     Attributes:
         result: the run, to be examined.
@@ -28,7 +28,7 @@ class PromiseBroken(AssertionError):  # noqa: N818 - it reads as what happened, 
 
 
 class Unexplained(AssertionError):  # noqa: N818 - for the same reason
-    """The run contradicts the release's rules, or did not show what they predict.
+    """The run contradicts the release's rules, or did not show what the rules predict.
 
     Attributes:
         result: the run, to be examined.
@@ -59,12 +59,12 @@ class Result:
         headline: the finding in one sentence with denominators.
         lost: how many acknowledged records are gone.
         acknowledged: how many records were acknowledged.
-        inputs: of a program under test, how many inputs were processed ``once``, and by kind how
-            many were lost, doubled or not reached; empty where nothing is known of them.
-        anomalies: what was found, those that break a promise first.
-        model: what the reference model says of it; None when it was not asked.
+        inputs: for a program under test, how many inputs were processed ``once``, and by kind how
+            many were lost, doubled or not reached; empty if nothing is known about inputs.
+        anomalies: all anomalies; anomalies that break a promise come first.
+        model: the reference model's answer about the run; None if the model was not asked.
         report: the HTML report.
-        plan: what was asked for; ``plan.command()`` repeats it.
+        plan: the plan of the run; ``plan.command()`` repeats the run.
     """
 
     def __init__(self, judged: "JudgedRun") -> None:
@@ -85,7 +85,7 @@ class Result:
 
     @property
     def as_predicted(self) -> bool | None:
-        """True if exactly those records were lost and forked that the release's rules predict.
+        """True if exactly the records that the release's rules predict were lost and forked.
 
         None when nothing is predicted, as for a random nemesis.
         """
@@ -110,7 +110,7 @@ class Result:
 
         Raises:
             PromiseBroken: the verdict is ``invalid``.
-            CannotJudge: it is ``unknown``.
+            CannotJudge: the verdict is ``unknown``.
         """
         __tracebackhide__ = True
         self.assert_judged()
@@ -126,7 +126,7 @@ class Result:
             values: ids of records, such as ``m3``, the record that the stories are about.
 
         Raises:
-            AssertionError: others were, or none.
+            AssertionError: other records were lost, or none.
             CannotJudge: the verdict is ``unknown``.
         """
         __tracebackhide__ = True
@@ -145,7 +145,7 @@ class Result:
             kinds: such as ``lost-write``; docs/checkers.md has them all.
 
         Raises:
-            AssertionError: there is one; the message has its story.
+            AssertionError: there is such an anomaly; the message describes it.
             CannotJudge: the verdict is ``unknown``.
         """
         __tracebackhide__ = True
@@ -191,7 +191,7 @@ class Result:
             raise CannotJudge(f"the run could not be judged: {reasons}", self)
 
     def row(self) -> dict[str, str]:
-        """Return the run as a test's properties, for the JUnit report and for the summary."""
+        """Return the run as properties of its test, for the JUnit report and the summary."""
         plan = self.plan
         return {
             "kafka": plan.kafka,

@@ -19,16 +19,16 @@ from highwater.runtime.preflight import check_plan
 from highwater.testing.parametrize import Case
 
 BROKERS: Final = 3
-_WARM: Final = 2  # of one release: a story may have broker settings of its own
+_WARM: Final = 2  # clusters of one release: a story may need its own broker settings
 
 
 class Laboratory:
     """Performs plans and lends clusters; a context manager. Not thread-safe.
 
-    Clusters of one release on one driver are warm at a time: tests come in that order.
+    Only clusters of one release and driver are warm at a time: tests are sorted that way.
 
     Args:
-        say: called with what takes long before the first result.
+        say: called with a few words about a slow step before the first result.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Laboratory:
         return judged
 
     def cluster(self, case: Case) -> Cluster:
-        """Return a healthy cluster of three brokers: the last test's, unless that test broke it."""
+        """Return a healthy cluster of three brokers: the last test's, unless it was broken."""
         with _quiet():
             self._turn_to(case.kafka, case.driver)
             if self._cluster is not None and not is_whole(self._cluster):
@@ -100,7 +100,7 @@ class Laboratory:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the warnings of our libraries from tests whose warnings are errors."""
+    """Hide warnings of Highwater's libraries from tests in which warnings are errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

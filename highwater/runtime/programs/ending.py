@@ -1,4 +1,4 @@
-"""The end of a program under test: it comes to the end of its input, and its output is read."""
+"""The end of a program under test: the program reaches the end of its input; its output is read."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -13,20 +13,20 @@ from highwater.runtime.programs.printed_lines import ACKNOWLEDGED, DONE
 from highwater.runtime.workload import RunningWorkload
 
 APPEND_TIMES: Final = {"message.timestamp.type": "LogAppendTime"}
-"""Settings of the output: its records have the time at which a broker appended them."""
+"""Settings of the output topic: a record's timestamp is the time at which a broker appended it."""
 
 END_LIMIT_S: Final = 90.0
-"""A member that was killed keeps its partitions for 45 s, by the defaults of Kafka's clients."""
+"""By the defaults of Kafka's clients, a killed member keeps its partitions for 45 s."""
 
 READ_LIMIT_S: Final = 90.0
-"""A transaction that nothing ends stays open for 60 s, by the same."""
+"""By the same defaults, a transaction that no client ends stays open for 60 s."""
 
 
 @contextlib.contextmanager
 def work_done(
     plan: Plan, program: RunningProgram | None, workload: RunningWorkload
 ) -> Iterator[Callable[[], int | None]]:
-    """Yield a function that returns what a program has done; None: not known, or no program."""
+    """Yield a function that returns how much a program has done; None: not known, or no program."""
     if program is None:
         yield lambda: None
         return
@@ -41,7 +41,7 @@ def finish(
     """Wait until all input is processed, end the program, and record its output.
 
     Returns:
-        Sentences on why the run cannot be judged; empty if it can.
+        Sentences on why the run cannot be judged; empty if it can be judged.
     """
     settings = workload.group_reader()
     problems = []

@@ -1,8 +1,8 @@
-"""The program under test: its instances are started, supervised, and ended whatever happens.
+"""The program under test: starts and supervises its instances, and ends them whatever happens.
 
-An instance that ends by itself is started again, after a while that grows from one quick end to the
-next. Each is a process group under a guard, which ends with the harness, and writes to
-``logs/app-<instance>.log``, of which the first and the last part stay.
+An instance that ends by itself is started again; the delay grows with each quick end. Each instance
+is a process group under a guard, which ends with the harness. An instance writes to
+``logs/app-<instance>.log``; only the first and the last part of a long log are kept.
 
 In the arguments and in variables of ``--env``, the names of ``_VARIABLES`` in braces are replaced,
 such as ``{bootstrap}``; each of these variables says the same. A port is an instance's own.
@@ -29,7 +29,7 @@ from highwater.runtime.programs.printed_lines import ACKNOWLEDGED, DONE, Printed
 
 LOG_BYTES_MOST: Final = 2 << 20
 _QUICK_S: Final = 2.0
-"""An instance that ends by itself within this has crashed at its start."""
+"""An instance that ends by itself within this many seconds has crashed at its start."""
 _CRASHES_MOST: Final = 3
 _BACK_OFF_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 _STAYS_S: Final = 1.0
@@ -46,10 +46,10 @@ _VARIABLES: Final = {
     "instance": "HIGHWATER_INSTANCE",
     "port": "HIGHWATER_PORT",
 }
-"""Name of a placeholder to that of a variable."""
+"""Placeholders, and their environment variables."""
 
 INSTANCE_CLIENT: Final = "app-"
-"""What the name of an instance as a client of the wire begins with; its number follows."""
+"""Prefix of an instance's client name on the wire; the instance's number follows."""
 
 RecordEvent = Callable[..., None]
 NameClient = Callable[[str, int], object]
@@ -61,14 +61,14 @@ class ProgramInstance:
     Args:
         command: absolute path of the program, and its arguments.
         log: file that gets its output.
-        printed: reads its output, where that tells what it has done.
+        printed: reads its output, if the output shows what it has done.
         record: gets the rows of ``harness.runs.history.INSTANCES``.
-        named: gets its name as a client and the process from which all of its own descend.
+        named: called with its client name and the parent process of all of its processes.
 
     Attributes:
         client: its name as a client of the wire.
-        ends: how often it has ended by itself.
-        crashes: how often it did so at its start, without a longer life between.
+        ends: how often the instance has ended by itself.
+        crashes: how often in a row it has ended by itself at its start.
         stubborn: whether SIGTERM did not end it when the run was over.
     """
 
@@ -106,17 +106,17 @@ class ProgramInstance:
 
     @property
     def runs(self) -> bool:
-        """True if its process runs, and is not paused."""
+        """True if the instance's process runs, and is not paused."""
         child = self._child
         return child is not None and child.state == "running" and bool(child.pid)
 
     @property
     def stays(self) -> bool:
-        """True if its process has run for a second."""
+        """True if the instance's process has run for a second."""
         return self.runs and time.monotonic() - self._begun_s >= _STAYS_S
 
     def kill(self) -> None:
-        """Send SIGKILL to its processes; it stays down until ``start``.
+        """Send SIGKILL to the instance's processes; the instance stays down until ``start``.
 
         Raises:
             NothingDoneError: it does not run.
@@ -124,7 +124,7 @@ class ProgramInstance:
         self._down("killed").kill()
 
     def terminate(self) -> bool:
-        """Send SIGTERM, and SIGKILL after a while; it stays down until ``start``.
+        """Send SIGTERM, and SIGKILL after a while; the instance stays down until ``start``.
 
         Returns:
             False if SIGTERM did not end it.
@@ -140,21 +140,21 @@ class ProgramInstance:
         return False
 
     def start(self) -> None:
-        """Let it run, for the first time or again."""
+        """Start the instance, for the first time or again."""
         self.crashes = 0
         self._may_run.set()
         if self._thread.ident is None:
             self._thread.start()
 
     def leave(self) -> None:
-        """End it in order, if it runs; it stays down until ``start``."""
+        """End the instance in order, if it runs; it stays down until ``start``."""
         with self._lock:
             self._may_run.clear()
             self._end = self._end or "stopped"
         self._end_in_order()
 
     def pause(self) -> None:
-        """Send SIGSTOP to its processes.
+        """Send SIGSTOP to the instance's processes.
 
         Raises:
             NothingDoneError: it does not run.
@@ -163,14 +163,14 @@ class ProgramInstance:
         self._note("paused")
 
     def resume(self) -> None:
-        """Send SIGCONT to its processes, if they are paused."""
+        """Send SIGCONT to the instance's processes, if they are paused."""
         child = self._child
         if child is not None and child.state == "paused":
             child.resume()
             self._note("resumed")
 
     def close(self) -> None:
-        """End it in order, and its supervisor; it is not started again."""
+        """End the instance in order, and its supervisor; the instance is not started again."""
         with self._lock:
             self._closing.set()
             self._end = self._end or "closed"
@@ -189,10 +189,10 @@ class ProgramInstance:
                 child.kill()
 
     def check(self) -> None:
-        """Return if its supervisor works.
+        """Return if the instance's supervisor works.
 
         Raises:
-            HarnessError: it has failed, and why.
+            HarnessError: the supervisor has failed; says why.
         """
         if self._failure is not None:
             raise HarnessError(
@@ -200,7 +200,7 @@ class ProgramInstance:
             ) from self._failure
 
     def last_words(self) -> str:
-        """Return the last lines of its output; empty if there are none."""
+        """Return the last lines of the instance's output; empty if there are none."""
         lines = self._log.read_text("utf-8", "replace").splitlines() if self._log.exists() else []
         return "\n".join([line for line in lines if line.strip()][-_LAST_LINES:])
 
@@ -235,7 +235,7 @@ class ProgramInstance:
             self._ended(child)
 
     def _begin(self) -> ChildProcess | None:
-        """Start a process; None if there is to be none."""
+        """Start a process and return it; None if the instance must stay down."""
         with self._lock:
             if self._closing.is_set() or not self._may_run.is_set():
                 return None
@@ -270,7 +270,7 @@ class ProgramInstance:
         self._record(event, instance=self.number, life=self._life, status=status)
 
     def _bound_log(self) -> None:
-        """Remove the middle of an output that has become long: the program appends to it."""
+        """Remove the middle of a log that has become long: the program appends to it."""
         size = self._log.stat().st_size if self._log.exists() else 0
         if size > LOG_BYTES_MOST:
             os.truncate(self._log, LOG_BYTES_MOST // 2)
@@ -282,14 +282,14 @@ class RunningProgram:
     """All instances of the program under test, as a context manager.
 
     Args:
-        bootstrap: where clients reach the brokers.
+        bootstrap: address at which clients reach the brokers.
         logs: folder of the run that gets the instances' output.
-        named: as of ``ProgramInstance``.
+        named: see ``ProgramInstance``.
 
     Attributes:
-        plan: of the program.
-        instances: that run all the time.
-        spare: one more, which runs only while a fault lasts.
+        plan: the program's plan.
+        instances: the instances that run all the time.
+        spare: one more instance, which runs only while a fault lasts.
     """
 
     def __init__(
@@ -324,10 +324,10 @@ class RunningProgram:
         return [instance for instance in (*self.instances, self.spare) if instance.runs]
 
     def crashed(self, *, stuck: bool) -> list[str]:
-        """Return a sentence on each instance that ends again and again at its start.
+        """Return a sentence on each instance that repeatedly ends at its start.
 
         Args:
-            stuck: the program does not get on: then one that has ended by itself once will do.
+            stuck: the program makes no progress: then return also instances that ended only once.
         """
         return [
             f"Instance {instance.number} of the program ended by itself"
@@ -337,7 +337,7 @@ class RunningProgram:
         ]
 
     def printed(self) -> int:
-        """Return how many lines about records its instances have printed so far."""
+        """Return how many lines about records the program's instances have printed so far."""
         return sum(lines.done for lines in self._printed)
 
     def notes(self) -> list[str]:
@@ -350,10 +350,10 @@ class RunningProgram:
         ]
 
     def check(self) -> None:
-        """Return if every instance is supervised, and what it prints is read.
+        """Return if every instance is supervised, and its output is read.
 
         Raises:
-            HarnessError: one is not, and why.
+            HarnessError: an instance is not supervised or not read; says why.
         """
         for instance in (*self.instances, self.spare):
             instance.check()
@@ -387,7 +387,7 @@ class RunningProgram:
         """Wait until each instance has run for a second.
 
         Raises:
-            UsageError: one ends at once, again and again.
+            UsageError: an instance repeatedly ends at once.
         """
         await_condition(
             self._staying,
@@ -446,7 +446,7 @@ def resolved(command: Sequence[str], values: Mapping[str, str] = {}) -> tuple[st
     if program is None:
         raise UsageError(
             f"there is no program {command[0]!r} here" if command else "no command was named",
-            hint="Name one that can be started, after --: highwater app ... -- python service.py",
+            hint="Name such a program after --: highwater app ... -- python service.py",
         )
     return str(Path(program).absolute()), *_filled(command[1:], values)
 

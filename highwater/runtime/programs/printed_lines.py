@@ -1,9 +1,9 @@
-"""The lines in which an instance of a program tells what it has done, where no topic can tell it.
+"""The lines in which an instance of a program reports what it has done, if no topic shows it.
 
-A program whose output is elsewhere prints ``HIGHWATER_DONE`` and the name of an input, or text in
-which ``--match`` finds it; one without input ``HIGHWATER_ACKNOWLEDGED`` and the name of a record.
-A line comes through a named pipe, so that none is missing however long the log is: a program that
-prints faster than it is read waits. A line that a kill has cut short counts for nothing.
+A program that writes to no topic prints ``HIGHWATER_DONE`` and an input's name, or a text in which
+``--match`` finds the name; a program without input prints ``HIGHWATER_ACKNOWLEDGED`` and a record's
+name. Lines come through a named pipe, so that no line is missing however long the log is: a program
+that prints faster than Highwater reads has to wait. A line that a kill has cut short is ignored.
 """
 
 import os
@@ -32,16 +32,16 @@ _READ_LIMIT_S: Final = 30.0
 
 
 class PrintedLines:
-    """Reads what one instance prints, and records the names in its lines with a word.
+    """Reads what one instance prints, and records the names in lines that have ``word``.
 
     Args:
-        word: ``DONE``, of outputs, or ``ACKNOWLEDGED``.
-        log: file that gets all of it.
-        names: the expression that finds an input's name in what follows the word.
+        word: ``DONE`` for outputs, or ``ACKNOWLEDGED``.
+        log: file that gets all that is printed.
+        names: the expression that finds an input's name in the text after the word.
 
     Attributes:
-        pipe: to which the instance's processes are to write.
-        done: number of such lines so far.
+        pipe: the pipe to which the instance's processes write.
+        done: number of lines with the word so far.
     """
 
     def __init__(
@@ -58,19 +58,19 @@ class PrintedLines:
         self._closed = False
         self.pipe = scratch(f"app-{number}") / "printed"
         os.mkfifo(self.pipe)
-        self._end = os.open(self.pipe, os.O_RDWR)  # so that it outlives each process
+        self._end = os.open(self.pipe, os.O_RDWR)  # so that the pipe outlives each process
         self._thread = threading.Thread(target=self._read, name=f"printed-{number}", daemon=True)
         self._thread.start()
 
     def cut(self) -> None:
-        """Note that a process has ended: what it has printed of its last line is no line."""
+        """Note that a process has ended: a last line that it did not finish is ignored."""
         self._write(_CUT)
 
     def close(self) -> None:
-        """Read what is left; of outputs record that this is all. May be called twice.
+        """Read the rest; for outputs, record that there are no more. May be called twice.
 
         Raises:
-            HarnessError: it could not be read or recorded.
+            HarnessError: the lines could not be read or recorded.
         """
         if self._closed:
             return
@@ -89,10 +89,10 @@ class PrintedLines:
             self._recorder.output({"kind": "end", "partition": self._number, "offset": self.done})
 
     def check(self) -> None:
-        """Return if it is read.
+        """Return if the lines are being read.
 
         Raises:
-            HarnessError: it could not be read or recorded.
+            HarnessError: the lines could not be read or recorded.
         """
         if self._failure is not None:
             raise HarnessError(
@@ -103,7 +103,7 @@ class PrintedLines:
         os.write(self._end, end + b"\n")
 
     def _read(self) -> None:
-        """Read until the run has ended, even after a failure: the program may wait to write."""
+        """Read until the run has ended, even after a failure: else the program might hang."""
         pending = b""
         while True:
             chunk = os.read(self._end, _CHUNK_BYTES)

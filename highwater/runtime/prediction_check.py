@@ -65,7 +65,7 @@ def _answer(run: Run, verdict: Verdict) -> "Reconciliation":
         why = "The run was cut short" if verdict.cut else "Some of the run's files cannot be read"
         return _not_known(run, verdict, f"{why}, and the model judges whole runs only.")
     if not run.disks_here or not run.anomalies.exists():
-        why = "The run is on remote storage, and too large to copy to this machine for the model."
+        why = "The run is on remote storage, and too large to be brought here for the model."
         return _not_known(run, verdict, why)
     if verdict.kafka not in RELEASES:
         return as_random(run, verdict)

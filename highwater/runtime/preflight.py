@@ -97,7 +97,7 @@ def _check_feed(plan: Plan, program: ProgramPlan, names: Expression) -> None:
     refused = plan.client != LIBRDKAFKA or workload.producers != 1
     if refused or workload.transactions or workload.churn_s:
         raise UsageError(
-            "--feed needs one librdkafka producer without transactions",
+            "--feed needs one producer of librdkafka, without transactions",
             hint="Leave out --feed, or the settings of clients.",
         )
     read_feed(program.feed, names)
@@ -180,7 +180,7 @@ def _check_nodes(plan: Plan, kafka: Release) -> None:
         raise UsageError("--trace-flushes needs strace", hint="Install strace, on Linux.")
     if plan.racks and kafka.number < _FOLLOWERS_SERVE:
         raise UsageError(
-            f"readers of Kafka {kafka.name} fetch only from leaders",
+            f"readers of Kafka {kafka.name} fetch from leaders alone",
             hint="Readers use racks since 2.4 (KIP-392): leave --racks out.",
         )
     if plan.log_dirs > 1:
@@ -231,7 +231,7 @@ def _check_schedule(plan: Plan) -> None:
     if plan.story is not None:
         _check_story(plan, find_story(plan.story))
     elif plan.topic.added:
-        raise UsageError("only a story adds partitions", hint="Leave `added` out.")
+        raise UsageError("partitions are added by a story alone", hint="Leave `added` out.")
 
 
 def _check_story(plan: Plan, story: Story) -> None:
@@ -393,7 +393,7 @@ def _check_reader_library(plan: Plan) -> None:
         "an external cluster's settings of clients are librdkafka's": (
             plan.external is not None and choice.library != KAFKA_PYTHON
         ),
-        "only librdkafka reports from which broker a reader fetches": plan.racks > 0,
+        "librdkafka alone reports from which broker a reader fetches": plan.racks > 0,
         f"{choice.title} have no compression {codec}": not choice.compresses(codec),
         f"{choice.title} cannot be members of such a group: {no_member}": (
             workload.subscribe > 0 and bool(no_member)
@@ -423,7 +423,7 @@ def _check_keys(plan: Plan, kafka: Release) -> None:
         return
     refused = {
         "a story or a replay sends records without keys": bool(plan.story or plan.schedule),
-        "a tombstone's name is in its timestamp, which only librdkafka gets": (
+        "a tombstone's name is in its timestamp, which librdkafka alone is given": (
             read_client(plan.client, plan.played_on).library != LIBRDKAFKA
         ),
         f"Kafka {kafka.name} has no timestamps": kafka.number < TIMESTAMPS,

@@ -183,7 +183,7 @@ def shrink(
 def _require_steps(plan: Plan, store: Store | None = None) -> None:
     if plan.story is not None or plan.schedule is not None:
         names = _random_runs(store) if store else []
-        made = "made by highwater run --nemesis kill,pause"
+        made = "which highwater run --nemesis kill,pause makes"
         hint = f"such as {' or '.join(names)}" if names else made
         raise UsageError(
             "a story is a script, and no part of a script can be left out",

@@ -22,9 +22,9 @@ class App:
 
     Args:
         command: the program and its arguments, as words or as one line.
-        words: ``topic`` and ``out``, the topics that the program reads and writes, any option of
-            ``highwater app`` about a plan, as ``instances=3``, ``guarantee="exactly-once"`` or
-            ``duration="60s"``.
+        words: ``topic`` and ``out``, the topics that the program reads and writes, and any other
+            option of ``highwater app`` about a plan, as ``instances=3``,
+            ``guarantee="exactly-once"`` or ``duration="60s"``.
 
     Attributes:
         plan: the plan of the program's run; ``perform`` accepts it, too.

@@ -129,7 +129,7 @@ def check_finding(source: Source) -> Counterexample:
     """
     if not isinstance(source.content, Counterexample):
         raise UsageError(
-            f"{source.name} is no counterexample of replicas, of which a finding is made",
+            f"{source.name} is no counterexample of replicas, which the page of a finding needs",
             hint="Give --report a FILE.html or FILE.svg.",
         )
     return source.content
@@ -140,7 +140,7 @@ def _with(content: Content, min_isr: int) -> Content:
     if isinstance(content, TransactionCounterexample):
         raise UsageError(
             "--min-isr says nothing of transactions",
-            hint="It bounds a search of replicas. Leave it out.",
+            hint="It belongs to a search of replicas. Leave it out.",
         )
     if isinstance(content, Counterexample):
         return msgspec.structs.replace(content, scope=replace(content.scope, min_isr=min_isr))

@@ -174,7 +174,7 @@ def _keep(folder: Path, into: Path, canaries: Sequence[Canary], most: int, notes
         if not _mark(row, "", canaries).troubled or not run.is_dir():
             continue
         if spent + (size := _size(run)) > most:
-            notes.append(f"{run} is left out: {size / 1e6:.0f} MB are more than there is room for.")
+            notes.append(f"{run} is left out: {size / 1e6:.0f} MB do not fit into the limit.")
         else:
             spent += size
             ignore = shutil.ignore_patterns(*_REBUILT)

@@ -83,7 +83,8 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
     *,
     given: dict[str, Any],
     nemesis: Annotated[
-        list[str] | None, Option(help="Faults to mix at random: kill,pause. Repeat for each mix.")
+        list[str] | None,
+        Option(help="Faults to mix at random: kill,pause. Repeat the option for each mix."),
     ] = None,
     duration: Annotated[
         str, Option("--for", help=f"How long each mix goes on, {limits.FAULTS_S.lasting}.")

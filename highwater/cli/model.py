@@ -245,7 +245,7 @@ def replay(
     """Replay a counterexample on real brokers, and say whether they did what the model says.
 
     Exit codes: 0 they did, with or without a loss; 1 something is unexplained; 2 wrong usage; 3 a
-    run ended otherwise, or could not be judged.
+    run ended differently, or could not be judged.
     """
     from highwater.campaigns import model_schedules as work
     from highwater.harness.runs.store import Store

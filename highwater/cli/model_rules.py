@@ -23,9 +23,7 @@ ORDER: Final = tuple(RELEASES)
 
 def rules(
     *,
-    kafka: Annotated[
-        str, Option(help="Releases, separated by commas; without them, all releases.")
-    ] = "all",
+    kafka: Annotated[str, Option(help="Releases, separated by commas.")] = "all",
     everything: Annotated[
         bool, Option("--all", help="With releases named: also the rules that they share.")
     ] = False,

@@ -89,7 +89,10 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
     from highwater.shrinking.trials import HitThreshold
 
     if hits > tries:
-        raise UsageError(f"{hits} of {tries} runs cannot do it", hint="Let --hits be less.")
+        raise UsageError(
+            f"{hits} hits are not possible in {tries} runs",
+            hint="Choose fewer --hits, or more --tries.",
+        )
     effort = Effort(rule=HitThreshold(tries=tries, hits=hits), limit_s=parse_values.duration(limit))
     run, kinds = Store(store).open(what), parse_values.names(kind or "")
     shrunk = search(

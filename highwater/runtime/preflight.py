@@ -78,7 +78,8 @@ def _check_program(plan: Plan, program: ProgramPlan) -> None:
     for topic in filter(None, (plan.topic.name, program.out)):
         if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
             raise UsageError(
-                f"{topic!r} is no name of a topic", hint="Use letters, digits, dots, _ and -."
+                f"{topic!r} is no name of a topic",
+                hint="Letters, digits, dots, _ and - are possible.",
             )
     names = expression(program.match)
     if program.when:
@@ -212,7 +213,7 @@ def _check_log_dirs(plan: Plan) -> None:
         )
     if plan.story is not None or plan.schedule is not None:
         raise UsageError(
-            "a story finds the files of its replicas in one log directory",
+            "a story expects the files of its replicas in one log directory",
             hint="Leave --log-dirs out, or use a nemesis.",
         )
 
@@ -254,7 +255,7 @@ def _check_story(plan: Plan, story: Story) -> None:
         )
     if plan.controllers > 1 and story.needs.one_controller:
         raise UsageError(
-            f"the story {story.name} is one of a single controller",
+            f"the story {story.name} needs a single controller",
             hint="Leave --controllers out.",
         )
     if plan.topic.added != story.needs.added or plan.topic.partitions <= story.needs.added:

@@ -57,7 +57,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
         if verdict.verdict == UNKNOWN or not names:
             raise UsageError(
                 f"{verdict.run} has no anomaly to keep: {verdict.headline}",
-                hint="Shrink a run in which something was found.",
+                hint="Shrink a run that has an anomaly.",
             )
         if missing := [name for name in kinds if name not in names]:
             raise UsageError(

@@ -66,8 +66,8 @@ def _answers(
     transactions: Annotated[
         Literal["none", "librdkafka", "java"] | None,
         Option(
-            help="Transactional clients: librdkafka's are those of Python, Go, C# and Node, as a"
-            " rule; java stands for Kafka's own."
+            help="Transactional clients: librdkafka (as a rule, clients of Python, Go, C# and"
+            " Node), or java (Kafka's own)."
         ),
     ] = None,
     client: Annotated[
@@ -143,8 +143,8 @@ def _check_client(word: str | None) -> None:
         raise UsageError(f"no client is called {word!r}", hint="Use librdkafka, or java:3.9.0.")
     if version and not _OLDEST_CLIENT <= numbers(version) < END:
         raise UsageError(
-            f"nothing is known of clients of Java {version}",
-            hint=f"The releases that are known end at {dotted(NEWEST)}.",
+            f"Java clients of {version} are not known",
+            hint=f"The newest known release is {dotted(NEWEST)}.",
         )
 
 
@@ -254,7 +254,7 @@ def summary(cluster: ClusterFacts) -> list[str]:
             + "."
         )
     if len({str(broker.release) for broker in cluster.brokers}) > 1:
-        lines.append("The brokers are of mixed releases; a hazard of any of them counts.")
+        lines.append("The brokers have mixed releases; the hazards of every release count.")
     if cluster.cluster_id in FAMOUS_CLUSTER_IDS:
         lines.append(
             f"The cluster id {cluster.cluster_id} is in quickstarts or compose files:"

@@ -80,7 +80,7 @@ def _show_upgrade(before: Release, after: Release, *, as_json: bool) -> None:
         if line:
             console.out.print(line)
     if before.coordination != after.coordination:
-        console.out.print(f"{after.name} is on another coordination: that takes a migration.")
+        console.out.print(f"{after.name} uses another coordination: that takes a migration.")
     if command:
         console.out.print(f"See it on both: {command}")
     console.out.print(_MORE)

@@ -33,10 +33,10 @@ from highwater.harness.base.wording import count
 from highwater.reports.pages.counterexample import write as draw
 
 _REASONS: Final = {
-    "memory": "memory was used up before every state was met: see --memory, --spark-master",
-    "time": "the time was up before every state was met",
-    "stopped": "it was stopped before every state was met",
-    "overflow": "within these bounds there is more than a state of the model holds: lower one",
+    "memory": "memory was used up before the search met every state: see --memory, --spark-master",
+    "time": "the time was up before the search met every state",
+    "stopped": "the search was stopped before it met every state",
+    "overflow": "a state of the model cannot hold all that these bounds allow: lower a bound",
 }
 _WORDS: Final = {True: ("HOLDS", "green"), False: ("BROKEN", "red"), None: ("UNKNOWN", "yellow")}
 _MB: Final = 1 << 20
@@ -47,7 +47,7 @@ class Words:
     """The words for the answers of a model.
 
     Attributes:
-        heading: of its question. legend: how to read a state. state: the line of one.
+        heading: names the question. legend: how to read a state. state: formats a state as a line.
         draw: writes a counterexample as a page, whose suffix is one of ``drawings``.
     """
 
@@ -65,8 +65,8 @@ def words_of(question: ModelSettings | TransactionSettings) -> Words:
         limits = ", ".join(f"{name.replace('_', ' ')} {number}" for name, number in counted)
         return Words(
             heading=f"Kafka {question.kafka} with {question.client}; at most {limits}",
-            legend="Each log is in brackets; c and a are markers that commit and abort, and what"
-            " stands behind | is in a transaction that is open.",
+            legend="Each log is in brackets; c and a are markers that commit and abort; records"
+            " behind | are in an open transaction.",
             state=logs_in_words,
             draw=_draw_transactions,
             drawings=(".svg",),

@@ -10,7 +10,7 @@ from highwater.shrinking.shrinker import ShrinkResult, Size
 from highwater.shrinking.trials import Attempt
 
 _ENDED = {
-    "smallest": "No single fault of it can be left out.",
+    "smallest": "No single fault can be left out.",
     "time": "The time is up: this is the best so far. The same command goes on from here.",
     "interrupted": "Interrupted: this is the best so far. The same command goes on from here.",
 }

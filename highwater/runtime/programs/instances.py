@@ -4,8 +4,8 @@ An instance that ends by itself is started again; the delay grows with each quic
 is a process group under a guard, which ends with the harness. An instance writes to
 ``logs/app-<instance>.log``; only the first and the last part of a long log are kept.
 
-In the arguments and in variables of ``--env``, the names of ``_VARIABLES`` in braces are replaced,
-such as ``{bootstrap}``; each of these variables says the same. A port is an instance's own.
+In the arguments and in variables of ``--env``, names of ``_VARIABLES`` in braces are replaced, such
+as ``{bootstrap}``; an environment variable has the same value. Each instance has its own port.
 """
 
 import os

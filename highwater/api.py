@@ -83,7 +83,7 @@ def perform(
     Args:
         jobs: how many runs go on at the same time, each with a cluster of its own.
         until_failure: judge each run when it ends, and stop after the first invalid run.
-        progress: called with what begins; called from several threads.
+        progress: called from several threads with a label and the step that begins.
 
     Raises:
         UsageError: a plan asks for something that is not available; nothing was started.
@@ -189,8 +189,8 @@ class StoredRun:
 
     ``table(name)`` gives pandas for tables that fit in memory, ``frame(name, spark)`` a Spark
     DataFrame. Names are those of ``harness.runs.history.TABLES`` without their folder (``ops``,
-    ``partitions``, ``replicas``, ``faults``, ``steps``, ``log_lines``), and ``log`` for what the
-    disks hold.
+    ``partitions``, ``replicas``, ``faults``, ``steps``, ``log_lines``), and ``log`` for the
+    records on the brokers' disks.
     """
 
     def __init__(self, run: Run) -> None:

@@ -149,7 +149,7 @@ def _obstacle(setting: MatrixSetting, duration_s: float) -> str:
 
 
 def _name(setting: MatrixSetting) -> str:
-    """Return the name of a run's directory, which is the same for the same setting."""
+    """Return the name of a run's directory; equal settings have equal names."""
     happened = setting.happened.replace(",", "+").replace(" ", "-")
     elections = "unclean" if setting.unclean else "clean"
     client = "" if setting.client == LIBRDKAFKA else f"-{setting.client.replace(':', '-')}"

@@ -73,7 +73,7 @@ def perform(
 def judge_cells(
     folder: MatrixFolder, session: SparkSession, *, afresh: bool = False
 ) -> list[MatrixRow]:
-    """Judge the runs of a matrix that have no verdict yet (or all), and write rows and page."""
+    """Judge a matrix's runs without a verdict (or all its runs), and write its rows and page."""
     runs = folder.runs()
     judged = () if afresh else [run for run in runs if (run.analysis / "verdict.json").is_file()]
     judge_all([run for run in runs if run not in judged], session)
@@ -144,7 +144,7 @@ def _planned(cell: MatrixCell, duration_s: float) -> PlannedRun:
 
 
 def _put_aside(folder: MatrixFolder, cell: MatrixCell) -> None:
-    """Move the unfinished run of an earlier invocation out of the way."""
+    """Move the unfinished run of an earlier invocation to the folder ``aside``."""
     run = folder.run_of(cell)
     if run is None:
         return

@@ -1,4 +1,4 @@
-"""``highwater check --jepsen FILE``: judges a history of Jepsen's."""
+"""``highwater check --jepsen FILE``: judges a history that Jepsen recorded."""
 
 import json
 import sys

@@ -144,7 +144,7 @@ def _deliveries(text: str) -> tuple[Delivery, ...]:
 def finish(
     folder: MatrixFolder, rows: Sequence[MatrixRow], *, expect: bool = False, as_json: bool = False
 ) -> None:
-    """Print the results of a matrix, and exit with their code."""
+    """Print the results of a matrix, and exit with the matrix's exit code."""
     if as_json:
         console.print_json(rows)
     else:

@@ -204,7 +204,7 @@ def _replicas(
 
 
 def _refuse(given: Mapping[str, object], word: str, hint: str) -> None:
-    """Refuse options that the model of the question does not have."""
+    """Refuse options that the chosen model does not have."""
     for name, value in given.items():
         if value not in (None, []):
             option = f"--{name.replace('_', '-')}"

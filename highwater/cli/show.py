@@ -70,7 +70,7 @@ def report(
 
 
 def _readable(runs: Sequence[Run], tell: Callable[[Run], _T]) -> tuple[list[_T], int]:
-    """Apply a function to each run; return its results, and the number of broken runs.
+    """Apply a function to each run; return the results, and the number of broken runs.
 
     Raises:
         StoreError: there is only one run, and it is broken.

@@ -64,7 +64,7 @@ class ClusterKey:
 class ClusterPool:
     """Warm clusters. A cluster is started when a plan needs it, and closed when there are too many.
 
-    A context manager. Not thread-safe. Whatever happens, leaving it ends every broker.
+    A context manager: leaving it ends every broker, whatever happens. Not thread-safe.
     """
 
     def __init__(self, directory: Path, *, warm: int = 1) -> None:

@@ -55,7 +55,7 @@ class ShrinkResult(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         ended: smallest: nothing more can be left out; time, interrupted: the best plan so far;
-            not-reproduced: not even the whole plan had the anomaly again.
+            not-reproduced: even the whole plan did not have the anomaly again.
         hits: runs of the plan that had the anomaly.
         runs: runs of the plan that were counted after the search had found the plan.
         ran: number of all runs in this invocation.

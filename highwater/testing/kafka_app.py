@@ -82,8 +82,8 @@ class KafkaApp(CaseRuns):
 
         Raises:
             PromiseBroken: the verdict is ``invalid``, and ``check`` is on.
-            CannotJudge: the verdict is ``unknown``; an error of the test, whatever ``check`` is.
-            HighwaterError: the harness could not do it; an error of the test too.
+            CannotJudge: the verdict is ``unknown``; an error of the test even without ``check``.
+            HighwaterError: the harness failed; an error of the test, too.
         """
         __tracebackhide__ = True
         return self.judged(

@@ -60,7 +60,7 @@ class KafkaRun(CaseRuns):
         """Perform a run and judge it.
 
         Args:
-            plan: performed as it stands; or else
+            plan: a plan to perform unchanged; or else
             words: ``story="loss"``, or ``nemesis="kill,pause", duration="20s", seed=7``, and every
                 other option of ``highwater run`` about a plan, as ``min_isr=2`` or
                 ``wire_clients=True``. By default they are those of the test's case.
@@ -69,8 +69,8 @@ class KafkaRun(CaseRuns):
 
         Raises:
             PromiseBroken: the verdict is ``invalid``, and ``check`` is on.
-            CannotJudge: the verdict is ``unknown``; an error of the test, whatever ``check`` is.
-            HighwaterError: the harness could not do it; an error of the test too.
+            CannotJudge: the verdict is ``unknown``; an error of the test even without ``check``.
+            HighwaterError: the harness failed; an error of the test, too.
         """
         __tracebackhide__ = True
         return self.judged(lambda: self._ready(plan, words), check=check)

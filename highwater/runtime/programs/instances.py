@@ -119,7 +119,7 @@ class ProgramInstance:
         """Send SIGKILL to the instance's processes; the instance stays down until ``start``.
 
         Raises:
-            NothingDoneError: it does not run.
+            NothingDoneError: the instance does not run.
         """
         self._down("killed").kill()
 
@@ -127,10 +127,10 @@ class ProgramInstance:
         """Send SIGTERM, and SIGKILL after a while; the instance stays down until ``start``.
 
         Returns:
-            False if SIGTERM did not end it.
+            False if SIGTERM did not end the instance.
 
         Raises:
-            NothingDoneError: it does not run.
+            NothingDoneError: the instance does not run.
         """
         child = self._down("stopped")
         if child.terminate(limit_s=_TERM_S):
@@ -157,7 +157,7 @@ class ProgramInstance:
         """Send SIGSTOP to the instance's processes.
 
         Raises:
-            NothingDoneError: it does not run.
+            NothingDoneError: the instance does not run.
         """
         self._running().pause()
         self._note("paused")

@@ -168,7 +168,7 @@ def _say(line: str) -> None:
 
 
 def _of_each_kind(anomalies: "Sequence[Anomaly]") -> "list[Anomaly]":
-    """Return anomalies with the first of each kind before the others, which keep their order."""
+    """Return anomalies with the first of each kind in front; all others keep their order."""
     firsts = {anomaly.kind: id(anomaly) for anomaly in reversed(anomalies)}.values()
     return sorted(anomalies, key=lambda anomaly: id(anomaly) not in firsts)
 

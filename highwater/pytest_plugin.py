@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add three options, each with a setting of the same name for the ini file."""
     group = parser.getgroup("highwater", "Highwater: fault injection against real Kafka")
     for name, metavar, says in (
-        ("kafka", "LIST", "releases: 0.10.2.2,2.8.2, all or sample; tests skip all others"),
+        ("kafka", "LIST", "releases: 0.10.2.2,2.8.2, all or sample; tests skip other releases"),
         ("driver", "NAME", "what brokers are: local (processes) or docker"),
         ("store", "DIR", "folder of runs and their reports"),
     ):  # fmt: skip

@@ -25,7 +25,7 @@ class Bounds:
     Attributes:
         seconds: no run begins after so many seconds.
         first: number of the first run.
-        runs: maximum runs, including those of earlier invocations; None: until the time is up.
+        runs: maximum number of runs, with earlier invocations; None: until the time is up.
         jobs: clusters side by side.
         keep_all: keep also runs in which nothing was wrong.
     """
@@ -47,7 +47,7 @@ def perform(
     on_rows: Callable[[list[SoakRow]], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[SoakRow]:
-    """Perform and judge the remaining runs, and return all rows, also those of earlier invocations.
+    """Perform and judge the remaining runs, and return all rows, also of earlier invocations.
 
     Runs that an earlier invocation left unjudged are judged first. A run in which the harness fails
     gets a row too.

@@ -178,8 +178,8 @@ def heal(
     """Heal the faults that a dead run left on your cluster, and delete the run's topics.
 
     The next run does this too, and so does a guard process as soon as a run dies. This command also
-    looks for topics with the prefix, deletes those that runs of this machine have made, and names
-    the others.
+    looks for topics with the prefix, deletes the topics that runs of this machine have made, and
+    names all others.
     """
     from highwater.clusters.external.cluster import delete_left_topics, heal_leftovers
 

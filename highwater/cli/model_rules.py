@@ -34,7 +34,7 @@ def rules(
         str, Option(help="With --transactions: librdkafka, java, or java-v1 (without KIP-890).")
     ] = "librdkafka",
     as_json: Annotated[
-        bool, Option("--json", help="Print all of them as JSON, those in common, too.")
+        bool, Option("--json", help="Print all rules as JSON, shared rules, too.")
     ] = False,
 ) -> None:
     """List the rules in which releases differ, and which release has which."""

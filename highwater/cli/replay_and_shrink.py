@@ -82,7 +82,7 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
-    """Find the fewest faults, and the smallest plan, that cause the same anomaly as a run."""
+    """Find the fewest faults, and the smallest plan, that cause a run's anomaly again."""
     from highwater.harness.runs import parse_values
     from highwater.harness.runs.store import Store
     from highwater.shrinking.shrinker import Effort

@@ -59,8 +59,8 @@ def _answers(
     power: Annotated[
         Literal["shared", "separate", "safe"] | None,
         Option(
-            help="Power of the machines: shared by all, separate, or safe: what was written"
-            " outlives its failure."
+            help="Power of the machines: shared by all, separate, or safe: written data"
+            " survives a power failure."
         ),
     ] = None,
     transactions: Annotated[

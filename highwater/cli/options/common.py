@@ -103,7 +103,7 @@ def takes(
     """Replace parameters of a command by the groups of options that have the parameters' names.
 
     Args:
-        groups: functions whose parameters are options; the command gets what they return.
+        groups: functions whose parameters are options; the command gets their results.
     """
     options = {name: inspect.signature(group).parameters for name, group in groups.items()}
 

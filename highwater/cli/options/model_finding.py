@@ -22,7 +22,7 @@ _SECONDS: Final = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedRule:
-    """A rule that the release lacks, and what a search of the same scope finds with it.
+    """A rule that the release lacks, and the result of a search of the same scope with this rule.
 
     Attributes:
         answer: None if the same steps break the promise even with the rule.

@@ -47,7 +47,7 @@ ShrinkOption = Annotated[
         nemesis="Faults to mix at random, or none."
         "  [default: app-cut,app-pause,app-kill=3,app-stop]",
         rate="Records per second in all, or max.  [default: 100]",
-        transactions="Inputs are written in transactions, of which some are aborted.",
+        transactions="Inputs are written in transactions; some transactions are aborted.",
     ),
     of_program=group_of(options_of(ProgramPlan)),
     spark=spark_options,

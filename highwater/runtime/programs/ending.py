@@ -16,10 +16,10 @@ APPEND_TIMES: Final = {"message.timestamp.type": "LogAppendTime"}
 """Settings of the output topic: a record's timestamp is the time at which a broker appended it."""
 
 END_LIMIT_S: Final = 90.0
-"""By the defaults of Kafka's clients, a killed member keeps its partitions for 45 s."""
+"""Limit of the wait: by Kafka's client defaults, a killed member keeps its partitions for 45 s."""
 
 READ_LIMIT_S: Final = 90.0
-"""By the same defaults, a transaction that no client ends stays open for 60 s."""
+"""Limit of the read: by these defaults, a transaction that no client ends stays open for 60 s."""
 
 
 @contextlib.contextmanager

@@ -113,13 +113,17 @@ class OwnCluster:
         )
         self.cluster_id, self.code = identity.cluster_id, identity.code
         await_condition(
-            lambda: self._client().describe_cluster(request_timeout=10).result().controller,
+            self._controller,
             lambda node: node is not None and node.id >= 0,
             what="a broker to name the controller",
             limit_s=_LIMIT_S,
             passing=(KafkaException,),
         )
-        self.admin = self._client()  # the first asked for the controller before there was one
+
+    def _controller(self) -> Any:  # noqa: ANN401 - API is untyped
+        """Ask with a new client: one that has seen no controller waits for minutes."""
+        self.admin = self._client()
+        return self.admin.describe_cluster(request_timeout=10).result(20).controller
 
     @property
     def _on_zookeeper(self) -> bool:

@@ -91,7 +91,9 @@ def test_the_plan_of_an_external_cluster_is_refused() -> None:
     there = External(inventory="i.toml", cluster_id="abc", brokers=(1,), commands=())
     plan = msgspec.structs.replace(PLAN, driver="external", external=there)
     Path("plan.json").write_bytes(plan.to_json())
-    with pytest.raises(UsageError, match="cluster abc is not ours"):
+    with pytest.raises(
+        UsageError, match="cluster abc is external, and was confirmed for one run only"
+    ):
         raise failure("--plan", "plan.json")
 
 

@@ -15,7 +15,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 from highwater.clusters.admin.kafka_protocol import BrokerConnection, ProtocolClient
 from highwater.clusters.admin.metadata import METADATA_WITH_IDS, BrokersView, quorum_request
 from highwater.clusters.core.addresses import Address
-from highwater.clusters.core.interfaces import UnreachableError
+from highwater.clusters.core.interfaces import PartitionState, UnreachableError
 from highwater.harness.releases.release import Release
 
 _ANSWER_S: Final = 5.0
@@ -120,6 +120,24 @@ class MetadataView(BrokersView):
         super().__init__(addresses, ProtocolClient(addresses), release.wire.metadata)
         self._kraft = release.coordination == "kraft"
         self._ours = ours
+        self._epochs: dict[tuple[str, int], int] = {}
+
+    def partition(self, topic: str, partition: int) -> PartitionState:
+        """Read the partition's metadata.
+
+        Raises:
+            UnreachableError: no broker knows the partition, or the broker that answered has an
+                older leader epoch than a broker that answered before.
+        """
+        state = super().partition(topic, partition)
+        epoch, newest = state.leader_epoch, self._epochs.get((topic, partition), -1)
+        if epoch is not None and epoch < newest:
+            raise UnreachableError(
+                f"the broker that answered knows {topic}-{partition} up to leader epoch {epoch},"
+                f" and another broker knew epoch {newest}"
+            )
+        self._epochs[topic, partition] = newest if epoch is None else epoch
+        return state
 
     def controller(self) -> int:
         """Return the controller in the metadata, or the quorum's leader on KRaft.

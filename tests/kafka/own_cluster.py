@@ -271,8 +271,16 @@ class OwnCluster:
 
         Who leads, in which epoch, and the order of an ISR follow from a broker's restart alone.
         """
-        self.admin = self._client()  # one that was asked before may wait for a broker that ended
         self.await_in_sync()
+        return await_condition(
+            self._facts,
+            what="brokers to tell what there is",
+            limit_s=_LIMIT_S,
+            passing=(KafkaException,),  # a broker that has just started has older metadata
+        )
+
+    def _facts(self) -> dict[str, Any]:
+        self.admin = self._client()  # one that was asked before may wait for a broker that ended
         facts = ClusterSurvey(self.bootstrap, self.brokers[1].dial).read(internal=True)
         topics = sorted(self.admin.list_topics(timeout=10).topics)
         return {

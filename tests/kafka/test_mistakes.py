@@ -50,8 +50,6 @@ PROGRAMS: Final = {
 }
 """Guarantee and instances, faults, and the mistake that is to be named."""
 
-QUICK: Final = ("reads_uncommitted",)
-
 
 @pytest.fixture(scope="module")
 def judged(
@@ -78,10 +76,8 @@ def judged(
         yield run
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name if name in QUICK else pytest.param(name, marks=pytest.mark.nightly) for name in PROGRAMS],
-)
+@pytest.mark.nightly  # by day tests/kafka/test_programs.py has one
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_a_mistake_is_found_and_named(judged: Callable[[str], JudgedRun], name: str) -> None:
     verdict = judged(name).verdict
     says = [anomaly.sentence for anomaly in verdict.anomalies]

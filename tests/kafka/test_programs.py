@@ -37,7 +37,7 @@ the outputs: of five kills one at least loses something."""
 
 
 CONNECTIONS = tuple(
-    FaultStep(fault=f"app-{name}", at_s=2.0 + 3 * number, lasts_s=1.5)
+    FaultStep(fault=f"app-{name}", at_s=2.0 + 2.25 * number, lasts_s=1.5)
     for number, name in enumerate(("hold-commit", "cut", "slow", "lose-answers", "repeat-requests"))
 )
 
@@ -55,7 +55,7 @@ def plan(*command: str) -> Plan:
 
 
 RIGHT = plan(sys.executable, str(APPS / "right.py"))
-DISCONNECTED = msgspec.structs.replace(RIGHT, steps=CONNECTIONS)
+DISCONNECTED = msgspec.structs.replace(RIGHT, steps=CONNECTIONS, duration_s=13.0)
 WRONG = plan(sys.executable, str(APPS / "commits_first.py"))
 ASTRAY = msgspec.structs.replace(
     plan(sys.executable, "-c", """

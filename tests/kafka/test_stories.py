@@ -48,8 +48,6 @@ BY_DAY = {
         Cell("loss"),
         Cell("held-fetch"),
         Cell("power-failure"),
-        Cell("torn-transaction"),
-        Cell("late-produce"),
     ),
 }
 AT_NIGHT = {
@@ -80,6 +78,8 @@ AT_NIGHT = {
         Cell("late-answer", min_isr=3),
         Cell("lost-metadata"),
         Cell("tiered-new-leader"),
+        Cell("torn-transaction"),
+        Cell("late-produce"),
         Cell("torn-transaction", client="java"),
         Cell("torn-transaction", client="java:3.9.2"),
         Cell("late-produce", client="java"),

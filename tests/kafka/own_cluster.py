@@ -271,6 +271,7 @@ class OwnCluster:
 
         Who leads, in which epoch, and the order of an ISR follow from a broker's restart alone.
         """
+        self.admin = self._client()  # one that was asked before may wait for a broker that ended
         self.await_in_sync()
         return await_condition(
             self._facts,
@@ -280,7 +281,7 @@ class OwnCluster:
         )
 
     def _facts(self) -> dict[str, Any]:
-        self.admin = self._client()  # one that was asked before may wait for a broker that ended
+        self.admin = self._client()
         facts = ClusterSurvey(self.bootstrap, self.brokers[1].dial).read(internal=True)
         topics = sorted(self.admin.list_topics(timeout=10).topics)
         return {

@@ -11,6 +11,7 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.store import Run
 
 _FILE: Final = "analysis/feed.jsonl"
+_COLUMNS: Final = ["offset", "timestamp_ms", "key", "value"]
 
 
 def write_feed(run: Run) -> Path:
@@ -33,7 +34,8 @@ def write_feed(run: Run) -> Path:
     for segment in segments(run.replicas):
         if segment.topic != plan.topic.name:
             continue
-        for row in pa.Table.from_batches(read_segment(segment), SCHEMA).to_pylist():
+        records = pa.Table.from_batches(read_segment(segment), SCHEMA).select(_COLUMNS)
+        for row in records.to_pylist():
             if row["key"] is not None and row["key"].decode(errors="replace") in names:
                 places.setdefault(
                     (segment.partition, row["offset"]), (row["timestamp_ms"], row["value"])

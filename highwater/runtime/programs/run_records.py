@@ -44,5 +44,4 @@ def write_feed(run: Run) -> Path:
         raise UsageError(f"the disks of {run.path} hold none of its records")
     order = sorted(places, key=lambda place: (places[place][0], *place))
     lines = {places[place][1]: None for place in order}  # one that was written twice is fed once
-    run.write(_FILE, b"".join(line + b"\n" for line in lines))
-    return (run.path / _FILE).absolute()
+    return run.write(_FILE, b"".join(line + b"\n" for line in lines)).absolute()

@@ -32,6 +32,7 @@ from tools.clients_page import clients
 from tools.hazards_page import hazards
 from tools.model_tables import drawings, explanations, external, model, model_results, model_rules
 from tools.model_tables import table as _table
+from tools.programs_page import programs
 from tools.results_page import results
 
 _Command = typer.core.TyperCommand | typer.core.TyperGroup
@@ -318,6 +319,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "hazards.md": hazards,
     "clients.md": clients,
     "results.md": results,
+    "programs.md": programs,
     "external.md": external,
     "api.md": api,
     "changelog.md": changelog,

@@ -1,0 +1,97 @@
+"""The page docs/programs.md: frameworks whose releases lose records, from docs/program-pairs/."""
+
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tools.model_tables import table
+
+PAIRS: Final = Path(__file__).parent.parent / "docs" / "program-pairs"
+
+_NOTE: Final = "<!-- Written by `make docs` from docs/program-pairs/*.toml. -->\n"
+_INTRO: Final = """\
+Libraries and frameworks that lost, doubled or reordered records by a bug of their own: the same
+program, faults and seeds with a release that has the bug and one that has not, under
+[`highwater app`](apps.md) on Kafka 4.4.0. The programs, and how to make their environments, are in
+[docs/examples/frameworks](examples/frameworks/README.md). *Shown* counts the runs in which the bug
+was seen; *Highwater names* is what the reports say of it.
+"""
+_NOT_SHOWN: Final = """\
+## Tried, and not shown
+"""
+
+
+class PlayedRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A release of a framework, and what its runs came to.
+
+    Attributes:
+        affected: the release is said to have the bug.
+        runs: how many runs were judged.
+        shown: how many of them found it.
+    """
+
+    version: str
+    affected: bool
+    runs: int
+    shown: int
+
+
+class ProgramPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One bug of a framework, and the releases between which it came or went.
+
+    Attributes:
+        bug: where it was reported.
+        mechanism: how it loses a record.
+        fault: what was needed, and for how long.
+        program: its file in docs/examples/frameworks.
+        found: the outcome that broke the guarantee.
+        named: the mistake that reports name.
+        tried: why it could not be shown; then there are no releases.
+    """
+
+    framework: str
+    bug: str
+    mechanism: str
+    date: date
+    fault: str = ""
+    command: str = ""
+    program: str = ""
+    found: str = ""
+    named: str = ""
+    tried: str = ""
+    release: tuple[PlayedRelease, ...] = ()
+
+
+def pairs() -> list[ProgramPair]:
+    """Return the bugs in the order of their files' names."""
+    return [
+        msgspec.toml.decode(path.read_bytes(), type=ProgramPair)
+        for path in sorted(PAIRS.glob("*.toml"))
+    ]
+
+
+def programs() -> str:
+    """docs/programs.md."""
+    every = pairs()
+    parts = ["# Programs and frameworks\n", _NOTE, _INTRO]
+    parts += [_played(pair) for pair in every if pair.release]
+    tried = [f"- **{pair.framework}**, {pair.bug}: {pair.tried}" for pair in every if pair.tried]
+    if tried:
+        parts += [_NOT_SHOWN, *tried]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _played(pair: ProgramPair) -> str:
+    rows = [
+        (played.version, "yes" if played.affected else "no", f"{played.shown} of {played.runs}")
+        for played in pair.release
+    ]
+    return (
+        f"## {pair.framework}: {pair.bug}\n\n{pair.mechanism}\n\n"
+        f"- **Needs**: {pair.fault}\n"
+        f"- **Found**: {pair.found}; Highwater names: {pair.named}\n"
+        f"- **Shown by**: `{pair.command}` ({pair.program}, {pair.date})\n\n"
+        f"{table(('release', 'has the bug', 'shown'), rows)}"
+    )

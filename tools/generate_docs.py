@@ -301,11 +301,6 @@ def _commands(group: typer.core.TyperGroup) -> Iterator[tuple[str, _Command]]:
             yield name, command
 
 
-def changelog() -> str:
-    """docs/changelog.md, the page of the site: the changelog as it stands."""
-    return (DOCS.parent / "CHANGELOG.md").read_text("utf-8")
-
-
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "apps.md": apps,
     "faults.md": faults,
@@ -322,7 +317,6 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "programs.md": programs,
     "external.md": external,
     "api.md": api,
-    "changelog.md": changelog,
     **drawings(),
 }
 

@@ -76,6 +76,7 @@ class InputEvidence:
         troubles: faults of brokers, and of the program's connections.
         habits: the program's habits.
         stray: an output of the input on a disk that readers of committed records are not given.
+        invoked_ns: when a producer was asked to send the input; None if it was not acknowledged.
         sent_ns: when the input was acknowledged; None if it was not.
         rival: another input that was acknowledged at the same offset before.
         following: the next input of the partition that has an output.
@@ -100,6 +101,7 @@ class InputEvidence:
     troubles: Sequence[Trouble] = ()
     habits: Habits = field(default_factory=Habits)
     stray: LogCopy | None = None
+    invoked_ns: int | None = None
     sent_ns: int | None = None
     rival: str | None = None
     following: FollowingInput | None = None
@@ -174,6 +176,7 @@ def evidence_of(
             else FOREVER,
             troubles=facts.troubles or (),
             habits=habits,
+            invoked_ns=sent.invoked_ns(name),
             sent_ns=sent.acknowledged_ns(name),
             rival=sent.rival(name, partition, offset),
             following=sent.following(partition, times.following(partition, offset)),
@@ -201,6 +204,9 @@ class _Sent:
         self._times = dict(zip(done["value"].to_pylist(), times, strict=True))
         self._done = done
         self._inputs = facts.inputs
+
+    def invoked_ns(self, name: str) -> int | None:
+        return self._times[name][0] if name in self._times else None
 
     def acknowledged_ns(self, name: str) -> int | None:
         return self._times[name][1] if name in self._times else None

@@ -110,6 +110,28 @@ def no_way_back(evidence: InputEvidence) -> str:
     )
 
 
+def past_the_end(evidence: InputEvidence) -> str:
+    """Show that a position was committed past an input that was not sent yet.
+
+    The request's time counts, or else that of the commit, which is a broker's. Brokers that had a
+    fault may have lost another record at the input's offset.
+    """
+    passed, invoked_ns = evidence.passed, evidence.invoked_ns
+    if passed is None or invoked_ns is None:
+        return ""
+    of_brokers = (fault for fault in evidence.troubles if not fault.fault.startswith("app-"))
+    if any(fault.time_ns <= invoked_ns for fault in of_brokers):
+        return ""
+    request = evidence.committed_by(passed)
+    known_ns = passed.time_ns + _CLOCKS_NS if request is None else request.time_ns
+    if invoked_ns <= known_ns:
+        return ""
+    return (
+        f"position {passed.offset} was committed at {seconds(passed.time_ns)}, and the input was"
+        f" only sent at {seconds(invoked_ns)}: the log ended before that position"
+    )
+
+
 def begins_at_latest(evidence: InputEvidence) -> str:
     """Show that a group without a position began at the log's end.
 

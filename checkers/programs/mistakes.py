@@ -115,6 +115,13 @@ MISTAKES: Final = (
         fix="Set acks=all.",
         proof=lost_proofs.leader_alone,
     ),
+    Mistake(
+        name="position past the end of the log",
+        outcome=LOST,
+        evidence="the input was sent after the commit that passed it",
+        fix="Commit the last record's offset plus one; update the client.",
+        proof=lost_proofs.past_the_end,
+    ),
     _POSITION_OUTSIDE,
     SHARED_ID,
     Mistake(
@@ -147,7 +154,7 @@ MISTAKES: Final = (
         name="input passed without an output",
         outcome=LOST,
         evidence="a later input has an output, no instance ended",
-        fix="Check errors first.",
+        fix="Check errors first; update the client.",
         proof=lost_proofs.passed_over,
     ),
     Mistake(

@@ -48,6 +48,10 @@ def generation(at_s: float, number: int, **partitions: int) -> tuple[int, Genera
     return int(at_s * S), Generation(int(at_s * 1000), number, members)
 
 
+def asked_at(at_s: float) -> ProgramRequest:
+    return ProgramRequest(int(at_s * S), int(at_s * S) + 1000, 0, 0)
+
+
 COMMITTED_FIRST = InputEvidence(
     name="p0-17",
     offset=17,
@@ -57,6 +61,7 @@ COMMITTED_FIRST = InputEvidence(
     events=[event(1, "started"), event(4.5, "killed"), event(6, "started")],
     later_ns=7 * S,
 )
+PAST_THE_END = replace(COMMITTED_FIRST, invoked_ns=int(4.2 * S), sent_ns=int(4.3 * S))
 HALF_OF_IT = replace(COMMITTED_FIRST, outcome=HALF, outputs=[output(4.2)])
 PASSED_OVER = replace(COMMITTED_FIRST, later_ns=int(3.5 * S), events=[event(1, "started")])
 OUTSIDE = replace(PASSED_OVER, withdrawn=True, guarantee="exactly-once")
@@ -131,6 +136,8 @@ SHOWN = (
     ("position committed before the output was acknowledged", FIRST_ON_THE_WIRE),
     ("output that brokers have lost", STRAY),
     ("offset that brokers gave twice", replace(PASSED_OVER, rival="p0-16")),
+    ("position past the end of the log", PAST_THE_END),
+    ("position past the end of the log", replace(PASSED_OVER, invoked_ns=5 * S)),
     ("position outside of the transaction", OUTSIDE),
     ("position outside of the transaction", OUTSIDE_AND_KILLED),
     ("position outside of the transaction", OUTSIDE_AND_DOUBLED),
@@ -184,6 +191,12 @@ def test_a_mistake_is_told_by_its_evidence(name: str, evidence: InputEvidence) -
 @pytest.mark.parametrize(
     ("evidence", "name"),
     [
+        # The input was sent before, as far as clocks tell.
+        (replace(PAST_THE_END, invoked_ns=int(4.05 * S)), "committed before"),
+        (replace(PAST_THE_END, committed_by=lambda _: asked_at(4.25)), "committed before"),
+        (replace(PAST_THE_END, invoked_ns=4 * S, committed_by=lambda _: asked_at(3.99)), "past"),
+        # A broker may have lost what was at its offset.
+        (replace(PAST_THE_END, troubles=[Trouble(3 * S, 4 * S, "kill", "")]), "committed before"),
         # A timer that never commits in the midst of outputs is no timer.
         (replace(AUTOMATIC, habits=Habits(ahead=9, interval_s=1.0)), "committed before"),
         (replace(AUTOMATIC, habits=Habits(ahead=3, amid=4, behind=9)), "committed before"),

@@ -1,43 +1,19 @@
 """The cluster drivers, by their names in a plan."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
-from highwater.clusters.core.interfaces import PLAIN, Cluster, Driver, NodeOptions
-from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.containers import driver as containers
+from highwater.clusters.core.interfaces import Driver
+from highwater.clusters.local import driver as local
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.release import Release
 
-
-def _in_containers(
-    release: Release,
-    directory: Path,
-    *,
-    brokers: int,
-    broker_config: Mapping[str, str],
-    wired: bool = False,
-    clients_wired: bool = False,
-    controllers: int = 1,
-    options: NodeOptions = PLAIN,
-) -> Cluster:
-    """Open a cluster with the docker driver; the driver's libraries are imported only here."""
-    from highwater.clusters.containers import driver  # noqa: PLC0415 - see above
-
-    return driver.open_cluster(
-        release,
-        directory,
-        brokers=brokers,
-        broker_config=broker_config,
-        wired=wired,
-        clients_wired=clients_wired,
-        controllers=controllers,
-        options=options,
-    )
-
-
-DRIVERS: Final[Mapping[str, Driver]] = {"local": open_cluster, "docker": _in_containers}
+DRIVERS: Final[Mapping[str, Driver]] = {
+    "local": local.open_cluster,
+    "docker": containers.open_cluster,
+}
 
 
 def find_driver(name: str) -> Driver:

@@ -11,41 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kafka.protocol.admin import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-    UpdateFeaturesRequest,
-    UpdateFeaturesResponse,
-)
-from kafka.protocol.consumer import (
-    FetchRequest,
-    FetchResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-)
-from kafka.protocol.metadata import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
-from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from kafka.protocol.api_header import ResponseClassRegistry
 
 from highwater.clusters.admin.voter_messages import VoterRequest, VoterResponse
 from highwater.clusters.core.addresses import Address
@@ -54,25 +20,6 @@ from highwater.clusters.core.interfaces import UnreachableError
 Request = Any  # kafka-python creates these classes at run time, from Kafka's own schemas
 Response = Any
 
-
-_ANSWERED_BY = {
-    AlterPartitionReassignmentsRequest: AlterPartitionReassignmentsResponse,
-    ApiVersionsRequest: ApiVersionsResponse,
-    CreatePartitionsRequest: CreatePartitionsResponse,
-    CreateTopicsRequest: CreateTopicsResponse,
-    DescribeClusterRequest: DescribeClusterResponse,
-    DescribeConfigsRequest: DescribeConfigsResponse,
-    DescribeProducersRequest: DescribeProducersResponse,
-    DescribeQuorumRequest: DescribeQuorumResponse,
-    ElectLeadersRequest: ElectLeadersResponse,
-    FetchRequest: FetchResponse,
-    IncrementalAlterConfigsRequest: IncrementalAlterConfigsResponse,
-    ListOffsetsRequest: ListOffsetsResponse,
-    MetadataRequest: MetadataResponse,
-    ProduceRequest: ProduceResponse,
-    UpdateFeaturesRequest: UpdateFeaturesResponse,
-    VoterRequest: VoterResponse,
-}
 _SIZE = struct.Struct(">i")
 _CLIENT = "highwater-probe"
 _ANSWER_BYTES_MAX = 100 << 20
@@ -155,8 +102,10 @@ class BrokerConnection:
         (size,) = _SIZE.unpack(self._read(_SIZE.size))
         if not 0 <= size <= _ANSWER_BYTES_MAX:
             raise ValueError(f"an answer announces {size} bytes")
-        response = _ANSWERED_BY[type(request)]
-        return response.decode(self._read(size), version=request.API_VERSION, header=True)
+        if isinstance(request, VoterRequest):
+            return VoterResponse.decode(self._read(size))
+        response = ResponseClassRegistry.get_response_class(request.header)
+        return response.decode(self._read(size), header=True)
 
     def _read(self, size: int) -> bytes:
         buffer = bytearray(size)
@@ -201,7 +150,7 @@ class ProtocolClient:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._addresses = addresses
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._clock = clock
         self._connections: dict[int, BrokerConnection] = {}
         self._not_before: dict[int, float] = {}
@@ -219,7 +168,7 @@ class ProtocolClient:
             return self._connection(node).ask(*requests)
         except UnreachableError:
             self._drop(node)
-            silent = self._clock() - started_at >= self._timeout_s
+            silent = self._clock() - started_at >= self.timeout_s
             pause_s = self.AFTER_SILENCE_S if silent else self.AFTER_REFUSAL_S
             self._not_before[node] = self._clock() + pause_s
             raise
@@ -243,7 +192,7 @@ class ProtocolClient:
     def _connection(self, node: int) -> BrokerConnection:
         if node not in self._connections:
             address = self._addresses[node]
-            self._connections[node] = BrokerConnection(address, timeout_s=self._timeout_s)
+            self._connections[node] = BrokerConnection(address, timeout_s=self.timeout_s)
         return self._connections[node]
 
     def _drop(self, node: int) -> None:

@@ -13,9 +13,10 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final, Protocol
 
-from kafka.protocol.admin import AlterPartitionReassignmentsRequest, ElectLeadersRequest
+from kafka.protocol.admin import AlterPartitionReassignmentsRequest
 
-from highwater.clusters.admin.kafka_protocol import ProtocolClient, Response
+from highwater.clusters.admin import elections
+from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.admin.metadata import CoordinationView, ZooKeeperView
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
@@ -38,7 +39,7 @@ _ANSWER_S: Final = 5.0
 _REASSIGN: Final = "/admin/reassign_partitions"
 _ELECT: Final = "/admin/preferred_replica_election"
 _EPOCH: Final = "/controller_epoch"
-_ELECTED: Final = frozenset({0, 84})  # none, ELECTION_NOT_NEEDED
+_ELECTED: Final = frozenset({0, elections.NOT_NEEDED})
 
 
 class Freezer(Protocol):
@@ -195,13 +196,12 @@ class KraftMover:
         """Send AlterPartitionReassignments; a new order of the same replicas is applied at once."""
         reassignment = AlterPartitionReassignmentsRequest.ReassignableTopic
         order = reassignment.ReassignablePartition(partition_index=partition, replicas=[*replicas])
-        response = self._ask(
-            AlterPartitionReassignmentsRequest(
-                version=0,
-                timeout_ms=int(_ANSWER_S * 1000),
-                topics=[reassignment(name=topic, partitions=[order])],
-            )
+        request: Any = AlterPartitionReassignmentsRequest(
+            version=0,
+            timeout_ms=int(_ANSWER_S * 1000),
+            topics=[reassignment(name=topic, partitions=[order])],
         )
+        [response] = self._client.ask_any(self._brokers, request)
         codes = [response.error_code] + [
             result.error_code
             for topic_result in response.responses
@@ -214,25 +214,10 @@ class KraftMover:
 
     def elect(self, topic: str, partition: int) -> None:
         """Send ElectLeaders for the preferred leader."""
-        requested = ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[partition])
-        response = self._ask(
-            ElectLeadersRequest(
-                version=1,
-                election_type=0,
-                topic_partitions=[requested],
-                timeout_ms=int(_ANSWER_S * 1000),
-            )
+        codes = elections.request_election(
+            self._client, self._brokers, topic, partition, elections.PREFERRED
         )
-        codes = [response.error_code] + [
-            result.error_code
-            for topic_result in response.replica_election_results
-            for result in topic_result.partition_result
-        ]
         _require(codes, _ELECTED, f"elect the preferred leader of {topic}-{partition}")
-
-    def _ask(self, request: Any) -> Response:  # noqa: ANN401 - kafka-python creates these classes
-        [response] = self._client.ask_any(self._brokers, request)
-        return response
 
     def close(self) -> None:
         """Close the connections."""

@@ -76,9 +76,8 @@ class VoterResponse:
     error_message: str | None
 
     @classmethod
-    def decode(cls, frame: bytes, *, version: int, header: bool) -> Self:
+    def decode(cls, frame: bytes) -> Self:
         """Decode an answer from a frame without its length."""
-        assert (version, header) == (VoterRequest.API_VERSION, True)
         _, _, error_code = _ANSWER.unpack_from(frame)
         message = _TEXT.decode(io.BytesIO(frame[_ANSWER.size :]), compact=True)
         return cls(error_code=error_code, error_message=message)

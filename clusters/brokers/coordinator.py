@@ -1,4 +1,4 @@
-"""ZooKeepers and KRaft controllers, which faults kill, pause, start again and empty."""
+"""Nodes that faults kill, pause and start again; ZooKeepers and KRaft controllers."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -21,7 +21,46 @@ class ControllerFiles(Protocol):
         """Give a controller a new data directory; with ``renewed`` it is a different voter, too."""
 
 
-class RealCoordinator:
+class RealNode:
+    """A broker, ZooKeeper or controller; ClusterNode of ``clusters.core.interfaces``."""
+
+    def __init__(self, node_id: int, node: Node) -> None:
+        self._id = node_id
+        self._node = node
+
+    @property
+    def id(self) -> int:
+        """Id of the broker, ZooKeeper or controller."""
+        return self._id
+
+    @property
+    def state(self) -> BrokerState:
+        """State of the JVM."""
+        return self._node.state
+
+    def stop(self) -> None:
+        """Send SIGTERM, and wait for the process to end."""
+        self._node.stop()
+
+    def kill(self) -> None:
+        """Send SIGKILL, whether the node is paused or not."""
+        self._node.kill()
+
+    def pause(self) -> None:
+        """Send SIGSTOP."""
+        self._node.pause()
+
+    def resume(self) -> None:
+        """Send SIGCONT."""
+        self._node.resume()
+
+    def require_down(self, hint: str) -> None:
+        """Raise a HarnessError unless the node is down."""
+        if self.state != "down":
+            raise HarnessError(f"{self._node.name} runs", hint=hint)
+
+
+class RealCoordinator(RealNode):
     """One ZooKeeper or KRaft controller; it implements Coordinator of ``clusters.core.interfaces``.
 
     Args:
@@ -35,32 +74,19 @@ class RealCoordinator:
     def __init__(
         self, controller_id: int, node: Node, files: ControllerFiles, ask: Callable[[], object]
     ) -> None:
-        self._id = controller_id
-        self._node = node
+        super().__init__(controller_id, node)
         self._files = files
         self._ask = ask
-
-    @property
-    def id(self) -> int:
-        """Id of the ZooKeeper or controller."""
-        return self._id
-
-    @property
-    def state(self) -> BrokerState:
-        """State of the JVM."""
-        return self._node.state
 
     def install(self, level: Level) -> None:
         """Give a KRaft controller that is down other jars; ZooKeeper is never upgraded."""
         if level.release.coordination == "kraft":
-            if self._node.state != "down":
-                raise HarnessError("the controller runs", hint="Stop it first.")
+            self.require_down("Stop it first.")
             self._node.replace_plan(self._files.controller_plan(self._id, level))
 
     def lose_disk(self, *, renewed: bool = False) -> None:
         """Give a node that is down a new data directory."""
-        if self._node.state != "down":
-            raise HarnessError(f"{self._node.name} runs", hint="Kill it first.")
+        self.require_down("Kill it first.")
         self._files.format_controller(self._id, renewed=renewed)
 
     def start(self) -> None:
@@ -79,19 +105,3 @@ class RealCoordinator:
             limit_s=START_LIMIT_S,
             passing=(UnreachableError,),
         )
-
-    def stop(self) -> None:
-        """Send SIGTERM, and wait for the process to end."""
-        self._node.stop()
-
-    def kill(self) -> None:
-        """Send SIGKILL, whether the node is paused or not."""
-        self._node.kill()
-
-    def pause(self) -> None:
-        """Send SIGSTOP."""
-        self._node.pause()
-
-    def resume(self) -> None:
-        """Send SIGCONT."""
-        self._node.resume()

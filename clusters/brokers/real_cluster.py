@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-from highwater.clusters.admin import elections, leadership, topic_config, topics, voters
+from highwater.clusters.admin import topic_config, topics, voters
+from highwater.clusters.admin.administered import AdministeredCluster
 from highwater.clusters.admin.metadata import (
     CoordinationView,
     KraftView,
@@ -21,12 +22,11 @@ from highwater.clusters.admin.metadata import (
 )
 from highwater.clusters.admin.probe import ClusterProbe
 from highwater.clusters.brokers import freeze
-from highwater.clusters.brokers.coordinator import RealCoordinator
+from highwater.clusters.brokers.coordinator import RealCoordinator, RealNode
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import (
     PLAIN,
     Broker,
-    BrokerState,
     Coordinator,
     NodeOptions,
     Probe,
@@ -46,7 +46,7 @@ from highwater.harness.releases.catalogue import Release
 _GONE_S = 10.0
 
 
-class RealBroker:
+class RealBroker(RealNode):
     """One broker; it implements Broker of ``clusters.core.interfaces``."""
 
     def __init__(
@@ -57,26 +57,15 @@ class RealBroker:
         cluster: "RealCluster",
         level: Level,
     ) -> None:
-        self._id = broker_id
+        super().__init__(broker_id, node)
         self._level = level
-        self._node = node
         self._log_directories = tuple(log_directories)
         self._cluster = cluster
-
-    @property
-    def id(self) -> int:
-        """Broker id."""
-        return self._id
 
     @property
     def address(self) -> str:
         """``host:port``."""
         return str(self._node.address)
-
-    @property
-    def state(self) -> BrokerState:
-        """State of the broker's JVM."""
-        return self._node.state
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -90,8 +79,7 @@ class RealBroker:
 
     def install(self, level: Level) -> None:
         """Write the broker's settings for a level; the next start uses that level's jars."""
-        if self._node.state != "down":
-            raise HarnessError(f"broker {self._id} runs", hint="Stop it first.")
+        self.require_down("Stop it first.")
         self._node.replace_plan(self._cluster.plan(self._id, level))
         self._level = level
 
@@ -141,10 +129,6 @@ class RealBroker:
         self._node.launch()
         self._node.wait_for(self._node.require_listening, "to listen")
 
-    def stop(self) -> None:
-        """Send SIGTERM, and wait for the process to end."""
-        self._node.stop()
-
     def restart(self) -> None:
         """Stop the broker and start it, even if the stop failed."""
         try:
@@ -152,20 +136,8 @@ class RealBroker:
         finally:
             self.start()
 
-    def kill(self) -> None:
-        """Send SIGKILL, whether the broker is paused or not."""
-        self._node.kill()
 
-    def pause(self) -> None:
-        """Send SIGSTOP."""
-        self._node.pause()
-
-    def resume(self) -> None:
-        """Send SIGCONT."""
-        self._node.resume()
-
-
-class RealCluster:
+class RealCluster(AdministeredCluster):
     """A cluster of real brokers (Cluster of ``clusters.core.interfaces``); a driver opens it.
 
     Args:
@@ -380,42 +352,6 @@ class RealCluster:
                 coordination=self._site.public.coordination,
             )
 
-    def add_partitions(self, topic: str, added: Mapping[int, Sequence[int]]) -> None:
-        """Add partitions in ZooKeeper or by a request, and wait until they are ready."""
-        running = self._running()
-        with (
-            contextlib.closing(self._view(running)) as view,
-            contextlib.closing(self.probe()) as probe,
-        ):
-            topics.add_partitions(view, running, probe, topic, added)
-
-    def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Put a broker first in the assignment and let the preferred leader be elected."""
-        self._change_leadership(leadership.move, topic, partition, broker)
-
-    def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Put a broker before the other candidates in the assignment."""
-        self._change_leadership(leadership.set_next_leader, topic, partition, broker)
-
-    def reassign(
-        self, topic: str, partition: int, replicas: Sequence[int], *, awaited: bool = True
-    ) -> None:
-        """Create and remove replicas of a partition."""
-        running = self._running()
-        with contextlib.closing(self._view(running)) as view:
-            leadership.assign(
-                view, running, self._paused, topic, partition, replicas, awaited=awaited
-            )
-
-    def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        """Write the changes to ZooKeeper, or send them to the KRaft controller."""
-        running = self._running()
-        with contextlib.closing(self._view(running)) as view:
-            if isinstance(view, ZooKeeperView):
-                topic_config.write(view, self.release, topic, changes)
-            else:
-                topic_config.request(running, topic, changes)
-
     def finalize_features(self, levels: Mapping[str, int]) -> None:
         """Send the KRaft controller the levels that are higher than its finalized levels."""
         kraft_features.finalize_features(self._running(), levels)
@@ -424,17 +360,6 @@ class RealCluster:
         """Send the changes to the KRaft controller."""
         topic_config.request(self._running(), group, changes, kind=topic_config.GROUP)
 
-    def elect_unclean(self, topic: str, partition: int) -> None:
-        """Ask the controller, or on KRaft a broker that forwards the request."""
-        candidates = self._running()
-        if self._release.coordination == "zookeeper":
-            with contextlib.closing(self._view()) as view:
-                controller = view.controller()
-            candidates = {
-                broker: candidates[broker] for broker in candidates if broker == controller
-            }
-        elections.elect_unclean(candidates, topic, partition)
-
     def _running(self) -> dict[int, Address]:
         addresses = self._site.public.brokers
         return {
@@ -442,13 +367,6 @@ class RealCluster:
             for broker in addresses
             if self._brokers[broker].state == "running"
         }
-
-    def _change_leadership(
-        self, change: leadership.LeadershipChange, topic: str, partition: int, broker: int
-    ) -> None:
-        running = self._running()
-        with contextlib.closing(self._view(running)) as view:
-            change(view, running, self._paused, topic, partition, broker)
 
     def end_session(self, broker: int) -> bool:
         """Close the broker's session in ZooKeeper; on KRaft do nothing."""

@@ -176,20 +176,55 @@ class Probe(Protocol):
         """Close every connection."""
 
 
-class Broker(Protocol):
-    """One broker. A method returns once its effect on the broker's process is there."""
+class ClusterNode(Protocol):
+    """A broker, a ZooKeeper or a KRaft controller. A method returns once its effect is there."""
 
     @property
     def id(self) -> int:
-        """Broker id."""
-
-    @property
-    def address(self) -> str:
-        """``host:port`` for clients."""
+        """Id of the broker or controller, or ``myid`` of the ZooKeeper; from 100 for the latter."""
 
     @property
     def state(self) -> BrokerState:
         """State after the last method called, or ``down`` if the process ended by itself."""
+
+    def install(self, level: Level) -> None:
+        """Give a node that is down other jars, or another protocol and message format.
+
+        A ZooKeeper is never upgraded.
+
+        Raises:
+            HarnessError: the node is not down, or those jars do not exist.
+        """
+
+    def start(self) -> None:
+        """Start the node with its old data.
+
+        Returns when a broker's port answers, once its old session has ended; when a controller or
+        ZooKeeper answers and belongs to a majority, if a majority runs.
+
+        Raises:
+            HarnessError: the node died first; the message has the last lines of its log.
+        """
+
+    def stop(self) -> None:
+        """Shut the node down cleanly (SIGTERM), as an administrator would; wait for the end."""
+
+    def kill(self) -> None:
+        """Send SIGKILL, whether the node is paused or not."""
+
+    def pause(self) -> None:
+        """Send SIGSTOP: the node is frozen, but its sockets stay open."""
+
+    def resume(self) -> None:
+        """Send SIGCONT."""
+
+
+class Broker(ClusterNode, Protocol):
+    """One broker. A method returns once its effect on the broker's process is there."""
+
+    @property
+    def address(self) -> str:
+        """``host:port`` for clients."""
 
     @property
     def level(self) -> Level:
@@ -230,36 +265,8 @@ class Broker(Protocol):
             HarnessError: the broker is down, or is not a process of this machine.
         """
 
-    def install(self, level: Level) -> None:
-        """Give a broker that is down other jars, or another protocol and message format.
-
-        Raises:
-            HarnessError: the broker is not down, or those jars do not exist.
-        """
-
-    def start(self) -> None:
-        """Start the broker with its old data, once its old session has ended.
-
-        Returns when the process runs and its port answers.
-
-        Raises:
-            HarnessError: the broker died first; the message has the last lines of its log.
-        """
-
-    def stop(self) -> None:
-        """Shut the broker down cleanly (SIGTERM), as an administrator would; wait for the end."""
-
     def restart(self) -> None:
         """Shut the broker down cleanly and start it again, as an administrator would."""
-
-    def kill(self) -> None:
-        """Send SIGKILL, whether the broker is paused or not."""
-
-    def pause(self) -> None:
-        """Send SIGSTOP: the broker is frozen, but its sockets stay open."""
-
-    def resume(self) -> None:
-        """Send SIGCONT."""
 
 
 class Network(Protocol):
@@ -339,23 +346,8 @@ class CaughtMessages(Protocol):
         """End the rule; held messages go on. May be called twice."""
 
 
-class Coordinator(Protocol):
-    """One ZooKeeper or KRaft controller. A method returns once its effect is there."""
-
-    @property
-    def id(self) -> int:
-        """Node id of the controller, or ``myid`` of the ZooKeeper; the lowest is 100."""
-
-    @property
-    def state(self) -> BrokerState:
-        """State after the last method called, or ``down`` if the process ended by itself."""
-
-    def install(self, level: Level) -> None:
-        """Give a KRaft controller that is down other jars. ZooKeeper is never upgraded.
-
-        Raises:
-            HarnessError: the controller is not down, or those jars do not exist.
-        """
+class Coordinator(ClusterNode, Protocol):
+    """One ZooKeeper or KRaft controller."""
 
     def lose_disk(self, *, renewed: bool = False) -> None:
         """Empty the data directory of a node that is down, and format the directory again.
@@ -367,24 +359,6 @@ class Coordinator(Protocol):
         Raises:
             HarnessError: the node is not down.
         """
-
-    def start(self) -> None:
-        """Start the node with its old data; wait until it answers and belongs to a majority.
-
-        While less than a majority runs, the node only has to answer.
-        """
-
-    def stop(self) -> None:
-        """Shut the node down cleanly (SIGTERM), and wait for its end."""
-
-    def kill(self) -> None:
-        """Send SIGKILL, whether the node is paused or not."""
-
-    def pause(self) -> None:
-        """Send SIGSTOP."""
-
-    def resume(self) -> None:
-        """Send SIGCONT."""
 
 
 class Cluster(Protocol):

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NoReturn
 
-from highwater.clusters.admin import elections, leadership, topic_config, topics
+from highwater.clusters.admin import topics
+from highwater.clusters.admin.administered import AdministeredCluster
 from highwater.clusters.admin.probe import ClusterProbe
 from highwater.clusters.brokers import freeze
 from highwater.clusters.core.addresses import Address
@@ -33,6 +34,7 @@ from highwater.clusters.releases.software_level import Level
 from highwater.harness.base import interruptions
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.release import Release
 
 _GUARD: Final = "highwater.clusters.external.guard"
 _GUARD_ENDS_S: Final = 5.0
@@ -115,7 +117,7 @@ def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster"
     return opened
 
 
-class ExternalCluster:
+class ExternalCluster(AdministeredCluster):
     """A Cluster (``clusters.core.interfaces``) from an inventory; use ``open_cluster``.
 
     It sees only the brokers in the inventory, and changes only topics that it created.
@@ -125,7 +127,7 @@ class ExternalCluster:
         self, inventory: Inventory, identity: ClusterIdentity, journal: Journal, directory: Path
     ) -> None:
         self._inventory = inventory
-        self.release = release(inventory.kafka)
+        self._release = release(inventory.kafka)
         self.directory = directory.absolute()
         self.bootstrap = inventory.bootstrap
         self.client = {**self.release.client, **inventory.client}
@@ -149,6 +151,10 @@ class ExternalCluster:
         }
         self._closed = False
         interruptions.announce(self._steps_left)
+
+    @property
+    def release(self) -> Release:
+        return self._release
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
@@ -185,42 +191,11 @@ class ExternalCluster:
             topics.create_topic(self.release, self._addresses, probe, name, assignment, settings)
         self._refuse_others()
 
-    def add_partitions(self, topic: str, added: Mapping[int, Sequence[int]]) -> None:
-        self._require_ours(topic)
-        with (
-            contextlib.closing(self._view()) as view,
-            contextlib.closing(self.probe()) as probe,
-        ):
-            topics.add_partitions(view, self._running(), probe, topic, added)
-
-    def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        self._change_leadership(leadership.move, topic, partition, broker)
-
-    def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
-        self._change_leadership(leadership.set_next_leader, topic, partition, broker)
-
-    def reassign(
-        self, topic: str, partition: int, replicas: Sequence[int], *, awaited: bool = True
-    ) -> None:
-        self._require_ours(topic)
-        with contextlib.closing(self._view()) as view:
-            leadership.assign(
-                view, self._running(), _frozen, topic, partition, replicas, awaited=awaited
-            )
-
-    def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        self._require_ours(topic)
-        topic_config.request(self._running(), topic, changes)
-
     def finalize_features(self, levels: Mapping[str, int]) -> NoReturn:
         _refuse(f"the features {[*levels]} are not ours")
 
     def configure_group(self, group: str, changes: Mapping[str, str | None]) -> NoReturn:
         _refuse(f"the settings {[*changes]} of group {group} are not ours")
-
-    def elect_unclean(self, topic: str, partition: int) -> None:
-        self._require_ours(topic)
-        elections.elect_unclean(self._running(), topic, partition)
 
     def add_voter(self, controller_id: int) -> NoReturn:
         _refuse(f"controller {controller_id} is out of reach")
@@ -298,13 +273,6 @@ class ExternalCluster:
         finally:
             broker.heal()
 
-    def _change_leadership(
-        self, change: leadership.LeadershipChange, topic: str, partition: int, broker: int
-    ) -> None:
-        self._require_ours(topic)
-        with contextlib.closing(self._view()) as view:
-            change(view, self._running(), _frozen, topic, partition, broker)
-
     def _refuse_others(self) -> None:
         """Raise if another run, on any machine, has a topic with our prefix."""
         with contextlib.closing(self._view()) as view:
@@ -325,7 +293,11 @@ class ExternalCluster:
         damaged = [id_ for id_, broker in self._brokers.items() if broker.state != "running"]
         return {id_: address for id_, address in self._addresses.items() if id_ not in damaged}
 
-    def _view(self) -> MetadataView:
+    def _paused(self, *_: int) -> AbstractContextManager[None]:
+        """Raise HarnessError; a reassignment on KRaft never calls this method."""
+        _refuse("brokers cannot be frozen during an administrator's change")
+
+    def _view(self, _: Mapping[int, Address] | None = None) -> MetadataView:
         return MetadataView(self.release, self._addresses, frozenset(self._inventory.brokers))
 
 
@@ -340,11 +312,6 @@ def _guard(journal: Journal, commands_end: int) -> "subprocess.Popen[bytes]":
         pass_fds=(commands_end, journal.lock),
         start_new_session=True,  # so that a terminal's Ctrl-C does not reach the guard
     )
-
-
-def _frozen(*_: int) -> AbstractContextManager[None]:
-    """Raise HarnessError; a reassignment on KRaft never calls this function."""
-    _refuse("brokers cannot be frozen during an administrator's change")
 
 
 def _refuse(what: str) -> NoReturn:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from highwater.clusters.admin.sessions import Note, await_sessions
-from highwater.clusters.core.interfaces import Broker, Cluster, Coordinator, Probe, UnreachableError
+from highwater.clusters.core.interfaces import Cluster, ClusterNode, Probe, UnreachableError
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.plan import Topic
@@ -93,7 +93,7 @@ def roll(cluster: Cluster, level: Level, note: Note, topic: Topic | None = None)
                 _await_whole(cluster, probe, note, topic, whole)
 
 
-def _restart(node: Broker | Coordinator, level: Level) -> None:
+def _restart(node: ClusterNode, level: Level) -> None:
     node.stop()
     try:
         node.install(level)

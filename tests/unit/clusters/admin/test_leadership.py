@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from highwater.clusters.admin import leadership, metadata
+from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.admin.metadata import ZooKeeperView, session_password
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import PartitionState
@@ -144,7 +145,7 @@ def test_on_kraft_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         responses = replica_election_results = ()
 
     mover = leadership.KraftMover(BROKERS)
-    monkeypatch.setattr(mover, "_ask", lambda _: Refusing())
+    monkeypatch.setattr(ProtocolClient, "ask_any", lambda *_: [Refusing()])
     with pytest.raises(HarnessError, match=r"refuses to put \[2, 1\] in order for events-0: error"):
         mover.prefer("events", 0, (2, 1))
     with pytest.raises(HarnessError, match="refuses to elect the preferred leader of events-0"):

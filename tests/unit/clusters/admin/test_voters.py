@@ -103,5 +103,5 @@ def test_an_answer_is_read(text: str | None) -> None:
     length = {None: b"\0", "": b"\1", "it is a voter": b"\x0e"}.get(text, b"\xad\2")
     content = length + (text or "").encode()
     frame = b"\0\0\0\5\0" + b"\0\0\0\0" + b"\0\x7e" + content + b"\0"
-    answer = VoterResponse.decode(frame, version=0, header=True)
+    answer = VoterResponse.decode(frame)
     assert (answer.error_code, answer.error_message) == (DUPLICATE, text)

@@ -1,0 +1,98 @@
+"""The changes that an administrator makes to a running cluster, the same for every driver."""
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+
+from highwater.clusters.admin import elections, leadership, topic_config, topics
+from highwater.clusters.admin.metadata import CoordinationView, ZooKeeperView
+from highwater.clusters.core.addresses import Address
+from highwater.clusters.core.interfaces import Probe
+from highwater.harness.releases.release import Release
+
+
+class AdministeredCluster(ABC):
+    """The administration of a cluster (part of Cluster of ``clusters.core.interfaces``)."""
+
+    @property
+    @abstractmethod
+    def release(self) -> Release:
+        """Release of the brokers."""
+
+    @abstractmethod
+    def probe(self) -> Probe:
+        """Return a new probe."""
+
+    @abstractmethod
+    def _view(self, brokers: Mapping[int, Address] | None = None) -> CoordinationView:
+        """Return a view of ZooKeeper or KRaft that asks ``brokers``; None: all brokers."""
+
+    @abstractmethod
+    def _running(self) -> dict[int, Address]:
+        """Return the addresses of the brokers that run."""
+
+    @abstractmethod
+    def _paused(self, *but: int) -> AbstractContextManager[None]:
+        """Pause every running broker except ``but``, while the context is open."""
+
+    def _require_ours(self, topic: str) -> None:
+        """Refuse a topic that this cluster may not change; by default it may change all topics."""
+        del topic
+
+    def add_partitions(self, topic: str, added: Mapping[int, Sequence[int]]) -> None:
+        """Add partitions in ZooKeeper or by a request, and wait until they are ready."""
+        self._require_ours(topic)
+        running = self._running()
+        with (
+            contextlib.closing(self._view(running)) as view,
+            contextlib.closing(self.probe()) as probe,
+        ):
+            topics.add_partitions(view, running, probe, topic, added)
+
+    def move_leader(self, topic: str, partition: int, broker: int) -> None:
+        """Put a broker first in the assignment and let the preferred leader be elected."""
+        self._change_leadership(leadership.move, topic, partition, broker)
+
+    def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
+        """Put a broker before the other candidates in the assignment."""
+        self._change_leadership(leadership.set_next_leader, topic, partition, broker)
+
+    def _change_leadership(
+        self, change: leadership.LeadershipChange, topic: str, partition: int, broker: int
+    ) -> None:
+        self._require_ours(topic)
+        running = self._running()
+        with contextlib.closing(self._view(running)) as view:
+            change(view, running, self._paused, topic, partition, broker)
+
+    def reassign(
+        self, topic: str, partition: int, replicas: Sequence[int], *, awaited: bool = True
+    ) -> None:
+        """Create and remove replicas of a partition."""
+        self._require_ours(topic)
+        running = self._running()
+        with contextlib.closing(self._view(running)) as view:
+            leadership.assign(
+                view, running, self._paused, topic, partition, replicas, awaited=awaited
+            )
+
+    def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        """Write the changes to ZooKeeper, or send them to the brokers."""
+        self._require_ours(topic)
+        running = self._running()
+        with contextlib.closing(self._view(running)) as view:
+            if isinstance(view, ZooKeeperView):
+                topic_config.write(view, self.release, topic, changes)
+            else:
+                topic_config.request(running, topic, changes)
+
+    def elect_unclean(self, topic: str, partition: int) -> None:
+        """Ask the controller for an election, or without ZooKeeper a broker that forwards it."""
+        self._require_ours(topic)
+        candidates = self._running()
+        with contextlib.closing(self._view()) as view:
+            if isinstance(view, ZooKeeperView):
+                controller = view.controller()
+                candidates = {id_: candidates[id_] for id_ in candidates if id_ == controller}
+        elections.elect_unclean(candidates, topic, partition)

@@ -149,7 +149,7 @@ def _produce(
     try:
         if workload.transactions:
             settings = client_config.transactional(plan, common, f"trial {value.decode()}")
-            producer = library.transactional(settings)
+            producer = library.producer(settings)
             _until(producer.init_transactions)
             producer.begin_transaction()
         else:
@@ -194,7 +194,7 @@ def _commit(
     settings = client_config.transactional(plan, common, name)
     # So that the coordinator does not abort it meanwhile.
     settings = {**settings, "transaction.timeout.ms": 60_000}
-    producer: Any = library.transactional(settings)
+    producer: Any = library.producer(settings)
     ignored = lambda *_: None  # noqa: E731 - what becomes of a record is the transaction's matter
     try:
         _until(producer.init_transactions)

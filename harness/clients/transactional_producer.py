@@ -69,7 +69,7 @@ class TransactionalProducer:
         self._log = settings["logger"]
         self._name = settings["client.id"]
         self._patience = patience
-        self.client = library.transactional(settings)
+        self.client = library.producer(settings)
 
     def open(self) -> bool:
         """Replace every producer of this name, and abort its transaction; return whether done."""

@@ -112,7 +112,7 @@ def _send_all(cluster: RealCluster, library: ClientLibrary, client: str) -> list
         producer.queue("t", value, 0, on_delivery=answered)
     assert producer.flush(20) == 0
     producer.purge()
-    writer = library.transactional(settings(cluster, ATOMIC, client))
+    writer = library.producer(settings(cluster, ATOMIC, client))
     initialise(writer)
     for value, end in (
         (b"aborted", writer.abort_transaction),

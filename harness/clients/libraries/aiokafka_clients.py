@@ -5,19 +5,18 @@ record or call starts the producer, and waits for a broker.
 """
 
 import asyncio
-import contextlib
 import logging
-import threading
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import aiokafka
 from confluent_kafka import KafkaException, TopicPartition
 
 from highwater.harness.clients.libraries import python_settings
 from highwater.harness.clients.libraries.consumers.aiokafka_consumer import AiokafkaEngine
+from highwater.harness.clients.libraries.consumers.in_thread import LoopThread
 from highwater.harness.clients.libraries.library_log import LibraryLog
 from highwater.harness.clients.libraries.python_errors import (
     UNREACHED,
@@ -26,8 +25,6 @@ from highwater.harness.clients.libraries.python_errors import (
     error_of,
 )
 from highwater.harness.clients.libraries.python_producer import Answer, PythonClients
-
-_ENDS_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,22 +38,21 @@ class _Letter:
 class _Client:
     def __init__(self, settings: dict[str, Any]) -> None:
         self._settings = settings
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="aiokafka", daemon=True)
         self._letters: asyncio.Queue[_Letter] = asyncio.Queue()
         self._producer: Any = None
         self._started = False
         self._error: PythonError | None = None
-        self._thread.start()
+        self._thread = LoopThread("aiokafka", self._disconnect)
+        self._sending = self._thread.begin(self._send_all())  # kept, or the task might be collected
 
     def send(self, topic: str, value: bytes, partition: int, answer: Answer) -> None:
         if self._error is not None:
             raise KafkaException(self._error)
         letter = _Letter(topic=topic, value=value, partition=partition, answer=answer)
-        self._loop.call_soon_threadsafe(self._letters.put_nowait, letter)
+        self._thread.loop.call_soon_threadsafe(self._letters.put_nowait, letter)
 
     def call(self, method: str, *words: object) -> Future[object]:
-        return asyncio.run_coroutine_threadsafe(self._call(method, *words), self._loop)
+        return self._thread.begin(self._call(method, *words))
 
     def offsets(self, places: Iterable[TopicPartition]) -> object:
         return {
@@ -66,30 +62,12 @@ class _Client:
     def end(self) -> None:
         if self._error is None or self._error.kind != "ProducerClosed":
             self._error = PythonError(kind="ProducerClosed", queued=False)
-            with contextlib.suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._loop.stop)
-            if threading.current_thread() is not self._thread:
-                self._thread.join(_ENDS_S)
+            self._thread.end()
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        sending = self._loop.create_task(self._send_all())
-        self._loop.run_forever()
-        del sending
-        self._loop.run_until_complete(self._crash())
-        self._loop.close()
-
-    async def _crash(self) -> None:
-        """Cancel all tasks, and close the connections."""
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        if others:
-            await asyncio.wait(others, timeout=_ENDS_S)
+    async def _disconnect(self) -> None:
         if self._producer is not None:
             self._producer._closed = True  # noqa: SLF001 - or it warns that it was not stopped
-            with contextlib.suppress(Exception):
-                await asyncio.wait_for(self._producer.client.close(), _ENDS_S)
+            await self._producer.client.close()
 
     async def _send_all(self) -> None:
         while True:

@@ -286,11 +286,8 @@ class ClientLibrary(ReaderLibrary, Protocol):
     def outcomes(self) -> Outcomes:
         """The meaning of the library's errors."""
 
-    def producer(self, settings: Settings) -> RecordProducer:
-        """Open a producer."""
+    def producer(self, settings: Settings) -> TransactionsProducer:
+        """Open a producer; with a ``transactional.id``, no coordinator knows it yet."""
 
     def single(self, settings: Settings) -> SingleProducer:
         """Open a producer of single records."""
-
-    def transactional(self, settings: Settings) -> TransactionsProducer:
-        """Open a transactional producer, which no coordinator knows yet."""

@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -23,12 +23,14 @@ from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries import java_settings
 from highwater.harness.clients.libraries.answers import AnsweredRecord
+from highwater.harness.clients.libraries.consumers.in_thread import in_thread
 from highwater.harness.clients.libraries.consumers.java_callbacks import CallbackGateway
 from highwater.harness.clients.libraries.consumers.java_consumer import JavaConsumer
 from highwater.harness.clients.libraries.consumers.java_share_consumer import JavaShareConsumer
 from highwater.harness.clients.libraries.interfaces import OnDelivery
-from highwater.harness.clients.libraries.java_errors import GAVE_UP, SLOW, JavaError, JavaOutcomes
+from highwater.harness.clients.libraries.java_errors import JavaError, JavaOutcomes
 from highwater.harness.clients.libraries.java_gateway import JavaMembership, KafkaGateway
+from highwater.harness.clients.libraries.library_producer import GAVE_UP, SLOW, LibraryProducer
 
 _LOOK_S: Final = 0.002
 _QUEUE_RECORDS: Final = 2_000
@@ -42,7 +44,7 @@ class _Waiting:
     on_delivery: OnDelivery
 
 
-class JavaProducer:
+class JavaProducer(LibraryProducer):
     """A ``KafkaProducer``. Not thread-safe; ``poll`` and ``flush`` call the callbacks."""
 
     def __init__(self, gateway: KafkaGateway, settings: Settings) -> None:
@@ -50,7 +52,7 @@ class JavaProducer:
         self._java = gateway.producer(java_settings.producer(settings, gateway.release))
         self._waiting: dict[int, deque[_Waiting]] = {}
         self._size = 0
-        self._call: _Call | None = None
+        super().__init__()
 
     def __len__(self) -> int:
         return self._size
@@ -69,16 +71,6 @@ class JavaProducer:
         self._waiting.setdefault(partition, deque()).append(waiting)
         self._size += 1
 
-    def queue(self, topic: str, value: bytes, partition: int, *, on_delivery: OnDelivery) -> None:
-        """Queue a record; wait while the queue is full."""
-        while True:
-            try:
-                self.produce(topic, value, partition=partition, on_delivery=on_delivery)
-            except BufferError:
-                self.poll(_LOOK_S)
-            else:
-                return
-
     def poll(self, timeout: float = -1) -> int:
         """Wait for callbacks, and serve them; return how many."""
         with contextlib.suppress(WaitTimeoutError):
@@ -90,13 +82,6 @@ class JavaProducer:
                 every_s=_LOOK_S,
             )
         return 0
-
-    def flush(self, timeout: float = -1) -> int:
-        """Serve callbacks until no record waits; return how many records still wait."""
-        deadline = time.monotonic() + (timeout if timeout >= 0 else math.inf)
-        while self._size and (left := deadline - time.monotonic()) > 0:
-            self.poll(min(left, _LOOK_S))
-        return self._size
 
     def purge(self) -> None:
         """End the producer, and report every record without an answer as given up."""
@@ -128,52 +113,24 @@ class JavaProducer:
 
     close = drop
 
-    def init_transactions(self, timeout: float) -> None:
-        """Replace every other producer with this ``transactional.id``."""
-        self._within("initTransactions", timeout)
-
-    def begin_transaction(self) -> None:
-        """Begin a transaction."""
-        try:
-            self._java.beginTransaction()
-        except Py4JError as raised:
-            raise self._gateway.refusal(raised) from raised
-
-    def send_offsets_to_transaction(
-        self, offsets: list[TopicPartition], group: JavaMembership, timeout: float
-    ) -> None:
-        """Add offsets of a group to the transaction."""
-        send = partial(self._send_offsets, offsets, group)
-        self._within("sendOffsetsToTransaction", timeout, send)
-
-    def commit_transaction(self, timeout: float) -> None:
-        """Commit the transaction."""
-        self._within("commitTransaction", timeout)
-
-    def abort_transaction(self, timeout: float) -> None:
-        """Abort the transaction."""
-        self._within("abortTransaction", timeout)
-
     def _send_offsets(self, offsets: list[TopicPartition], group: JavaMembership) -> None:
         places, member = self._gateway.offsets(offsets), self._gateway.membership(group)
         self._java.sendOffsetsToTransaction(places, member)
         self._gateway.forget(places)
 
-    def _within(
-        self, method: str, timeout: float, call: Callable[[], object] | None = None
-    ) -> None:
-        """Call a blocking method in its own thread; if it already runs, go on waiting for it.
+    def _begin(self, method: str, *words: Any) -> Future[object]:  # noqa: ANN401 - see ``_send_offsets``
+        first, *rest = method.split("_")
+        name = first + "".join(map(str.title, rest))
+        call = partial(self._send_offsets, *words) if words else getattr(self._java, name)
+        return in_thread(f"java-{name}", call)
 
-        Up to 2.x, Java gives such a call no time-out.
-        """
-        if self._call is None or self._call.method != method:
-            self._call = _Call(method, call or getattr(self._java, method))
-        if not self._call.done.wait(timeout):
-            raise KafkaException(JavaError(classes=(SLOW,), message=f"{method} has not returned"))
-        raised, self._call = self._call.raised, None
-        self._serve()  # records for which the call has waited
-        if raised is not None:
-            raise self._gateway.refusal(raised) from raised
+    def _failed(self, raised: Exception) -> KafkaException:
+        if not isinstance(raised, Py4JError):
+            raise raised
+        return self._gateway.refusal(raised)
+
+    def _slow(self, message: str) -> JavaError:
+        return JavaError(classes=(SLOW,), message=message)
 
     def _serve(self) -> int:
         try:
@@ -208,25 +165,6 @@ class JavaProducer:
         sent.on_delivery(error, AnsweredRecord(at=partition, place=offset, content=sent.value))
 
 
-class _Call:
-    """A call of Java in its own thread."""
-
-    def __init__(self, method: str, call: Any) -> None:  # noqa: ANN401 - of Java
-        self.method = method
-        self.done = threading.Event()
-        self.raised: Py4JError | None = None
-        self._call = call
-        threading.Thread(target=self._run, name=f"java-{method}", daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            self._call()
-        except Py4JError as raised:
-            self.raised = raised
-        finally:
-            self.done.set()
-
-
 class JavaClients:
     """Kafka's Java clients of one release, in one JVM."""
 
@@ -238,16 +176,10 @@ class JavaClients:
         self._callbacks: CallbackGateway | None = None
 
     def producer(self, settings: Settings) -> JavaProducer:
-        """Open a producer."""
+        """Open a producer, with or without transactions, or of single records."""
         return JavaProducer(self._gateway, settings)
 
-    def single(self, settings: Settings) -> JavaProducer:
-        """Open a producer of single records."""
-        return JavaProducer(self._gateway, settings)
-
-    def transactional(self, settings: Settings) -> JavaProducer:
-        """Open a transactional producer, which no coordinator knows yet."""
-        return JavaProducer(self._gateway, settings)
+    single = producer
 
     def consumer(self, settings: Settings) -> JavaConsumer:
         """Open a consumer."""

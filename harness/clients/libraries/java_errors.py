@@ -20,6 +20,7 @@ again after a ``TimeoutException``, and otherwise to abort.
 from dataclasses import dataclass
 from typing import Final
 
+from highwater.harness.clients.libraries.library_producer import GAVE_UP, SLOW, LibraryError
 from highwater.harness.runs.history import FAIL, INFO
 
 REFUSED_BEFORE_APPEND: Final = frozenset(
@@ -82,35 +83,16 @@ LOST_PRODUCER: Final = frozenset({"UnknownProducerIdException", "InvalidPidMappi
 RETRIABLE: Final = frozenset({"TimeoutException", "InterruptException"})
 """Errors after which the call may be repeated, and then continues where it stopped."""
 
-GAVE_UP: Final = "_PURGED"
-"""Our own name for the error of a record that had no answer when we stopped waiting."""
-
-SLOW: Final = "_TIMED_OUT"
-"""Our own name for the error of a call that has not returned yet."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JavaError:
+class JavaError(LibraryError):
     """One error of a Java client.
 
     Attributes:
         classes: simple names of the exception's class and its superclasses.
-        message: the exception's message.
-        number: Kafka's number of the error; -1 if it has no number.
-        queued: whether the client queued the record.
     """
 
     classes: tuple[str, ...]
-    message: str = ""
-    number: int = -1
-    queued: bool = True
-
-    def __str__(self) -> str:
-        return f"{self.name()}: {self.message}"
-
-    def code(self) -> int:
-        """Return Kafka's number of the error; -1 if it has no number."""
-        return self.number
 
     def name(self) -> str:
         """Return the simple name of the exception's class."""
@@ -124,10 +106,6 @@ class JavaError:
     def retriable(self) -> bool:
         """Return whether the same call may be repeated, and then continues where it stopped."""
         return self.among(RETRIABLE) or self.name() == SLOW
-
-    def txn_requires_abort(self) -> bool:
-        """Return whether the application must abort its transaction."""
-        return not self.fatal() and not self.retriable()
 
     def among(self, names: frozenset[str]) -> bool:
         """Return whether the exception is in, or extends, one of these classes."""

@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from highwater.harness.clients.client_config import Settings
-from highwater.harness.clients.libraries.checked_producer import Producer
-from highwater.harness.clients.libraries.consumers.librdkafka_consumer import Consumer
 from highwater.harness.clients.libraries.interfaces import (
     ClientError,
     DeliveredRecord,
@@ -14,8 +12,8 @@ from highwater.harness.clients.libraries.interfaces import (
     ReadRecord,
 )
 from highwater.harness.clients.libraries.librdkafka import (
-    LIBRDKAFKA,
-    DroppedShareConsumer,
+    Librdkafka,
+    Producer,
     ReachingProducer,
 )
 from highwater.harness.runs.history import record_id
@@ -93,30 +91,16 @@ def _report(
     on_delivery(error, _Tombstone(message, named))
 
 
-class KeyedLibrary:
+class KeyedLibrary(Librdkafka):
     """librdkafka, with producers that give keys to records."""
 
-    outcomes: Final = LIBRDKAFKA.outcomes
-
     def producer(self, settings: Settings) -> KeyedProducer:
-        """Open a producer."""
+        """Open a producer, with or without transactions."""
         return KeyedProducer(settings)
 
     def single(self, settings: Settings) -> ReachingProducer:
         """Open a producer of single records."""
         return _SingleProducer(settings)
-
-    def transactional(self, settings: Settings) -> Any:  # noqa: ANN401 - as ``Librdkafka``
-        """Open a transactional producer, which no coordinator knows yet."""
-        return KeyedProducer(settings)
-
-    def consumer(self, settings: Settings) -> Consumer:
-        """Open a consumer; it does not need to know about keys."""
-        return Consumer(settings)
-
-    def share_consumer(self, settings: Settings) -> DroppedShareConsumer:
-        """Open a share group member; it does not need to know about keys."""
-        return DroppedShareConsumer(settings)
 
 
 KEYED: Final = KeyedLibrary()

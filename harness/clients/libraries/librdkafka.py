@@ -1,19 +1,46 @@
 """librdkafka as a library of clients."""
 
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
+import confluent_kafka
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, ShareConsumer
 
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients import delivery_outcomes
 from highwater.harness.clients.client_config import Settings
-from highwater.harness.clients.libraries.checked_producer import Producer
 from highwater.harness.clients.libraries.consumers.librdkafka_consumer import Consumer
+from highwater.harness.clients.libraries.library_producer import WaitingProducer
 
 _LOOK_S: Final = 0.05
 _ASK_S: Final = 1.0
+
+
+class Producer(WaitingProducer, confluent_kafka.Producer):
+    """A producer whose fatal error appears in refused calls and in delivery reports.
+
+    Python's client raises a fatal error (of an idempotent or transactional producer) once, from
+    the call that serves callbacks at that moment, instead of the remaining callbacks. Later calls
+    are refused with that error, and every waiting record gets its delivery report: the history is
+    made from these.
+
+    ``flush`` is ours, and never calls the client's own. After a fatal error, that method goes on to
+    serve callbacks before it returns, and calls inside a callback fail while the error is pending.
+    A callback that takes a lock would then never release it.
+    """
+
+    def drop(self) -> None:
+        """Do nothing: the producer ends with its last reference, and asks no coordinator."""
+
+    def poll(self, timeout: float = -1) -> int:
+        """Serve callbacks; return how many."""
+        try:
+            return int(super().poll(timeout))
+        except KafkaException as error:
+            if not error.args[0].fatal():
+                raise
+            return 1
 
 
 class ReachingProducer(Producer):
@@ -88,10 +115,6 @@ class Librdkafka:
     def single(self, settings: Settings) -> ReachingProducer:
         """Open a producer of single records."""
         return ReachingProducer(settings)
-
-    def transactional(self, settings: Settings) -> Any:  # noqa: ANN401 - ``Producer`` has the calls in C
-        """Open a transactional producer, which no coordinator knows yet."""
-        return Producer(settings)
 
     def consumer(self, settings: Settings) -> Consumer:
         """Open a consumer."""

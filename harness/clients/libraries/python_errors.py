@@ -18,13 +18,8 @@ from typing import Final
 from confluent_kafka import KafkaException
 
 from highwater.harness.clients import delivery_outcomes
+from highwater.harness.clients.libraries.library_producer import GAVE_UP, NO_NUMBER, LibraryError
 from highwater.harness.runs.history import FAIL
-
-GAVE_UP: Final = "_PURGED"
-"""Our own name for the error of a record that had no answer when we stopped waiting."""
-
-SLOW: Final = "_TIMED_OUT"
-"""Our own name for the error of a call that has not returned yet."""
 
 UNREACHED: Final = frozenset({"NoBrokersAvailable", "KafkaConnectionError", "KafkaTimeoutError"})
 """The client could not be opened, because no broker answered. The call may be repeated."""
@@ -42,36 +37,20 @@ FATAL: Final = frozenset(
 )
 """Errors after which a producer must be closed, with names from aiokafka and kafka-python."""
 
-NO_NUMBER: Final = -1
-"""The number of an error that the client itself makes."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PythonError:
+class PythonError(LibraryError):
     """One error of a Python client.
 
     Attributes:
         kind: the name of the exception's class.
-        message: the exception's message.
-        number: Kafka's number of the error; -1 if it has no number.
-        queued: whether the client queued the record.
         again: whether the call may be repeated, and then continues where it stopped.
         ended: whether the client has ended and cannot be used any more.
     """
 
     kind: str
-    message: str = ""
-    number: int = NO_NUMBER
-    queued: bool = True
     again: bool = False
     ended: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.message}"
-
-    def code(self) -> int:
-        """Return Kafka's number of the error; -1 if it has no number."""
-        return self.number
 
     def name(self) -> str:
         """Return the name of the exception's class."""
@@ -84,10 +63,6 @@ class PythonError:
     def retriable(self) -> bool:
         """Return whether the same call may be repeated, and then continues where it stopped."""
         return self.again
-
-    def txn_requires_abort(self) -> bool:
-        """Return whether the application must abort its transaction."""
-        return not self.fatal() and not self.again
 
 
 def error_of(raised: BaseException, *, queued: bool = True, again: bool = False) -> PythonError:

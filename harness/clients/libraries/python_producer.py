@@ -6,11 +6,10 @@ and a send's recorded begin is before the client's call: recorded intervals may 
 intervals, never narrower.
 """
 
-import time
 import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from typing import Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 from confluent_kafka import KafkaException, TopicPartition
 
@@ -24,17 +23,14 @@ from highwater.harness.clients.libraries.consumers.python_consumer import (
 )
 from highwater.harness.clients.libraries.interfaces import OnDelivery
 from highwater.harness.clients.libraries.library_log import LibraryLog
+from highwater.harness.clients.libraries.library_producer import GAVE_UP, SLOW, LibraryProducer
 from highwater.harness.clients.libraries.python_errors import (
-    GAVE_UP,
-    SLOW,
     PythonError,
     PythonOutcomes,
     as_error,
 )
 
 _QUEUE_RECORDS: Final = 2_000
-_LOOK_S: Final = 0.05
-_BEGIN_S: Final = 5.0
 
 Answer = Callable[[PythonError | None, int | None], None]
 """Called from any thread with a record's error, if any, and its offset."""
@@ -60,17 +56,17 @@ class PythonClient(Protocol):
         """End as in a crash: send nothing to brokers. Never raises; may be repeated."""
 
 
-class PythonProducer:
+class PythonProducer(LibraryProducer):
     """A producer of a Python library. Not thread-safe; ``poll`` and ``flush`` call the callbacks.
 
     Its client ends with the last reference to this object, like librdkafka's client.
     """
 
     def __init__(self, client: PythonClient) -> None:
+        super().__init__()
         weakref.finalize(self, client.end).atexit = False
         self._client = client
         self._mailbox = Mailbox()
-        self._call: tuple[str, Future[object]] | None = None
 
     def __len__(self) -> int:
         return len(self._mailbox)
@@ -94,26 +90,9 @@ class PythonProducer:
             mailbox.forget(number)
             raise
 
-    def queue(self, topic: str, value: bytes, partition: int, *, on_delivery: OnDelivery) -> None:
-        """Queue a record; wait while the queue is full."""
-        while True:
-            try:
-                self.produce(topic, value, partition=partition, on_delivery=on_delivery)
-            except BufferError:
-                self.poll(_LOOK_S)
-            else:
-                return
-
     def poll(self, timeout: float = -1) -> int:
         """Wait for callbacks, and serve them; return how many."""
         return self._mailbox.serve(timeout)
-
-    def flush(self, timeout: float = -1) -> int:
-        """Serve callbacks until no record waits; return how many records still wait."""
-        deadline = None if timeout < 0 else time.monotonic() + timeout
-        while len(self._mailbox) and (deadline is None or time.monotonic() < deadline):
-            self.poll(_LOOK_S)
-        return len(self._mailbox)
 
     def purge(self) -> None:
         """End the client, and report every record without an answer as given up."""
@@ -134,47 +113,17 @@ class PythonProducer:
 
     close = drop
 
-    def init_transactions(self, timeout: float) -> None:
-        """Replace every other producer with this ``transactional.id``."""
-        self._within("init_transactions", timeout)
+    def _begin(self, method: str, *words: Any) -> Future[object]:  # noqa: ANN401 - of ``_within``
+        if not words:
+            return self._client.call(method)
+        offsets, group = words
+        return self._client.call(method, self._client.offsets(offsets), group)
 
-    def begin_transaction(self) -> None:
-        """Begin a transaction."""
-        self._within("begin_transaction", _BEGIN_S)
+    def _failed(self, raised: Exception) -> KafkaException:
+        return KafkaException(as_error(raised))
 
-    def send_offsets_to_transaction(
-        self, offsets: list[TopicPartition], group: object, timeout: float
-    ) -> None:
-        """Add offsets of a group to the transaction."""
-        words = self._client.offsets(offsets), group
-        self._within("send_offsets_to_transaction", timeout, *words)
-
-    def commit_transaction(self, timeout: float) -> None:
-        """Commit the transaction."""
-        self._within("commit_transaction", timeout)
-
-    def abort_transaction(self, timeout: float) -> None:
-        """Abort the transaction."""
-        self._within("abort_transaction", timeout)
-
-    def _within(self, method: str, timeout: float, *words: object) -> None:
-        """Call a method that waits; if it already runs, go on waiting for it.
-
-        Both libraries give such a call no time-out.
-        """
-        if self._call is None or self._call[0] != method:
-            self._call = method, self._client.call(method, *words)
-        future = self._call[1]
-        try:
-            future.result(timeout)
-        except Exception as raised:
-            if not future.done():
-                slow = PythonError(kind=SLOW, message=f"{method} has not returned", again=True)
-                raise KafkaException(slow) from raised
-            self._call = None
-            raise KafkaException(as_error(raised)) from raised
-        self._call = None
-        self._mailbox.serve(0)  # records for which the call has waited
+    def _slow(self, message: str) -> PythonError:
+        return PythonError(kind=SLOW, message=message, again=True)
 
 
 class PythonClients:
@@ -201,18 +150,12 @@ class PythonClients:
         self._engines: weakref.WeakSet[LibraryConsumer] = weakref.WeakSet()
 
     def producer(self, settings: Settings) -> PythonProducer:
-        """Open a producer."""
+        """Open a producer, with or without transactions, or of single records."""
         client = self._opened(settings)
         self._clients.add(client)
         return PythonProducer(client)
 
-    def single(self, settings: Settings) -> PythonProducer:
-        """Open a producer of single records."""
-        return self.producer(settings)
-
-    def transactional(self, settings: Settings) -> PythonProducer:
-        """Open a transactional producer, which no coordinator knows yet."""
-        return self.producer(settings)
+    single = producer
 
     def consumer(self, settings: Settings) -> PythonConsumer:
         """Open a consumer."""

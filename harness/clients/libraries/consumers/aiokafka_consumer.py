@@ -1,18 +1,17 @@
 """aiokafka's ``AIOKafkaConsumer``, on an event loop in its own thread."""
 
 import asyncio
-import contextlib
-import threading
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Any
 
 import aiokafka
 from aiokafka import ConsumerRecord, TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
 from confluent_kafka import KafkaException
 
+from highwater.harness.clients.libraries.consumers.in_thread import LoopThread
 from highwater.harness.clients.libraries.consumers.python_consumer import Events, Polled
 from highwater.harness.clients.libraries.consumers.read_message import (
     APPEND_TIME,
@@ -20,8 +19,6 @@ from highwater.harness.clients.libraries.consumers.read_message import (
     ReadMessage,
 )
 from highwater.harness.clients.libraries.python_errors import PythonError
-
-_ENDS_S: Final = 2.0
 
 
 class AiokafkaEngine:
@@ -35,15 +32,13 @@ class AiokafkaEngine:
     def __init__(self, settings: dict[str, Any], post: Callable[[Polled], None]) -> None:
         self._settings = settings
         self._post = post
-        self._loop = asyncio.new_event_loop()
         self._consumer: Any = None
         self._started = False
         self._prepare: Callable[[Any], None] = lambda _: None
         self._topic = ""
         self._seeks: dict[int, int] = defaultdict(int)
         self._first: dict[int, int] = {}
-        self._thread = threading.Thread(target=self._run, name="aiokafka-reader", daemon=True)
-        self._thread.start()
+        self._thread = LoopThread("aiokafka-reader", self._disconnect)
 
     def assign(self, topic: str, partitions: list[int]) -> None:
         """Read partitions, without a group."""
@@ -60,24 +55,24 @@ class AiokafkaEngine:
 
     def poll(self, most: int, wait_s: float) -> None:
         """Begin a poll."""
-        self._begin(self._poll(most, wait_s))
+        self._thread.begin(self._poll(most, wait_s))
 
     def seek(self, offsets: Mapping[int, int]) -> Future[None]:
         """Continue at these offsets."""
-        return self._begin(self._seek(offsets))
+        return self._thread.begin(self._seek(offsets))
 
     def committed(self, partitions: list[int]) -> Future[dict[int, int]]:
         """Return the group's offsets, for partitions that have an offset."""
-        return self._begin(self._committed(partitions))
+        return self._thread.begin(self._committed(partitions))
 
     def commit(self, offsets: Mapping[int, int]) -> Future[None]:
         """Commit these offsets."""
         places = {TopicPartition(self._topic, number): at for number, at in offsets.items()}
-        return self._begin(self._commit(places))
+        return self._thread.begin(self._commit(places))
 
     def bounds(self, topic: str, partition: int) -> Future[tuple[int, int]]:
         """Return the first offset and the end offset of a partition's log."""
-        return self._begin(self._bounds(TopicPartition(topic, partition)))
+        return self._thread.begin(self._bounds(TopicPartition(topic, partition)))
 
     def group_metadata(self) -> str:
         """Return the group's name; aiokafka's producer takes nothing more."""
@@ -89,42 +84,16 @@ class AiokafkaEngine:
 
     def leave(self) -> Future[None]:
         """Leave the group, and end the consumer."""
-        return self._begin(self._stop())
+        return self._thread.begin(self._stop())
 
     def crash(self) -> None:
         """End without a notice to the group. Never raises."""
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._loop.stop)
-        if threading.current_thread() is not self._thread:
-            self._thread.join(_ENDS_S)
+        self._thread.end()
 
-    def _begin(self, coroutine: Coroutine[Any, Any, Any]) -> Future[Any]:
-        try:
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except RuntimeError as raised:  # the loop has ended
-            coroutine.close()
-            failed: Future[Any] = Future()
-            failed.set_exception(raised)
-            return failed
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.run_until_complete(self._end())
-        self._loop.close()
-
-    async def _end(self) -> None:
-        """Cancel all tasks, and close the connections."""
+    async def _disconnect(self) -> None:
         if self._consumer is not None:
             self._consumer._closed = True  # noqa: SLF001 - or it warns that it was not stopped
-        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in others:
-            task.cancel()
-        if others:
-            await asyncio.wait(others, timeout=_ENDS_S)
-        if self._consumer is not None:
-            with contextlib.suppress(Exception):
-                await asyncio.wait_for(self._consumer._client.close(), _ENDS_S)  # noqa: SLF001 - as above
+            await self._consumer._client.close()  # noqa: SLF001 - ``stop`` would leave the group
 
     async def _opened(self) -> Any:  # noqa: ANN401 - aiokafka has no types
         if self._consumer is None:

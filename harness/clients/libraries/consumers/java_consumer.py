@@ -8,15 +8,19 @@ import contextlib
 import re
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Literal, overload
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from confluent_kafka import TopicPartition
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries import java_settings
+from highwater.harness.clients.libraries.consumers.buffered_consumer import (
+    CALM_S,
+    WAITS_S,
+    BufferedConsumer,
+)
 from highwater.harness.clients.libraries.consumers.java_callbacks import (
     DURATIONS,
     CallbackGateway,
@@ -35,10 +39,6 @@ STAYS: Final = (4, 1)
 _BOUNDS: Final = (0, 10, 1)
 """Since this release, a consumer reports the begin and the end of a log (KIP-79)."""
 
-_WAITS_S: Final = 5.0
-_CALM_S: Final = 0.05
-"""Pause in seconds after an error, because the error may repeat at once."""
-
 _OUT: Final = frozenset({"OffsetOutOfRangeException"})
 _WOKEN: Final = "WakeupException"
 _TRUNCATED: Final = "LogTruncationException"
@@ -46,17 +46,17 @@ _PLACE: Final = re.compile(r"-(\d+)(?=[,\]])")
 _OFFSET: Final = re.compile(r"-(\d+)=(?:OffsetAndMetadata\{offset=)?(\d+)")
 
 
-class JavaConsumer:
+class JavaConsumer(BufferedConsumer):
     """A ``KafkaConsumer`` for one topic. Not thread-safe."""
 
     def __init__(self, gateway: CallbackGateway, settings: Settings) -> None:
+        super().__init__()
         self._gateway = gateway
         self._group = settings["group.id"]
         self._by_brokers = settings.get("group.protocol") == CONSUMER
         self._answered = settings.get("on_commit")
         self._java = gateway.consumer(java_settings.consumer(settings))
         self._listener: _Listener | None = None
-        self._read: deque[ReadMessage] = deque()
         self._places: dict[int, Any] = {}
 
     def assign(self, partitions: list[TopicPartition]) -> None:
@@ -66,13 +66,6 @@ class JavaConsumer:
         for place in partitions:
             if place.offset >= 0:
                 self.seek(place)
-
-    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions in addition."""
-        self.assign(partitions)
-
-    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Do nothing: Java needs only one call to read a partition from a different offset."""
 
     def subscribe(
         self,
@@ -103,13 +96,10 @@ class JavaConsumer:
         )
         self._call(self._java.subscribe, self._gateway.list(topics), self._listener)
 
-    def consume(self, num_messages: int, timeout: float) -> Sequence[ReadMessage]:
-        """Return the next records, and errors to be logged."""
-        if not self._read:
-            messages = self._poll(timeout)  # a poll may revoke partitions
-            self._read.extend(messages)
-        most = min(num_messages, len(self._read))
-        return [self._read.popleft() for _ in range(most)]
+    def _fill(self, most: int, timeout: float) -> None:
+        del most  # a setting of the consumer
+        messages = self._poll(timeout)  # a poll may revoke partitions
+        self._read.extend(messages)
 
     def seek(self, partition: TopicPartition) -> None:
         """Continue at a different offset."""
@@ -127,27 +117,15 @@ class JavaConsumer:
             for place in partitions
         ]
 
-    @overload
-    def commit(self, *, offsets: list[TopicPartition], asynchronous: Literal[True]) -> None: ...
-
-    @overload
-    def commit(
-        self, *, offsets: list[TopicPartition], asynchronous: Literal[False]
-    ) -> list[TopicPartition]: ...
-
-    def commit(
-        self, *, offsets: list[TopicPartition], asynchronous: bool
-    ) -> list[TopicPartition] | None:
-        """Commit offsets of the group."""
+    def _commit(self, offsets: list[TopicPartition], *, asynchronous: bool) -> None:
         places = self._gateway.offsets(offsets)
         try:
             if asynchronous:
                 self._call(self._java.commitAsync, places, self._listener)
-                return None
-            self._call(self._java.commitSync, places, self._gateway.duration(_WAITS_S))
+            else:
+                self._call(self._java.commitSync, places, self._gateway.duration(WAITS_S))
         finally:
             self._gateway.forget(places)
-        return offsets
 
     def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
         """Return a partition's first offset, and the end offset for this reader."""
@@ -182,7 +160,7 @@ class JavaConsumer:
         if self._listener is not None and by_hand:
             with contextlib.suppress(Py4JError):  # the coordinator does not answer
                 self._java.unsubscribe()
-        self._end(_WAITS_S)
+        self._end(WAITS_S)
 
     def drop(self) -> None:
         """End as in a crash: the group is not notified."""
@@ -208,7 +186,7 @@ class JavaConsumer:
         except Py4JJavaError as raised:
             self._raise_again()
             messages = self._failed(raised.java_exception)
-            time.sleep(_CALM_S)
+            time.sleep(CALM_S)
             return messages
         except Py4JError as raised:
             raise self._gateway.refusal(raised) from raised
@@ -220,7 +198,7 @@ class JavaConsumer:
         if self._gateway.release >= DURATIONS:
             records = self._java.poll(self._gateway.duration(wait_s))
         else:
-            with self._woken_after(wait_s + _WAITS_S):
+            with self._woken_after(wait_s + WAITS_S):
                 records = self._java.poll(int(wait_s * 1000))
         text = "[]" if records.isEmpty() else self._gateway.text_of_all(records)
         self._gateway.forget(records)
@@ -259,7 +237,7 @@ class JavaConsumer:
 
     def _edge(self, seek: str, place: Any) -> int:  # noqa: ANN401 - of Java
         places = self._gateway.list([place])
-        with self._woken_after(_WAITS_S):
+        with self._woken_after(WAITS_S):
             self._call(getattr(self._java, seek), places)
             return int(self._call(self._java.position, place))
 
@@ -273,11 +251,6 @@ class JavaConsumer:
         if place.partition not in self._places:
             self._places[place.partition] = self._gateway.partition(place.topic, place.partition)
         return self._places[place.partition]
-
-    def _drop_read(self, partitions: Sequence[int]) -> None:
-        others = [message for message in self._read if message.partition() not in partitions]
-        self._read.clear()
-        self._read.extend(others)
 
 
 class _Listener(JavaCallback):

@@ -13,24 +13,25 @@ import contextlib
 import queue
 import time
 import weakref
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, overload
+from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.libraries.consumers.buffered_consumer import (
+    CALM_S,
+    WAITS_S,
+    BufferedConsumer,
+)
 from highwater.harness.clients.libraries.consumers.read_message import ReadMessage, stranded
 from highwater.harness.clients.libraries.interfaces import OnPartitions
 from highwater.harness.clients.libraries.python_errors import PythonError, as_error
 
-_WAITS_S: Final = 5.0
 _LATE_S: Final = 1.0
-_CALM_S: Final = 0.05
-"""Pause in seconds after an error, because the error may repeat at once."""
-
 _OUT: Final = "OffsetOutOfRangeError"
 _TRUNCATED: Final = "LogTruncationError"
 
@@ -93,7 +94,7 @@ class LibraryConsumer(Protocol):
         """End without a notice to the group. Never raises."""
 
 
-class PythonConsumer:
+class PythonConsumer(BufferedConsumer):
     """A consumer for one topic. Not thread-safe.
 
     Args:
@@ -103,6 +104,7 @@ class PythonConsumer:
     def __init__(
         self, made: Callable[[Callable[[Polled], None]], LibraryConsumer], settings: Settings
     ) -> None:
+        super().__init__()
         self._mail: queue.SimpleQueue[Mail] = queue.SimpleQueue()
         self._engine = made(self._mail.put)
         weakref.finalize(self, self._engine.crash).atexit = False
@@ -110,7 +112,6 @@ class PythonConsumer:
         self._topic = ""
         self._assigned: set[int] = set()
         self._seeks: dict[int, int] = defaultdict(int)
-        self._read: deque[ReadMessage] = deque()
         self._polling = False
 
     def assign(self, partitions: list[TopicPartition]) -> None:
@@ -120,13 +121,6 @@ class PythonConsumer:
             self._engine.assign(self._topic, [place.partition for place in partitions])
         self._assigned |= {place.partition for place in partitions}
         self._go_to({place.partition: place.offset for place in partitions if place.offset >= 0})
-
-    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions in addition."""
-        self.assign(partitions)
-
-    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Do nothing: one call is enough to read a partition from a different offset."""
 
     def subscribe(
         self,
@@ -158,15 +152,11 @@ class PythonConsumer:
 
         self._engine.subscribe(self._topic, events)
 
-    def consume(self, num_messages: int, timeout: float) -> Sequence[ReadMessage]:
-        """Return the next records, and errors to be logged."""
-        if not self._read:
-            if not self._polling:
-                self._polling = True
-                self._engine.poll(num_messages, timeout)
-            self._serve(time.monotonic() + timeout + _LATE_S, lambda: not self._polling)
-        most = min(num_messages, len(self._read))
-        return [self._read.popleft() for _ in range(most)]
+    def _fill(self, most: int, timeout: float) -> None:
+        if not self._polling:
+            self._polling = True
+            self._engine.poll(most, timeout)
+        self._serve(time.monotonic() + timeout + _LATE_S, lambda: not self._polling)
 
     def seek(self, partition: TopicPartition) -> None:
         """Continue at a different offset."""
@@ -178,22 +168,11 @@ class PythonConsumer:
         offsets = self._result(self._engine.committed(numbers), timeout)
         return [TopicPartition(self._topic, number, offsets.get(number, -1)) for number in numbers]
 
-    @overload
-    def commit(self, *, offsets: list[TopicPartition], asynchronous: Literal[True]) -> None: ...
-
-    @overload
-    def commit(
-        self, *, offsets: list[TopicPartition], asynchronous: Literal[False]
-    ) -> list[TopicPartition]: ...
-
-    def commit(
-        self, *, offsets: list[TopicPartition], asynchronous: bool
-    ) -> list[TopicPartition] | None:
-        """Commit offsets of the group."""
+    def _commit(self, offsets: list[TopicPartition], *, asynchronous: bool) -> None:
         future = self._engine.commit({place.partition: place.offset for place in offsets})
         if not asynchronous:
-            self._result(future, _WAITS_S)
-            return offsets
+            self._result(future, WAITS_S)
+            return
 
         def tell() -> None:
             raised = future.exception()
@@ -202,7 +181,6 @@ class PythonConsumer:
                 self._answered(error, offsets)
 
         future.add_done_callback(lambda _: self._mail.put(tell))
-        return None
 
     def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
         """Return a partition's first offset, and the end offset for this reader."""
@@ -223,7 +201,7 @@ class PythonConsumer:
         """Leave the group, if the consumer is in a group, and end."""
         left = self._engine.leave()
         left.add_done_callback(lambda _: self._mail.put(None))
-        self._serve(time.monotonic() + _WAITS_S, left.done)
+        self._serve(time.monotonic() + WAITS_S, left.done)
         self._engine.crash()
 
     def drop(self) -> None:
@@ -231,7 +209,7 @@ class PythonConsumer:
         self._engine.crash()
 
     def _go_to(self, offsets: Mapping[int, int]) -> None:
-        self._result(self._engine.seek(offsets), _WAITS_S)
+        self._result(self._engine.seek(offsets), WAITS_S)
         for partition in offsets:
             self._seeks[partition] += 1
         self._drop_read(offsets)
@@ -260,7 +238,7 @@ class PythonConsumer:
     def _take(self, polled: Polled) -> None:
         if polled.raised is not None:
             self._read.extend(self._failed(polled.raised))
-            time.sleep(_CALM_S)
+            time.sleep(CALM_S)
         self._read.extend(
             message
             for message in polled.messages
@@ -282,8 +260,3 @@ class PythonConsumer:
         else:
             return [ReadMessage(None, None, error=as_error(raised))]
         return [stranded(*place, str(raised)) for place in positions.items()]
-
-    def _drop_read(self, partitions: Sequence[int] | Mapping[int, int]) -> None:
-        others = [message for message in self._read if message.partition() not in partitions]
-        self._read.clear()
-        self._read.extend(others)

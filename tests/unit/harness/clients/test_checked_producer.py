@@ -9,7 +9,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from highwater.harness.clients.libraries.checked_producer import Producer
+from highwater.harness.clients.libraries.librdkafka import Producer
 
 Answered = Callable[[KafkaError | None, Message], None]
 

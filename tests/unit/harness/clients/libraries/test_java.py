@@ -10,7 +10,8 @@ from py4j.protocol import Py4JError
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.clients.libraries.answers import AnsweredRecord
 from highwater.harness.clients.libraries.java import JavaProducer
-from highwater.harness.clients.libraries.java_errors import GAVE_UP, SLOW, JavaError
+from highwater.harness.clients.libraries.java_errors import JavaError
+from highwater.harness.clients.libraries.library_producer import GAVE_UP, SLOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,14 +4,13 @@ import pytest
 
 from highwater.harness.clients.libraries.java_errors import (
     FATAL,
-    GAVE_UP,
     LOST_PRODUCER,
     REFUSED_BEFORE_APPEND,
     REFUSED_BEFORE_QUEUE,
-    SLOW,
     JavaError,
     JavaOutcomes,
 )
+from highwater.harness.clients.libraries.library_producer import GAVE_UP, SLOW
 from highwater.harness.runs.history import FAIL, INFO
 
 OUTCOMES = JavaOutcomes()

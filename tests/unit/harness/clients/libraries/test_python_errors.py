@@ -5,10 +5,9 @@ import kafka.errors
 import pytest
 from confluent_kafka import KafkaException
 
+from highwater.harness.clients.libraries.library_producer import GAVE_UP, SLOW
 from highwater.harness.clients.libraries.python_errors import (
     FATAL,
-    GAVE_UP,
-    SLOW,
     UNREACHED,
     PythonError,
     PythonOutcomes,

@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
 from highwater.harness.clients.libraries.answers import AnsweredRecord
-from highwater.harness.clients.libraries.python_errors import GAVE_UP, SLOW, PythonError
+from highwater.harness.clients.libraries.library_producer import GAVE_UP, SLOW
+from highwater.harness.clients.libraries.python_errors import PythonError
 from highwater.harness.clients.libraries.python_producer import Answer, PythonProducer
 
 

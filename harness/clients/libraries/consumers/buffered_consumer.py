@@ -1,0 +1,71 @@
+"""A consumer that keeps the records of a poll until they are asked for, for several libraries."""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import Final, Literal, overload
+
+from confluent_kafka import TopicPartition
+
+from highwater.harness.clients.libraries.consumers.read_message import ReadMessage
+
+WAITS_S: Final = 5.0
+"""Limit in seconds of a call that waits for brokers."""
+
+CALM_S: Final = 0.05
+"""Pause in seconds after an error, because the error may repeat at once."""
+
+
+class BufferedConsumer(ABC):
+    """A consumer for one topic. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._read: deque[ReadMessage] = deque()
+
+    @abstractmethod
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        """Read these partitions from these offsets; for a member, the partitions just assigned."""
+
+    @abstractmethod
+    def _fill(self, most: int, timeout: float) -> None:
+        """Poll once, and add the poll's records to ``_read``."""
+
+    @abstractmethod
+    def _commit(self, offsets: list[TopicPartition], *, asynchronous: bool) -> None:
+        """Commit offsets of the group; wait for the answer unless ``asynchronous``."""
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """Read these partitions in addition."""
+        self.assign(partitions)
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        """Do nothing: one call is enough to read a partition from a different offset."""
+        del partitions
+
+    def consume(self, num_messages: int, timeout: float) -> Sequence[ReadMessage]:
+        """Return the next records, and errors to be logged."""
+        if not self._read:
+            self._fill(num_messages, timeout)
+        most = min(num_messages, len(self._read))
+        return [self._read.popleft() for _ in range(most)]
+
+    @overload
+    def commit(self, *, offsets: list[TopicPartition], asynchronous: Literal[True]) -> None: ...
+
+    @overload
+    def commit(
+        self, *, offsets: list[TopicPartition], asynchronous: Literal[False]
+    ) -> list[TopicPartition]: ...
+
+    def commit(
+        self, *, offsets: list[TopicPartition], asynchronous: bool
+    ) -> list[TopicPartition] | None:
+        """Commit offsets of the group."""
+        self._commit(offsets, asynchronous=asynchronous)
+        return None if asynchronous else offsets
+
+    def _drop_read(self, partitions: Collection[int]) -> None:
+        """Drop the records of partitions that are no longer read, or from other offsets."""
+        others = [message for message in self._read if message.partition() not in partitions]
+        self._read.clear()
+        self._read.extend(others)

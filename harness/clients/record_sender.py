@@ -1,4 +1,8 @@
-"""Sends single, named records and waits for their outcomes: for stories and for fences."""
+"""Sends single, named records, and waits for their outcomes at once or later.
+
+For stories and for fences. Records for other topics are not in the history, which is about one
+topic.
+"""
 
 import contextlib
 import threading
@@ -8,7 +12,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.delivery_outcomes import REFUSED_LOCALLY
 from highwater.harness.clients.libraries.interfaces import (
@@ -18,7 +22,7 @@ from highwater.harness.clients.libraries.interfaces import (
     OnDelivery,
 )
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
-from highwater.harness.runs.history import INFO, OK, SEND, record_id, record_value
+from highwater.harness.runs.history import INFO, OK, SEND, record_value
 from highwater.harness.runs.recorder import Recorder
 
 _POLL_S: Final = 0.05
@@ -61,6 +65,7 @@ class Sender:
         if not retries:
             settings = {**settings, "enable.idempotence": False, "retries": 0}
         self.sent = 0
+        self._waiting = 0
         self._outcomes = library.outcomes
         self._producer = library.single({**settings, "linger.ms": 0})
         self._recorder = recorder
@@ -85,27 +90,70 @@ class Sender:
         with self._lock:
             self.sent += 1
             answers: list[SendOutcome] = []
-            invoke_ns = self._recorder.clock()
-
-            def answered(error: ClientError | None, message: DeliveredRecord) -> None:
-                answers.append(self._answer(error, message))
-                purged = error is not None and self._outcomes.unanswered(error)
-                complete_ns = None if purged else self._recorder.clock()
-                value = record_id(message.value() or b"")
-                self._record(answers[-1], message.partition(), value, invoke_ns, complete_ns)
-
             value = record_value(identity, self._size)
             deadline = time.monotonic() + limit_s
+            invoke_ns = self._recorder.clock()
+            note = self._noted(identity, partition, answers)
             try:
-                self._queue(value, partition, answered, deadline)
+                self._queue(value, partition, note, deadline)
             except KafkaException as raised:
                 answer = SendOutcome(outcome=REFUSED_LOCALLY, error=raised.args[0].name())
                 self._record(answer, partition, identity, invoke_ns, self._recorder.clock())
                 return answer
+            self._waiting += 1
             while not answers and not self._stopping and (left := deadline - time.monotonic()) > 0:
                 self._producer.poll(min(left, _POLL_S))
                 self._recorder.check()
             return answers[0] if answers else SendOutcome(outcome=INFO)
+
+    def send_on(self, value: str, partition: int, *, size: int, topic: str = "") -> None:
+        """Send a record, and do not wait for an answer.
+
+        Args:
+            value: the record's name.
+            size: bytes of the record.
+            topic: a topic other than the topic of the history; empty: the topic of the history.
+
+        Raises:
+            HarnessError: the client refuses the record.
+        """
+        record = record_value(value, size)
+        with self._lock:
+            note = self._forget if topic else self._noted(value, partition, [])
+            try:
+                self._producer.queue(topic or self._topic, record, partition, on_delivery=note)
+            except KafkaException as raised:
+                raise HarnessError(f"{value} was refused: {raised.args[0]}") from raised
+            self._waiting += 1
+            self.sent += not topic
+
+    def await_answers(self, *, limit_s: float) -> int:
+        """Wait until every record has an answer; return how many have no answer yet."""
+        deadline = time.monotonic() + limit_s
+        with self._lock:
+            while self._waiting and (left := deadline - time.monotonic()) > 0:
+                self._producer.poll(min(left, _POLL_S))
+                self._recorder.check()
+            return self._waiting
+
+    def _noted(self, identity: str, partition: int, answers: list[SendOutcome]) -> OnDelivery:
+        """Return the callback that adds the outcome of a record sent now, and records it."""
+        invoke_ns = self._recorder.clock()
+
+        def delivered(error: ClientError | None, message: DeliveredRecord) -> None:
+            self._waiting -= 1
+            answer = self._answer(error, message)
+            answers.append(answer)
+            purged = error is not None and self._outcomes.unanswered(error)
+            complete_ns = None if purged else self._recorder.clock()
+            self._record(answer, partition, identity, invoke_ns, complete_ns)
+
+        return delivered
+
+    def _forget(self, error: ClientError | None, message: DeliveredRecord) -> None:
+        """Record nothing: the record belongs to a different topic."""
+        del error, message
+        self._waiting -= 1
 
     def _queue(
         self,

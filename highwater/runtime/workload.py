@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Final, Self
 
 from highwater.clusters.admin.direct_sender import DirectSender
@@ -27,7 +28,6 @@ from highwater.harness.clients.groups.share_member import ShareMember
 from highwater.harness.clients.libraries.interfaces import ReaderLibrary, RecordProducer
 from highwater.harness.clients.libraries.keyed import NamedProducer
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
-from highwater.harness.clients.named_records import NamedRecords
 from highwater.harness.clients.named_transactions import NamedTransactions
 from highwater.harness.clients.operation_buffers import SendBuffer
 from highwater.harness.clients.producer_loop import ProducerLoop
@@ -51,6 +51,7 @@ from highwater.harness.runs.topics.record_keys import keyed_name
 from highwater.runtime.client_libraries import open_libraries
 
 _GRACE_S: Final = 2.0
+_LAST_S: Final = 1.0
 _QUIET_S: Final = 3.0
 _PATIENCE_S: Final = 30.0
 _DRAIN_S: Final = 120.0
@@ -139,23 +140,23 @@ class RunningWorkload:
         self._drained = threading.Event()
         with contextlib.ExitStack() as opened:
             opened.callback(self._clients.close)
-            self._sender = self._story_sender()
+            self._sender = self._open_sender("story", f"story-{plan.workload.acks}")
             self.direct = DirectSender(plan, recorder)
             opened.pop_all()
         self._transactional: list[NamedTransactions] = []
-        self._named: list[NamedRecords] = []
+        self._named: list[Sender] = []
         self._all_ended = True
         self._failure: BaseException | None = None
 
-    def _story_sender(self) -> Sender:
-        plan = self._plan
-        row = {"process": "story", "phase": RUN, "topic": plan.topic.name}
-        settings = clients.producer(plan, self._common(f"story-{plan.workload.acks}"))
+    def _open_sender(
+        self, process: str, client: str, settings: Mapping[str, object] = MappingProxyType({})
+    ) -> Sender:
+        """Open a client for single records; ``client`` is its ``client.id``."""
         return Sender(
             self._recorder,
-            settings,
-            row,
-            size=plan.workload.record_bytes,
+            {**clients.producer(self._plan, self._common(client)), **settings},
+            {"process": process, "phase": RUN, "topic": self._plan.topic.name},
+            size=self._plan.workload.record_bytes,
             library=self._clients.producers,
         )
 
@@ -287,7 +288,7 @@ class RunningWorkload:
         self._sender.finish(limit_s=self._answer_limit_s)
         self.direct.close(limit_s=self._answer_limit_s)
         for records in self._named:
-            records.close()
+            records.close(limit_s=_LAST_S)
         self._named = []
         while self._transactional:
             named = self._transactional.pop()
@@ -402,19 +403,13 @@ class RunningWorkload:
         self._transactional.append(client)
         return client
 
-    def producer(self, name: str, settings: Mapping[str, object]) -> NamedRecords:
+    def producer(self, name: str, settings: Mapping[str, object]) -> Sender:
         """Open a client that sends single records without transactions; ``name`` is its process.
 
         Args:
             settings: added to the settings of the workload's producers; they override these.
         """
-        client = NamedRecords(
-            self._recorder,
-            {**clients.producer(self._plan, self._common(name)), **settings},
-            process=name,
-            topic=self._plan.topic.name,
-            library=self._clients.producers,
-        )
+        client = self._open_sender(name, name, settings)
         self._named.append(client)
         return client
 

@@ -4,6 +4,7 @@
 owned a partition when, and which offsets the group had to know (``checkers.groups``).
 """
 
+from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 
@@ -16,7 +17,7 @@ from highwater.harness.runs.recorder import Recorder
 Begun = dict[tuple[int, int], deque[int]]
 
 
-class GroupJournal:
+class MemberJournal(ABC):
     """The journal of one life of a member, to be used only in its thread, callbacks included.
 
     Args:
@@ -27,6 +28,34 @@ class GroupJournal:
         self.clock: Callable[[], int] = recorder.clock
         self._recorder = recorder
         self._row = {"process": process, "group": group}
+
+    def ended(self, invoke_ns: int, *, crashed: bool) -> None:
+        """Record the requests without an answer, and that the member left or was dropped."""
+        self._give_up()
+        self._add("ended", invoke_ns, self.clock(), outcome=INFO if crashed else OK)
+
+    @abstractmethod
+    def _give_up(self) -> None:
+        """Record the requests without an answer."""
+
+    def _add(self, event: str, invoke_ns: int, complete_ns: int | None, **row: object) -> None:
+        self._recorder.group(
+            {
+                **self._row,
+                "event": event,
+                "outcome": OK,
+                "invoke_ns": invoke_ns,
+                "complete_ns": complete_ns,
+                **row,
+            }
+        )
+
+
+class GroupJournal(MemberJournal):
+    """The journal of a consumer group's member."""
+
+    def __init__(self, recorder: Recorder, *, process: str, group: str) -> None:
+        super().__init__(recorder, process=process, group=group)
         self._begun: Begun = defaultdict(deque)
 
     def note(
@@ -98,24 +127,10 @@ class GroupJournal:
                 error=None if wrong is None else wrong.name(),
             )
 
-    def ended(self, invoke_ns: int, *, crashed: bool) -> None:
-        """Record the commits without an answer, and that the member left or was dropped."""
+    def _give_up(self) -> None:
         for (partition, offset), waiting in self._begun.items():
             for begun_ns in waiting:
                 self._add(
                     "commit", begun_ns, None, outcome=INFO, partition=partition, offset=offset
                 )
         self._begun.clear()
-        self._add("ended", invoke_ns, self.clock(), outcome=INFO if crashed else OK)
-
-    def _add(self, event: str, invoke_ns: int, complete_ns: int | None, **row: object) -> None:
-        self._recorder.group(
-            {
-                **self._row,
-                "event": event,
-                "outcome": OK,
-                "invoke_ns": invoke_ns,
-                "complete_ns": complete_ns,
-                **row,
-            }
-        )

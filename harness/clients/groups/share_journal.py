@@ -1,11 +1,12 @@
 """The journal of a share group member: its records, and the results of its acknowledgements."""
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaException, TopicPartition
 
+from highwater.harness.clients.groups.journal import MemberJournal
 from highwater.harness.clients.libraries.interfaces import SharedRecord
 from highwater.harness.runs.history import INFO, OK
 from highwater.harness.runs.recorder import Recorder
@@ -24,17 +25,11 @@ class _Answer(NamedTuple):
     deliveries: int | None
 
 
-class ShareJournal:
-    """The journal of one life of a member, to be used only in its thread, callbacks included.
-
-    Args:
-        process: the member's name in the history.
-    """
+class ShareJournal(MemberJournal):
+    """The journal of a share group's member."""
 
     def __init__(self, recorder: Recorder, *, process: str, group: str) -> None:
-        self.clock: Callable[[], int] = recorder.clock
-        self._recorder = recorder
-        self._row = {"process": process, "group": group}
+        super().__init__(recorder, process=process, group=group)
         self._begun: dict[tuple[int, int], deque[_Answer]] = defaultdict(deque)
 
     def given(self, messages: Iterable[SharedRecord], invoke_ns: int) -> None:
@@ -71,13 +66,11 @@ class ShareJournal:
                 if waiting := self._begun.get((place.partition, offset)):
                     self._end(place.partition, offset, waiting.popleft(), complete_ns, error)
 
-    def ended(self, invoke_ns: int, *, crashed: bool) -> None:
-        """Record acknowledgements without an answer, and that the member left or was dropped."""
+    def _give_up(self) -> None:
         for (partition, offset), waiting in self._begun.items():
             for answer in waiting:
                 self._end(partition, offset, answer, None, None)
         self._begun.clear()
-        self._add("ended", invoke_ns, self.clock(), outcome=INFO if crashed else OK)
 
     def _end(
         self,
@@ -97,18 +90,6 @@ class ShareJournal:
             offset=offset,
             deliveries=answer.deliveries,
             error=None if error is None else _name(error),
-        )
-
-    def _add(self, event: str, invoke_ns: int, complete_ns: int | None, **row: object) -> None:
-        self._recorder.group(
-            {
-                **self._row,
-                "event": event,
-                "outcome": OK,
-                "invoke_ns": invoke_ns,
-                "complete_ns": complete_ns,
-                **row,
-            }
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
+from highwater.clusters.admin.direct_sender import DirectSender
 from highwater.clusters.core.interfaces import (
     CaughtMessages,
     Cluster,
@@ -17,10 +18,13 @@ from highwater.clusters.core.interfaces import (
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients.groups.membership import GroupMembership
+from highwater.harness.clients.named_transactions import NamedTransactions
+from highwater.harness.clients.record_sender import Sender, SendOutcome
 from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.faults.missed_step import MissedStep
 from highwater.harness.runs.history import OK
 from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.recorder import Recorder
 from highwater.nemesis.injector import FaultLog, Nemesis
 from highwater.nemesis.message_spec import VERBS, MessageSpec, read_action
 
@@ -49,80 +53,11 @@ def tested_partition(plan: Plan) -> int:
     return number if isinstance(number, int) else 0
 
 
-class Acknowledgement(Protocol):
-    """The answer to a client about one record."""
-
-    @property
-    def outcome(self) -> str:
-        """The outcome: ok, fail or info."""
-
-    @property
-    def offset(self) -> int | None:
-        """The offset of the append, if the broker returned it."""
-
-
 class Client(Protocol):
     """Sends one named record and records it in the history."""
 
-    def send(self, value: str, partition: int, *, limit_s: float | None = None) -> Acknowledgement:
+    def send(self, value: str, partition: int, *, limit_s: float | None = None) -> SendOutcome:
         """Send a record with the plan's acks; return the answer, or info after a limit."""
-
-
-class DirectedClient(Protocol):
-    """Sends named records to named brokers, once, and records them in the history."""
-
-    @property
-    def answers(self) -> Mapping[str, Acknowledgement | None]:
-        """The answer about each record so far; None for a record without an answer."""
-
-    def send(self, identity: str, partition: int, *, address: str) -> None:
-        """Send a record to the broker at ``host:port`` and do not wait for its answer."""
-
-    def send_batch(self, identities: Sequence[str], partition: int, *, address: str) -> None:
-        """Send records in one batch, in the way in which ``send`` sends one record."""
-
-
-class TransactionalClient(Protocol):
-    """Sends named records in transactions and records them in the history. Not thread-safe."""
-
-    @property
-    def appended(self) -> int:
-        """The number of records in the last transaction whose leader returned an offset."""
-
-    @property
-    def errors(self) -> Mapping[str, str]:
-        """The name of the client's error for each record that was not appended."""
-
-    def begin(self) -> None:
-        """Begin a transaction."""
-
-    def send(self, value: str, partition: int) -> int:
-        """Send a record within the transaction, and return its offset."""
-
-    def send_on(self, value: str, partition: int) -> None:
-        """Send a record within the transaction, and do not wait for an answer."""
-
-    def flush(self) -> None:
-        """Wait until there is an answer about every record."""
-
-    def commit(self) -> str:
-        """Commit; return the outcome ok, fail or info."""
-
-    def abort(self) -> str:
-        """Abort; return the error with which the coordinator refused, or an empty text."""
-
-    def renew(self) -> None:
-        """End this producer without a request to its coordinator, and open a new producer."""
-
-
-class RecordsClient(Protocol):
-    """Sends named records without transactions and records them in the history. Not thread-safe."""
-
-    def send_on(self, value: str, partition: int, *, size: int, topic: str = "") -> None:
-        """Send a record and do not wait; a record for another topic is not in the history."""
-
-    def await_answers(self, *, limit_s: float) -> int:
-        """Wait for the answers about all records; return how many records still have no answer."""
 
 
 class GroupMember(Protocol):
@@ -151,20 +86,6 @@ class GroupClients(Protocol):
         """Start a member of a share group (KIP-932)."""
 
 
-class StepLog(Protocol):
-    """Writes the steps of a schedule of faults into the run; the recorder is a step log."""
-
-    def step(self, event: str, **row: object) -> None:
-        """Record one row of ``events/steps``."""
-
-
-class NullStepLog:
-    """A step log that records nothing, for a schedule without faults."""
-
-    def step(self, event: str, **row: object) -> None:
-        """Record nothing."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleContext:
     """Everything a schedule may touch.
@@ -191,9 +112,9 @@ class ScheduleContext:
     nemesis: Nemesis
     fault_log: FaultLog
     client: Client
-    direct: DirectedClient
-    transactional: Callable[[str], TransactionalClient]
-    producer: Callable[[str, Mapping[str, object]], RecordsClient]
+    direct: DirectSender
+    transactional: Callable[[str], NamedTransactions]
+    producer: Callable[[str, Mapping[str, object]], Sender]
     groups: GroupClients
     topic: str
     replicas: tuple[int, ...]
@@ -201,7 +122,7 @@ class ScheduleContext:
     stop: threading.Event
     checks: tuple[Callable[[], None], ...] = ()
     work: Callable[[], int | None] = lambda: None
-    log: StepLog = field(default_factory=NullStepLog)
+    log: Recorder
     clock: Callable[[], float]
 
     @property

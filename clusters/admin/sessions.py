@@ -1,10 +1,12 @@
 """Wait until every broker has a session; start brokers that ended by themselves."""
 
 from collections.abc import Callable
+from typing import Final
 
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.harness.base.waiting import await_condition
 
+_CLUSTER_LIMIT_S: Final = 30.0
 Note = Callable[[str, int | None], None]
 """Called with a sentence about an action, and the broker's id."""
 
@@ -40,3 +42,21 @@ def await_sessions(
         limit_s=limit_s,
         passing=(UnreachableError,),
     )
+
+
+def await_cluster(cluster: Cluster, probe: Probe) -> int:
+    """Wait until every broker has a session and there is a controller; return the controller.
+
+    On a warm cluster a broker may have been restarted a moment ago.
+
+    Raises:
+        WaitTimeoutError: a broker has no session, or there is no controller, at the limit.
+    """
+    controller, _ = await_condition(
+        lambda: (probe.controller(), probe.live_brokers()),
+        lambda seen: seen[1] == set(cluster.brokers),
+        what="every broker to have a session, and a controller",
+        limit_s=_CLUSTER_LIMIT_S,
+        passing=(UnreachableError,),
+    )
+    return controller

@@ -5,16 +5,15 @@ from itertools import permutations
 from typing import Final
 
 from highwater.checkers.model.schedules.schedule import Schedule, ScheduleStep
-from highwater.clusters.core.interfaces import Network, PartitionState, UnreachableError
+from highwater.clusters.core.interfaces import Network, PartitionState
 from highwater.clusters.relay.apis import APIS
 from highwater.clusters.relay.messages import MessageRule
 from highwater.clusters.relay.rules import ANY_BROKER
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
-from highwater.nemesis.model_replay.expectations import differences
 from highwater.nemesis.model_replay.message_gate import LIMIT_S, MessageGate
-from highwater.nemesis.model_replay.step_player import STEP_LIMIT_S, Player
+from highwater.nemesis.model_replay.step_player import STEP_LIMIT_S, Player, broker_of
 
 _FETCH: Final = APIS["Fetch"].key
 _QUESTION: Final = APIS["OffsetForLeaderEpoch"].key
@@ -104,14 +103,7 @@ class MessagePlayer(Player):
         if step.action in {"expire", "stop"}:
             self._line_up(step.expect.leader)
         _COMMANDS[step.action](self, step)
-        await_condition(
-            lambda: differences(self._context, self._cast, step.expect, silent=self._silent),
-            lambda differences: not differences,
-            what="what must follow",
-            limit_s=STEP_LIMIT_S,
-            every_s=_POLL_S,
-            passing=(UnreachableError,),
-        )
+        self._await_expected(step)
         if step.decision is not None and step.action != "learn":
             self._epochs[step.decision] = self._context.state().leader_epoch
 
@@ -134,23 +126,23 @@ class MessagePlayer(Player):
 
     def send(self, step: ScheduleStep) -> None:
         """Send records to a broker, whether or not the broker leads by the controller's state."""
-        address = self._context.cluster.brokers[self.broker(_broker(step))].address
+        address = self._context.cluster.brokers[self.broker(broker_of(step))].address
         self._context.direct.send_batch((step.record or "").split(), 0, address=address)
 
     def kill(self, step: ScheduleStep) -> None:
         """Kill the step's broker; its requests that wait at gates are lost."""
         super().kill(step)
-        self._forget(_broker(step))
+        self._forget(broker_of(step))
 
     def stop(self, step: ScheduleStep) -> None:
         """Shut the step's broker down in order; its requests that wait at gates are lost."""
         super().stop(step)
-        self._forget(_broker(step))
+        self._forget(broker_of(step))
 
     def expire(self, step: ScheduleStep) -> None:
         """End the session of the step's broker; decisions that have not reached it are lost."""
         super().expire(step)
-        self._decisions[_broker(step)].lose()
+        self._decisions[broker_of(step)].lose()
 
     def failover(self, _: ScheduleStep) -> None:
         """Kill the controller; decisions that it had not delivered are lost.
@@ -182,7 +174,7 @@ class MessagePlayer(Player):
 
     def register(self, step: ScheduleStep) -> None:
         """Wait until the step's broker has a session again."""
-        broker = self.broker(_broker(step))
+        broker = self.broker(broker_of(step))
         self._context.until(
             self._context.probe.live_brokers,
             lambda live: broker in live,
@@ -192,7 +184,7 @@ class MessagePlayer(Player):
 
     def wipe(self, step: ScheduleStep) -> None:
         """Kill the step's broker and empty its disk; its requests that wait at gates are lost."""
-        number = _broker(step)
+        number = broker_of(step)
         self._context.nemesis.inject("wipe", self.broker(number))
         self._gone(number)
         self._forget(number)
@@ -207,7 +199,7 @@ class MessagePlayer(Player):
 
         A move with ZooKeeper consists of two decisions of the controller (docs/replay.md).
         """
-        number = _broker(step)
+        number = broker_of(step)
         self._learn_up_to(number, self._epochs[step.decision or 0] or 0)
         self._applied[number] = step.decision or 0
 
@@ -263,7 +255,7 @@ class MessagePlayer(Player):
         gate = self._ask(step, _FETCH)
         self._context.hold(_ENDED_S)
         if gate.in_hand():
-            raise ScheduleNotFollowedError(f"broker {self.broker(_broker(step))} fetches on")
+            raise ScheduleNotFollowedError(f"broker {self.broker(broker_of(step))} fetches on")
 
     def truncate(self, step: ScheduleStep) -> None:
         """Let the follower ask where its last epoch ended; without epochs it does not ask."""
@@ -278,7 +270,7 @@ class MessagePlayer(Player):
 
     def ask(self, step: ScheduleStep) -> None:
         """Let one fetch pass, and hold its answer."""
-        number, asks = _broker(step), step.asks
+        number, asks = broker_of(step), step.asks
         rule = MessageRule(
             action="hold",
             api=_FETCH,
@@ -296,11 +288,11 @@ class MessagePlayer(Player):
     def receive(self, step: ScheduleStep) -> None:
         """Let a held answer reach its follower, which may follow another leader by now."""
         if step.asks is None:
-            self._answers.pop(_broker(step)).open()
+            self._answers.pop(broker_of(step)).open()
             return
         gate = self._gate(step)
         caught = gate.count("caught")
-        self._answers.pop(_broker(step)).open()
+        self._answers.pop(broker_of(step)).open()
         gate.await_message(caught=caught + 1)
 
     def lag(self, step: ScheduleStep) -> None:
@@ -309,7 +301,7 @@ class MessagePlayer(Player):
         Before that, while every replica is in the ISR, put the next leader first in the assignment:
         afterwards the controller would have to resign for such a change (docs/replay.md).
         """
-        context, leader = self._context, _broker(step)
+        context, leader = self._context, broker_of(step)
         follower = self.broker(-1 if step.asks is None else step.asks)
         others = [
             gate
@@ -370,7 +362,7 @@ class MessagePlayer(Player):
     def _gate(self, step: ScheduleStep) -> MessageGate:
         if step.asks is None:
             raise ScheduleNotFollowedError(f"{step.action} does not say which broker is asked")
-        return self._fetches[_broker(step), step.asks]
+        return self._fetches[broker_of(step), step.asks]
 
     def _require(self, gate: MessageGate, api: int | None) -> None:
         row = gate.await_message()
@@ -410,9 +402,3 @@ _COMMANDS: Final[Mapping[str, Callable[[MessagePlayer, ScheduleStep], None]]] = 
     "wipe": MessagePlayer.wipe,
     "elect-unclean": MessagePlayer.elect_unclean,
 }
-
-
-def _broker(step: ScheduleStep) -> int:
-    if step.broker is None:
-        raise ScheduleNotFollowedError(f"{step.action} does not say which broker")
-    return step.broker

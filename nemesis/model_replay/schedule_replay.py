@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from highwater.checkers.model.schedules.schedule import Schedule, ScheduleStep
-from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
-from highwater.harness.base.errors import HarnessError, WaitTimeoutError
-from highwater.harness.base.waiting import await_condition
+from highwater.clusters.admin.sessions import await_cluster
+from highwater.clusters.core.interfaces import Cluster, Probe
 from highwater.harness.releases.catalogue import release
-from highwater.harness.runs.faults.missed_step import MissedStep, StateDifferences
 from highwater.harness.runs.plan import Plan, Topic, Workload
-from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.hw_lag_window import widen
 from highwater.nemesis.model_replay.message_player import LAG_S, SETTINGS, MessagePlayer
+from highwater.nemesis.model_replay.replay_steps import replay_steps
 from highwater.nemesis.model_replay.step_player import Player
 from highwater.nemesis.stories.story import FETCH_WAIT_S
 
@@ -31,8 +30,6 @@ KRAFT_SESSION_S: Final = 9.0
 
 SHRINK_S: Final = 4.0
 """The lag limit if a schedule waits for it; in other schedules the limit exceeds every hold."""
-
-_CAST_LIMIT_S: Final = 30.0
 
 
 def settings(schedule: Schedule) -> dict[str, str]:
@@ -116,13 +113,7 @@ class Replay:
         Raises:
             WaitTimeoutError: some broker has no session, or there is no controller.
         """
-        controller, _ = await_condition(
-            lambda: (probe.controller(), probe.live_brokers()),
-            lambda seen: seen[1] == set(cluster.brokers),
-            what="every broker to have a session, and a controller",
-            limit_s=_CAST_LIMIT_S,
-            passing=(UnreachableError,),
-        )
+        controller = await_cluster(cluster, probe)
         return tuple(sorted(set(cluster.brokers) - {controller})[: self.schedule.replicas])
 
     def play(self, context: ScheduleContext) -> None:
@@ -144,23 +135,16 @@ def play(context: ScheduleContext, schedule: Schedule) -> None:
     """
     kind = MessagePlayer if schedule.by == "message" else Player
     player = kind(context, schedule)
-    total = len(schedule.steps)
     with contextlib.ExitStack() as ending:
         ending.callback(player.finish)
         player.begin()
-        for number, step in enumerate(schedule.steps, start=1):
-            context.check()
-            title = f"step {number} of {total}: {step.says or _title(step)}"
-            try:
-                player.take(step)
-            except HarnessError as error:
-                context.check()  # the end of the run is no missed step
-                seen = error.seen if isinstance(error, WaitTimeoutError) else None
-                differences = seen if isinstance(seen, StateDifferences) else ()
-                missed = MissedStep(number=number, differences=differences)
-                raise ScheduleNotFollowedError(f"{title}: {error.message}", missed) from error
-            broker = None if step.broker is None else player.broker(step.broker)
-            context.note(title, broker, step=number)
+        replay_steps(
+            context,
+            schedule.steps,
+            player.take,
+            title=lambda step: step.says or _title(step),
+            broker=lambda step: None if step.broker is None else player.broker(step.broker),
+        )
 
 
 def _title(step: ScheduleStep) -> str:

@@ -53,6 +53,10 @@ class Player:
         command = _COMMANDS.get(step.action)
         if command is not None:
             command(self, step)
+        self._await_expected(step)
+        self._require_sessions()
+
+    def _await_expected(self, step: ScheduleStep) -> None:
         await_condition(
             lambda: differences(self._context, self._cast, step.expect, silent=self._silent),
             lambda differences: not differences,
@@ -61,7 +65,6 @@ class Player:
             every_s=_POLL_S,
             passing=(UnreachableError,),
         )
-        self._require_sessions()
 
     def finish(self) -> None:
         """End the sessions of dead brokers, if possible, so that brokers can start again soon."""
@@ -132,7 +135,7 @@ class Player:
 
     def kill(self, step: ScheduleStep) -> None:
         """Kill the step's broker, whether or not it is frozen."""
-        number = _target(step)
+        number = broker_of(step)
         self._context.nemesis.inject("kill", self.broker(number))
         self._gone(number)
 
@@ -142,7 +145,7 @@ class Player:
         On KRaft the broker ends only when every live broker has applied the controller's decision,
         so frozen brokers are woken as soon as the controller has decided.
         """
-        number = _target(step)
+        number = broker_of(step)
         context = self._context
         with ThreadPoolExecutor(1, thread_name_prefix="stop") as pool:
             stopping = pool.submit(context.nemesis.inject, "stop", self.broker(number))
@@ -174,17 +177,17 @@ class Player:
 
     def pause(self, step: ScheduleStep) -> None:
         """Freeze the step's broker until a step resumes it."""
-        self._paused.add(_target(step))
+        self._paused.add(broker_of(step))
         self._hold(step.held)
 
     def resume(self, step: ScheduleStep) -> None:
         """Wake the step's broker, unless the step holds it."""
-        self._paused.discard(_target(step))
+        self._paused.discard(broker_of(step))
         self._hold(step.held)
 
     def start(self, step: ScheduleStep) -> None:
         """Start the step's broker on its old disk; wait for the end of its old session, if any."""
-        number = _target(step)
+        number = broker_of(step)
         self._context.nemesis.heal(self.broker(number))
         self._down.discard(number)
         self._expired.discard(number)
@@ -192,7 +195,7 @@ class Player:
     def move(self, step: ScheduleStep) -> None:
         """Move leadership to the step's broker by request."""
         self._context.cluster.move_leader(
-            self._context.topic, self._context.partition, self.broker(_target(step))
+            self._context.topic, self._context.partition, self.broker(broker_of(step))
         )
 
     def elect_unclean(self, _: ScheduleStep) -> None:
@@ -201,7 +204,7 @@ class Player:
 
     def wipe(self, step: ScheduleStep) -> None:
         """Empty the disk of a broker that is down; healing starts the broker on the empty disk."""
-        context, broker = self._context, self.broker(_target(step))
+        context, broker = self._context, self.broker(broker_of(step))
         effect = empty_disk(context.cluster.brokers[broker], context.plan.topic)
         context.fault_log.fault("wipe", "inject", effect.says, broker, removed=effect.rows)
 
@@ -212,8 +215,8 @@ class Player:
 
     def expire(self, step: ScheduleStep) -> None:
         """End the session of the step's broker, and wait until it has ended."""
-        broker = self.broker(_target(step))
-        self._expired.add(_target(step))
+        broker = self.broker(broker_of(step))
+        self._expired.add(broker_of(step))
         if broker in self._live():
             self._context.cluster.end_session(broker)
         self._context.until(
@@ -225,7 +228,7 @@ class Player:
 
     def learn(self, step: ScheduleStep) -> None:
         """Wait until a broker agrees with the controller on whether the broker leads."""
-        number = _target(step)
+        number = broker_of(step)
         broker = self.broker(number)
         if number in self._silent:
             raise ScheduleNotFollowedError(f"broker {broker} is frozen or dead, and learns nothing")
@@ -265,7 +268,8 @@ _COMMANDS: Final[Mapping[str, Callable[[Player, ScheduleStep], None]]] = {
 }
 
 
-def _target(step: ScheduleStep) -> int:
+def broker_of(step: ScheduleStep) -> int:
+    """Return the replica that a step is about; raise ScheduleNotFollowedError if it names none."""
     if step.broker is None:
         raise ScheduleNotFollowedError(f"{step.action} does not say which broker")
     return step.broker

@@ -20,19 +20,15 @@ from highwater.checkers.model.transactions.transaction_schedule import (
     predict_records,
     transaction_schedule,
 )
-from highwater.clusters.core.interfaces import CaughtMessages, Cluster, Probe, UnreachableError
-from highwater.harness.base.errors import HarnessError
-from highwater.harness.base.waiting import await_condition
+from highwater.clusters.admin.sessions import await_cluster
+from highwater.clusters.core.interfaces import CaughtMessages, Cluster, Probe
+from highwater.harness.clients.named_transactions import NamedTransactions
 from highwater.harness.releases.client_choice import JAVA, LIBRDKAFKA, read_client
-from highwater.harness.runs.faults.missed_step import MissedStep
 from highwater.harness.runs.history import OK
 from highwater.harness.runs.plan import Plan, Topic, Workload
-from highwater.nemesis.context import (
-    ScheduleContext,
-    ScheduleNotFollowedError,
-    TransactionalClient,
-)
-from highwater.nemesis.stories.helpers import await_replicas, missed_if_late
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+from highwater.nemesis.model_replay.replay_steps import replay_steps
+from highwater.nemesis.stories.helpers import await_event, await_replicas
 from highwater.nemesis.stories.story import BROKER_CONFIG
 
 MODEL: Final = "transactions"
@@ -44,7 +40,6 @@ _END_TXN: Final = f"EndTxn client:{_WRITER}>*"
 _OTHER: Final = "other"
 _LAST: Final = "last"
 _LIMIT_S: Final = 15.0
-_CAST_LIMIT_S: Final = 30.0
 _REPLICAS: Final = 3
 
 _OLD_JAVA: Final = "java:3.9.2"
@@ -134,18 +129,12 @@ class TransactionReplay:
         return cls(TransactionCounterexample.from_plain(plain))
 
     def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, ...]:
-        """Return the brokers of the partition, when every broker has a session.
+        """Return the brokers of the partition, when the cluster is ready.
 
         Raises:
-            WaitTimeoutError: a broker still has no session at the limit.
+            WaitTimeoutError: a broker has no session, or there is no controller, at the limit.
         """
-        await_condition(
-            probe.live_brokers,
-            lambda live: live == set(cluster.brokers),
-            what="every broker to have a session",
-            limit_s=_CAST_LIMIT_S,
-            passing=(UnreachableError,),
-        )
+        await_cluster(cluster, probe)
         return tuple(sorted(cluster.brokers)[:_REPLICAS])
 
     def play(self, context: ScheduleContext) -> None:
@@ -156,27 +145,16 @@ class TransactionReplay:
         """
         plan = context.plan
         actions = transaction_schedule(self.counterexample, plan.kafka, _client_of(plan))
-        total = len(actions)
         with contextlib.ExitStack() as ending:
             player = _TransactionPlayer(context, context.transactional(_WRITER), ending)
-            for number, action in enumerate(actions, start=1):
-                context.check()
-                title = f"step {number} of {total}: {action.says}"
-                try:
-                    player.take(action)
-                except HarnessError as error:
-                    context.check()  # the end of the run is no missed step
-                    missed = MissedStep(number=number, differences=())
-                    message = f"{title}: {error.message}"
-                    raise ScheduleNotFollowedError(message, missed) from error
-                context.note(title, step=number)
+            replay_steps(context, actions, player.take, title=lambda action: action.says)
         player.finish()
 
 
 @dataclass(slots=True)
 class _TransactionPlayer:
     context: ScheduleContext
-    writer: TransactionalClient
+    writer: NamedTransactions
     ending: contextlib.ExitStack
     messages: dict[str, CaughtMessages] = field(default_factory=dict)
     is_open: bool = False
@@ -262,8 +240,7 @@ class _TransactionPlayer:
         self.messages[name] = self.ending.enter_context(self.context.intercept(f"hold {message}"))
 
     def _await(self, name: str, event: str) -> None:
-        with missed_if_late():
-            self.messages[name].await_event(event, limit_s=_LIMIT_S)
+        await_event(self.messages[name], event, limit_s=_LIMIT_S)
 
     def _await_forgotten(self) -> None:
         leader = self.context.replicas[0]

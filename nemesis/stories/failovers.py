@@ -11,6 +11,7 @@ The schedule does not depend on the producer's acks: A is killed only when every
 record and A has committed it. What Kafka promised about the record does depend on acks.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from highwater.clusters.core.interfaces import ReplicaState
@@ -64,10 +65,7 @@ def loss(context: ScheduleContext) -> None:
     await_hw_on_disk(context, a, offset)  # A dies before it writes its HW the next time
     commit_victim(context, offset)
     began = kill_leader(context, offset)
-    if hw_on_disk(context, a) > offset:
-        raise ScheduleNotFollowedError(
-            f"broker {a} wrote HW {offset + 1} to its disk before it was killed"
-        )
+    require_hw_behind(context, a, offset)
     _fail_over_to_survivor(context, began)
 
 
@@ -123,13 +121,30 @@ def kill_leader(context: ScheduleContext, offset: int) -> float:
         seen = await_window(context.probe, context.topic, 0, followers, offset=offset, limit_s=0.5)
     except WaitTimeoutError as error:
         raise ScheduleNotFollowedError(f"the HW-lag window was missed: {error.message}") from error
+    note_window(context, seen, offset)
+    return began
+
+
+def note_window(context: ScheduleContext, seen: Mapping[int, ReplicaState], offset: int) -> None:
+    """Record a note on each broker that holds the story's record above its HW."""
     for broker, state in seen.items():
         context.note(
             f"broker {broker} holds {VICTIM} at offset {offset} above its HW:"
             f" LEO {state.leo}, HW {state.hw}",
             broker,
         )
-    return began
+
+
+def require_hw_behind(context: ScheduleContext, broker: int, offset: int) -> None:
+    """Make sure that a killed broker has no HW above an offset on its disk.
+
+    Raises:
+        ScheduleNotFollowedError: the broker wrote its HW before it was killed.
+    """
+    if hw_on_disk(context, broker) > offset:
+        raise ScheduleNotFollowedError(
+            f"broker {broker} wrote HW {offset + 1} to its disk before it was killed"
+        )
 
 
 def _fail_over_to_survivor(context: ScheduleContext, began: float) -> None:

@@ -10,16 +10,12 @@ from highwater.checkers.kafka_files.checkpoints import (
     CheckpointError,
     parse_offsets,
 )
-from highwater.clusters.core.interfaces import ReplicaState
+from highwater.clusters.core.interfaces import CaughtMessages, ReplicaState
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import NotYetError
+from highwater.harness.clients.record_sender import Sender, SendOutcome
 from highwater.harness.runs.history import OK
-from highwater.nemesis.context import (
-    Acknowledgement,
-    RecordsClient,
-    ScheduleContext,
-    ScheduleNotFollowedError,
-)
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.stories.story import CHECKPOINT_S
 
 SETTLED: Final = ("m0", "m1", "m2")
@@ -38,6 +34,16 @@ def missed_if_late() -> Iterator[None]:
         yield
     except WaitTimeoutError as error:
         raise ScheduleNotFollowedError(error.message) from error
+
+
+def await_event(messages: CaughtMessages, event: str, *, limit_s: float) -> None:
+    """Wait until the wire reports an event about a message.
+
+    Raises:
+        ScheduleNotFollowedError: the event has not happened within the limit.
+    """
+    with missed_if_late():
+        messages.await_event(event, limit_s=limit_s)
 
 
 def settle(context: ScheduleContext) -> int:
@@ -140,7 +146,7 @@ def await_others(context: ScheduleContext, a: int, others: Collection[int]) -> N
     )
 
 
-def await_answer(context: ScheduleContext, value: str, *, limit_s: float) -> Acknowledgement:
+def await_answer(context: ScheduleContext, value: str, *, limit_s: float) -> SendOutcome:
     """Wait for the answer about a record that was sent to one broker, and return the answer.
 
     Raises:
@@ -177,7 +183,7 @@ def await_leo(context: ScheduleContext, leo: int, what: str, *brokers: int, limi
     )
 
 
-def await_answers(writer: RecordsClient, what: str) -> None:
+def await_answers(writer: Sender, what: str) -> None:
     """Wait until a client has an answer about every record.
 
     Raises:

@@ -21,10 +21,10 @@ from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.stories.helpers import (
     VICTIM,
     await_answer,
+    await_event,
     await_leads,
     await_leo,
     await_replicas,
-    missed_if_late,
     move_leader,
     settle,
 )
@@ -88,7 +88,7 @@ def late_answer(context: ScheduleContext) -> None:
         context.hold(_ADDED_S)
         answer.release("schedule")
         context.note(f"broker {a} gets the answer that broker {b} sent before broker {c} led", a)
-        _await_caught(fetches)
+        await_event(fetches, "caught", limit_s=_LIMIT_S)
         _require_followed(context, fetches)
         leo = context.replica(a).leo
         context.note(f"broker {a} fetches again; its log ends at {leo}", a)
@@ -105,17 +105,17 @@ def _diverging_answer(context: ScheduleContext, committed: int) -> Iterator[Caug
             for n in (b, c)
         ]
         for fetches in of_followers:
-            _await_caught(fetches)
+            await_event(fetches, "caught", limit_s=_LIMIT_S)
         context.note(f"the wire holds what brokers {b} and {c} would fetch from broker {a}")
         _send(context, ALONE, a, answered=False)
         await_leo(context, committed + 1, f"broker {a} to append {ALONE}", a, limit_s=_LIMIT_S)
         context.note(f"broker {a} alone has {ALONE}, at offset {committed}", a)
         of_a = holds.enter_context(context.intercept(f"hold Fetch broker-{a}>broker-{b} times=0"))
-        _await_caught(of_a)
+        await_event(of_a, "caught", limit_s=_LIMIT_S)
         epoch = _move(context, b)
         with context.intercept(f"hold Fetch.answer broker-{b}>broker-{a} partition=0") as answer:
             holds.close()
-            _await_caught(answer)
+            await_event(answer, "caught", limit_s=_LIMIT_S)
             context.note(
                 f"the wire holds the answer of broker {b} to broker {a}: their logs diverge"
                 f" at offset {committed}, in epoch {epoch}",
@@ -145,11 +145,6 @@ def _move(context: ScheduleContext, broker: int) -> int:
     context.until(look, what=what, limit_s=_LIMIT_S)
     context.note(f"broker {broker} leads in epoch {epoch}, by plan", broker)
     return epoch
-
-
-def _await_caught(messages: CaughtMessages) -> None:
-    with missed_if_late():
-        messages.await_event("caught", limit_s=_LIMIT_S)
 
 
 def _require_followed(context: ScheduleContext, fetches: CaughtMessages) -> None:

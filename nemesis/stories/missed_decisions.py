@@ -11,16 +11,15 @@ On KRaft the same happens without a controller that dies (docs/findings/elected-
 
 from typing import Final
 
-from highwater.clusters.core.interfaces import CaughtMessages
 from highwater.clusters.relay.rules import RelayRule
 from highwater.harness.releases.release import Release
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.stories.helpers import (
     VICTIM,
     await_answer,
+    await_event,
     await_leads,
     await_leo,
-    missed_if_late,
     move_leader,
     settle,
 )
@@ -59,7 +58,7 @@ def missed_decisions(context: ScheduleContext) -> None:
     undelivered = RelayRule(kind="hold", what="leadership", links=frozenset({(controller, a)}))
     with network.under(undelivered):
         with context.intercept(f"hold Fetch broker-{c}>broker-{a} times=0") as of_c:
-            _await_caught(of_c)
+            await_event(of_c, "caught", limit_s=_LIMIT_S)
             context.direct.send(VICTIM, 0, address=context.cluster.brokers[a].address)
             await_leo(
                 context, leo + 1, f"brokers {a} and {b} to hold {VICTIM}", a, b, limit_s=_LIMIT_S
@@ -88,7 +87,7 @@ def missed_decisions(context: ScheduleContext) -> None:
             context.note(
                 f"broker {a} has acknowledged {VICTIM}: it believes that broker {b} has the record"
             )
-            _await_caught(of_b)
+            await_event(of_b, "caught", limit_s=_LIMIT_S)
             _move(context, b)
             await_leads(context, b, limit_s=_LIMIT_S)
 
@@ -96,8 +95,3 @@ def missed_decisions(context: ScheduleContext) -> None:
 def _move(context: ScheduleContext, broker: int) -> None:
     epoch = move_leader(context, broker)
     context.note(f"broker {broker} leads in epoch {epoch}, by plan", broker)
-
-
-def _await_caught(fetches: CaughtMessages) -> None:
-    with missed_if_late():
-        fetches.await_event("caught", limit_s=_LIMIT_S)

@@ -7,13 +7,15 @@ from typing import Final
 from highwater.clusters.core.interfaces import Network
 from highwater.clusters.relay.rules import RelayRule, between
 from highwater.harness.base.errors import HarnessError
-from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.hw_lag_window import await_window, hold_window
 from highwater.nemesis.stories.failovers import (
     GAP_S,
     await_turns,
     commit_victim,
     kill_leader,
+    note_window,
+    require_hw_behind,
     require_session,
 )
 from highwater.nemesis.stories.helpers import (
@@ -23,7 +25,6 @@ from highwater.nemesis.stories.helpers import (
     await_hw_on_disk,
     await_leader,
     await_leads,
-    hw_on_disk,
     missed_if_late,
     settle,
 )
@@ -84,7 +85,10 @@ def cut_off(context: ScheduleContext) -> None:
     with contextlib.ExitStack() as stack:
         stack.enter_context(hold_window(network, context.topic, 0, (b, survivor), offset=offset))
         context.send(VICTIM, leader=a)
-        _see_window(context, offset)
+        with missed_if_late():
+            followers = (b, survivor)
+            seen = await_window(context.probe, context.topic, 0, followers, offset=offset)
+        note_window(context, seen, offset)
         limit_s = 2 * FETCH_WAIT_S
         with missed_if_late():
             network.await_held("hw", b, survivor, since_ns=began_ns, limit_s=limit_s)
@@ -123,10 +127,7 @@ def held_fetch(context: ScheduleContext) -> None:
     await_hw_on_disk(context, a, offset)
     commit_victim(context, offset)
     kill_leader(context, offset)
-    if hw_on_disk(context, a) > offset:
-        raise ScheduleNotFollowedError(
-            f"broker {a} wrote HW {offset + 1} to its disk before it was killed"
-        )
+    require_hw_behind(context, a, offset)
     began_ns = time.monotonic_ns()
     with network.hw_held(context.topic, 0, survivor, above=offset - 1), missed_if_late():
         await_leader(context, b, limit_s=_LEADS_S)
@@ -146,18 +147,6 @@ def network_of(context: ScheduleContext) -> Network:
     if context.cluster.network is None:
         raise HarnessError("this story needs the wire")
     return context.cluster.network
-
-
-def _see_window(context: ScheduleContext, offset: int) -> None:
-    _, *followers = context.replicas
-    with missed_if_late():
-        seen = await_window(context.probe, context.topic, 0, followers, offset=offset)
-    for broker, state in seen.items():
-        context.note(
-            f"broker {broker} holds {VICTIM} at offset {offset} above its HW:"
-            f" LEO {state.leo}, HW {state.hw}",
-            broker,
-        )
 
 
 def _send_successor(context: ScheduleContext, survivor: int) -> None:

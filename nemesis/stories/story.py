@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from highwater.checkers.hazards.catalogue import find_hazard
 from highwater.checkers.hazards.evaluate import of_clients, of_release
-from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
-from highwater.harness.base.waiting import await_condition
+from highwater.clusters.admin.sessions import await_cluster
+from highwater.clusters.core.interfaces import Cluster, Probe
 from highwater.harness.releases.catalogue import Release
 from highwater.harness.releases.client_choice import JAVA, LIBRARIES, LIBRDKAFKA, read_client
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
@@ -235,21 +235,12 @@ class Story:
         return Prediction(lost=frozenset(outcome.lost), forked=frozenset(outcome.forked))
 
     def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, int, int]:
-        """Choose the brokers A, B and C, and return their ids.
-
-        Waits until every broker has a session and there is a controller: on a warm cluster a broker
-        may have been restarted a moment ago.
+        """Choose the brokers A, B and C, and return their ids, when the cluster is ready.
 
         Raises:
             WaitTimeoutError: a broker has no session, or there is no controller, at the limit.
         """
-        controller, _ = await_condition(
-            lambda: (probe.controller(), probe.live_brokers()),
-            lambda seen: seen[1] == set(cluster.brokers),
-            what="every broker to have a session, and a controller",
-            limit_s=30,
-            passing=(UnreachableError,),
-        )
+        controller = await_cluster(cluster, probe)
         first, *others = sorted(cluster.brokers, key=lambda broker: (broker != controller, broker))
         orders = {"A": (first, *others), "C": (*others[:2], first), "D": (*others, first)}
         a, b, c = orders[self.controller][:_REPLICAS]

@@ -11,9 +11,10 @@ timing, Java's producer does the same, or waits for the answers about requests i
 
 from typing import Final
 
+from highwater.harness.clients.record_sender import Sender
 from highwater.harness.releases.client_choice import LIBRDKAFKA, read_client
-from highwater.nemesis.context import RecordsClient, ScheduleContext
-from highwater.nemesis.stories.helpers import await_answers, await_leo, missed_if_late, settle
+from highwater.nemesis.context import ScheduleContext
+from highwater.nemesis.stories.helpers import await_answers, await_event, await_leo, settle
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 _WRITER: Final = "writer"
@@ -52,8 +53,7 @@ def expired_record(context: ScheduleContext) -> None:
     with context.intercept(f"hold Produce.answer *>client:{_WRITER}") as answer:
         began = context.clock()
         _send(context, writer, "m4")
-        with missed_if_late():
-            answer.await_event("caught", limit_s=_ARRIVES_S)
+        await_event(answer, "caught", limit_s=_ARRIVES_S)
         context.note(
             f"broker {leader} has m4 at offset {_leo(context) - 1}; its answer is late", leader
         )
@@ -74,7 +74,7 @@ def expired_record(context: ScheduleContext) -> None:
     context.note(f"broker {leader} has {_leo(context) - offset} records since m2", leader)
 
 
-def _send(context: ScheduleContext, writer: RecordsClient, value: str) -> None:
+def _send(context: ScheduleContext, writer: Sender, value: str) -> None:
     writer.send_on(value, 0, size=context.plan.workload.record_bytes)
 
 

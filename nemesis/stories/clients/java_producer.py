@@ -15,7 +15,7 @@ from typing import Final
 
 from highwater.clusters.relay.rules import RelayRule, client_name
 from highwater.nemesis.context import ScheduleContext
-from highwater.nemesis.stories.helpers import await_answers, missed_if_late
+from highwater.nemesis.stories.helpers import await_answers, await_event
 from highwater.nemesis.stories.network import network_of
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
@@ -78,8 +78,7 @@ def wrong_topic(context: ScheduleContext) -> None:
     await_answers(writer, "m0, and a record of the other topic")
     with context.intercept(f"hold Produce.answer *>client:{_WRITER}") as answer:
         writer.send_on("m1", _FIRST, size=_SMALL)
-        with missed_if_late():
-            answer.await_event("caught", limit_s=_ARRIVES_S)
+        await_event(answer, "caught", limit_s=_ARRIVES_S)
         writer.send_on("m2", _FIRST, size=_LARGE)
         writer.send_on("m3", _SECOND, size=_LARGE)
         context.note("m2 and m3 wait in the client for the answer about m1")

@@ -32,14 +32,11 @@ each transaction of Java's producer has its own epoch.
 from typing import Final
 
 from highwater.clusters.core.interfaces import CaughtMessages
+from highwater.harness.clients.named_transactions import NamedTransactions
 from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.history import INFO, OK
-from highwater.nemesis.context import (
-    ScheduleContext,
-    ScheduleNotFollowedError,
-    TransactionalClient,
-)
-from highwater.nemesis.stories.helpers import await_replicas, missed_if_late
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+from highwater.nemesis.stories.helpers import await_event, await_replicas
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 LATE_END_TXN: Final = "KAFKA-17754"
@@ -247,7 +244,7 @@ def _late_end_txn(context: ScheduleContext, *, renewed: bool) -> None:
     context.note(f"the application aborts m3: {refusal or 'done'}")
 
 
-def _commit(context: ScheduleContext, writer: TransactionalClient, *values: str) -> int:
+def _commit(context: ScheduleContext, writer: NamedTransactions, *values: str) -> int:
     """Commit some records in one transaction; return the offset of the last record."""
     writer.begin()
     offset = [writer.send(value, 0) for value in values][-1]
@@ -255,7 +252,7 @@ def _commit(context: ScheduleContext, writer: TransactionalClient, *values: str)
     return offset
 
 
-def _end(context: ScheduleContext, writer: TransactionalClient, *values: str) -> None:
+def _end(context: ScheduleContext, writer: NamedTransactions, *values: str) -> None:
     """Commit the open transaction, which holds these records.
 
     Raises:
@@ -269,7 +266,7 @@ def _end(context: ScheduleContext, writer: TransactionalClient, *values: str) ->
     context.note(f"the application has committed {', '.join(values)}")
 
 
-def _try_to_end(context: ScheduleContext, writer: TransactionalClient, value: str) -> None:
+def _try_to_end(context: ScheduleContext, writer: NamedTransactions, value: str) -> None:
     """Commit the open transaction, whose record the leader may have refused.
 
     Raises:
@@ -283,7 +280,7 @@ def _try_to_end(context: ScheduleContext, writer: TransactionalClient, value: st
 
 
 def _await_markers(
-    context: ScheduleContext, writer: TransactionalClient, committed: int, says: str
+    context: ScheduleContext, writer: NamedTransactions, committed: int, says: str
 ) -> None:
     """Wait until the markers of two transactions follow a committed record, and record a note.
 
@@ -315,6 +312,5 @@ def _await_event(
     limit_s: float = _ARRIVES_S,
 ) -> None:
     """Wait until the wire reports an event about a message, and record a note."""
-    with missed_if_late():
-        messages.await_event(event, limit_s=limit_s)
+    await_event(messages, event, limit_s=limit_s)
     context.note(says)

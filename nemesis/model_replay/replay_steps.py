@@ -1,0 +1,38 @@
+"""The loop that takes a replay's steps one by one, the same for both models."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.harness.runs.faults.missed_step import MissedStep, StateDifferences
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+
+_Step = TypeVar("_Step")
+
+
+def replay_steps(
+    context: ScheduleContext,
+    steps: Sequence[_Step],
+    take: Callable[[_Step], None],
+    *,
+    title: Callable[[_Step], str],
+    broker: Callable[[_Step], int | None] = lambda _: None,
+) -> None:
+    """Take every step, and record each with its number and title.
+
+    Raises:
+        ScheduleNotFollowedError: a step could not be taken, or had another effect.
+        HarnessError: the run has to end.
+    """
+    for number, step in enumerate(steps, start=1):
+        context.check()
+        says = f"step {number} of {len(steps)}: {title(step)}"
+        try:
+            take(step)
+        except HarnessError as error:
+            context.check()  # the end of the run is no missed step
+            seen = error.seen if isinstance(error, WaitTimeoutError) else None
+            differences = seen if isinstance(seen, StateDifferences) else ()
+            missed = MissedStep(number=number, differences=differences)
+            raise ScheduleNotFollowedError(f"{says}: {error.message}", missed) from error
+        context.note(says, broker(step), step=number)

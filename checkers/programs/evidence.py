@@ -1,7 +1,7 @@
 """The evidence about one input that a program has lost or doubled."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -19,7 +19,7 @@ from highwater.checkers.programs.facts import (
     Trouble,
     position_at,
 )
-from highwater.checkers.programs.habits import Habits
+from highwater.checkers.programs.habits import EarlyCommit, Habits
 from highwater.checkers.programs.outcomes import LOST
 from highwater.checkers.programs.output_log import LogCopy, OutputLog
 from highwater.checkers.programs.output_times import OutputTimes
@@ -35,6 +35,9 @@ INTERRUPTIONS: Final = {
     "paused": "was paused",
     "closed": "was ended with the run",
 }
+
+CLOCKS_NS: Final = 100_000_000
+"""How far the clocks of a broker and of the harness may be from each other."""
 
 ENDS: Final = frozenset(INTERRUPTIONS) - {"paused"}
 
@@ -148,10 +151,11 @@ def evidence_of(
     """Return a function that returns the evidence about one of these ``outcomes.OUTCOME`` rows."""
     names = [row["value"] for row in rows]
     committed, log, times = facts.outputs_of(names), OutputLog.of(case, facts), OutputTimes(facts)
+    sent = _Sent(case, facts)
     habits = Habits.of(case, facts, times, log)
     requests = ProgramRequests.of(case, facts.program)
+    habits = replace(habits, past_the_end=sent.early_commits(facts, requests.commits()))
     unwritten, gone = requests.failed(names), requests.gone(log.appended_ns)
-    sent = _Sent(case, facts)
 
     def evidence(row: Row) -> InputEvidence:
         name, partition, offset = row["value"], row["partition"], row["offset"]
@@ -207,6 +211,31 @@ class _Sent:
 
     def invoked_ns(self, name: str) -> int | None:
         return self._times[name][0] if name in self._times else None
+
+    def early_commits(
+        self, facts: ProgramFacts, requests: Sequence[tuple[int, int, int]]
+    ) -> list[EarlyCommit]:
+        """Return the commits that passed an input before it was sent, in order of time.
+
+        Brokers that had a fault may have lost another record at the input's offset.
+
+        Args:
+            facts: has the commits on the disks, which count if no request was recorded.
+            requests: time, partition and offset of each request to commit.
+        """
+        inputs = self._inputs.select(["partition", "offset", "value"]).to_pylist()
+        names = {(row["partition"], row["offset"]): row["value"] for row in inputs}
+        commits = requests or [
+            (commit.time_ns + CLOCKS_NS, partition, commit.offset)
+            for partition, of_partition in (facts.commits or {}).items()
+            for commit in of_partition
+        ]
+        return sorted(
+            EarlyCommit(time_ns, partition, offset, invoked_ns)
+            for time_ns, partition, offset in commits
+            for invoked_ns in [self.invoked_ns(names.get((partition, offset - 1), ""))]
+            if invoked_ns is not None and time_ns < invoked_ns < facts.undisturbed_ns
+        )
 
     def acknowledged_ns(self, name: str) -> int | None:
         return self._times[name][1] if name in self._times else None

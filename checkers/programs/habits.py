@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
@@ -43,6 +43,15 @@ _RECOVERY_NS: Final = 10_000_000_000
 """How long after a fault a producer may still learn of the fault's effects."""
 
 
+class EarlyCommit(NamedTuple):
+    """A commit that passed an input before the input was sent."""
+
+    time_ns: int
+    partition: int
+    offset: int
+    invoked_ns: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Habits:
     """The habits of a program.
@@ -56,6 +65,7 @@ class Habits:
         generations: those of the group, in order; times are nanoseconds since the run's start.
         in_transactions: whether all outputs are in transactions; None if no disk has outputs.
         fenced: transactions that another instance has ended while all instances were alive.
+        past_the_end: commits past the end of the log, in order of time.
     """
 
     ahead: int = 0
@@ -65,6 +75,7 @@ class Habits:
     generations: Sequence[tuple[int, Generation]] = ()
     in_transactions: bool | None = None
     fenced: Sequence[CoordinatedTransaction] = ()
+    past_the_end: Sequence[EarlyCommit] = ()
 
     @classmethod
     def of(cls, case: RunFiles, facts: ProgramFacts, times: OutputTimes, log: OutputLog) -> Self:

@@ -4,7 +4,13 @@ from collections.abc import Collection
 from typing import Final
 
 from highwater.checkers.groups.events import FOREVER
-from highwater.checkers.programs.evidence import ENDS, InputEvidence, interrupted, seconds
+from highwater.checkers.programs.evidence import (
+    CLOCKS_NS,
+    ENDS,
+    InputEvidence,
+    interrupted,
+    seconds,
+)
 from highwater.checkers.programs.facts import Position, position_at
 from highwater.checkers.programs.outcomes import HALF
 from highwater.checkers.programs.output_times import MS_NS
@@ -13,7 +19,7 @@ _IN_FLIGHT_NS: Final = 10_000_000_000
 _ASKS_NS: Final = 1_000_000_000
 """A member asks for the log's end within this time after it was assigned a partition."""
 
-_CLOCKS_NS: Final = 100_000_000
+_SEVERAL: Final = 3
 _ALL_ACKS: Final = frozenset((-1,))
 _ONE_ACK: Final = frozenset((1,))
 
@@ -49,7 +55,7 @@ def _acknowledged_and_gone(evidence: InputEvidence, acks: Collection[int]) -> st
         return ""
     since_ns = max(evidence.sent_ns or 0, _time_of(evidence, evidence.before))
     for gone in evidence.gone:
-        if since_ns <= gone.answered_ns <= passed.time_ns + _CLOCKS_NS and gone.acks in acks:
+        if since_ns <= gone.answered_ns <= passed.time_ns + CLOCKS_NS and gone.acks in acks:
             return (
                 f"outputs from offset {gone.offset} of partition {gone.partition} on were"
                 f" acknowledged at {seconds(gone.answered_ns)}, and are in no log; position"
@@ -123,12 +129,23 @@ def past_the_end(evidence: InputEvidence) -> str:
     if any(fault.time_ns <= invoked_ns for fault in of_brokers):
         return ""
     request = evidence.committed_by(passed)
-    known_ns = passed.time_ns + _CLOCKS_NS if request is None else request.time_ns
-    if invoked_ns <= known_ns:
+    known_ns = passed.time_ns + CLOCKS_NS if request is None else request.time_ns
+    committed = f"position {passed.offset} was committed at {seconds(passed.time_ns)}"
+    if invoked_ns > known_ns:
+        return (
+            f"{committed}, and the input was only sent at {seconds(invoked_ns)}: the log ended"
+            " before that position"
+        )
+    early = evidence.habits.past_the_end
+    since_ns = _time_of(evidence, evidence.before)
+    if len(early) < _SEVERAL or passed.offset != evidence.offset + 1 or invoked_ns <= since_ns:
         return ""
+    at, other = seconds(early[0].time_ns), early[0]
     return (
-        f"position {passed.offset} was committed at {seconds(passed.time_ns)}, and the input was"
-        f" only sent at {seconds(invoked_ns)}: the log ended before that position"
+        f"{committed}, soon after the input was sent, at {seconds(invoked_ns)}; this program"
+        f" committed {len(early)} positions before their inputs were sent, such as {other.offset}"
+        f" of partition {other.partition} at {at}, whose input was sent at"
+        f" {seconds(other.invoked_ns)}"
     )
 
 
@@ -146,7 +163,7 @@ def begins_at_latest(evidence: InputEvidence) -> str:
         return ""
     for at, generation in evidence.habits.generations:
         assigned = generation.owner(evidence.partition) is not None
-        begins_there = sent_ns <= at + _ASKS_NS and following.sent_ns >= at - _CLOCKS_NS
+        begins_there = sent_ns <= at + _ASKS_NS and following.sent_ns >= at - CLOCKS_NS
         here = Position(at, evidence.offset, transactional=False)
         if evidence.overdue_ns(0, here, following.output_ns) is not None:
             continue  # the member had begun before the input

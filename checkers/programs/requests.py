@@ -84,6 +84,13 @@ class ProgramRequests:
         before = rows.filter(pc.less_equal(rows["time_ns"], position.time_ns + _MS_NS))
         return _first(before.sort_by([("time_ns", "descending")]))
 
+    def commits(self) -> list[tuple[int, int, int]]:
+        """Return the time, partition and offset of each request to commit a position."""
+        rows = self.table.filter(pc.is_in(self.table["api"], _COMMITS))
+        rows = rows.filter(pc.equal(rows["topic"], self.topic))
+        columns = (rows[name].to_pylist() for name in ("time_ns", "partition", "offset"))
+        return list(zip(*columns, strict=True))
+
     def gone(self, appended_ns: Mapping[tuple[int, int], int]) -> list[GoneOutputs]:
         """Return the acknowledged outputs at whose offsets a log has no record, or a later one.
 

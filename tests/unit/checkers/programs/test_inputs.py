@@ -9,7 +9,10 @@ import msgspec
 import pytest
 
 from highwater.checkers.groups.offsets_topic import commits_on_disk
+from highwater.checkers.programs.evidence import evidence_of
+from highwater.checkers.programs.facts import ProgramFacts
 from highwater.checkers.programs.inputs import inputs, no_program
+from highwater.checkers.programs.outcomes import LOST
 from highwater.checkers.programs.output_order import no_order, output_order
 from highwater.checkers.run_files import RunFiles, stage
 from highwater.checkers.run_tables import Tables
@@ -110,6 +113,18 @@ def test_a_lost_input_is_told_with_its_mistake(tmp_path: Path) -> None:
     assert "instance 0 was killed at 0.500 s" in says
     assert says.endswith("The program: position committed before the output was acknowledged.")
     assert {*found(case)} == {"p0-1"}
+
+
+def test_an_input_that_was_passed_before_it_was_sent(tmp_path: Path) -> None:
+    outputs = output(0, 300, "p0-0"), output(1, 900, "p0-2")
+    case = written(tmp_path, *outputs, commits=commit(0, -310, 1) + commit(1, -300, 2))
+    _, says = found(case)["p0-1"]
+    assert says.endswith("The program: position past the end of the log.")
+    facts = ProgramFacts.of(case)
+    assert facts is not None
+    row = {"value": "p0-1", "partition": 0, "offset": 1, "outcome": LOST}
+    early = evidence_of(case, facts, [row])(row).habits.past_the_end
+    assert [(commit.partition, commit.offset) for commit in early] == [(0, 1), (0, 2)]
 
 
 def test_without_a_disk_of_positions_it_is_not_known_who_did_it(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from highwater.checkers.programs.facts import (
     ProgramRequest,
     Trouble,
 )
-from highwater.checkers.programs.habits import Habits
+from highwater.checkers.programs.habits import EarlyCommit, Habits
 from highwater.checkers.programs.mistakes import MISTAKES, mistake_of
 from highwater.checkers.programs.outcomes import DOUBLED, HALF, LOST
 from highwater.checkers.programs.output_log import LogCopy
@@ -62,6 +62,13 @@ COMMITTED_FIRST = InputEvidence(
     later_ns=7 * S,
 )
 PAST_THE_END = replace(COMMITTED_FIRST, invoked_ns=int(4.2 * S), sent_ns=int(4.3 * S))
+EARLY = EarlyCommit(2 * S, 1, 8, 3 * S)
+SOON_AFTER = replace(
+    COMMITTED_FIRST,
+    commits=[committed(3, 16), committed(4, 18), committed(9, 40)],
+    invoked_ns=int(3.9 * S),
+    habits=Habits(past_the_end=[EARLY] * 3),
+)
 HALF_OF_IT = replace(COMMITTED_FIRST, outcome=HALF, outputs=[output(4.2)])
 PASSED_OVER = replace(COMMITTED_FIRST, later_ns=int(3.5 * S), events=[event(1, "started")])
 OUTSIDE = replace(PASSED_OVER, withdrawn=True, guarantee="exactly-once")
@@ -138,6 +145,7 @@ SHOWN = (
     ("offset that brokers gave twice", replace(PASSED_OVER, rival="p0-16")),
     ("position past the end of the log", PAST_THE_END),
     ("position past the end of the log", replace(PASSED_OVER, invoked_ns=5 * S)),
+    ("position past the end of the log", SOON_AFTER),
     ("position outside of the transaction", OUTSIDE),
     ("position outside of the transaction", OUTSIDE_AND_KILLED),
     ("position outside of the transaction", OUTSIDE_AND_DOUBLED),
@@ -195,6 +203,10 @@ def test_a_mistake_is_told_by_its_evidence(name: str, evidence: InputEvidence) -
         (replace(PAST_THE_END, invoked_ns=int(4.05 * S)), "committed before"),
         (replace(PAST_THE_END, committed_by=lambda _: asked_at(4.25)), "committed before"),
         (replace(PAST_THE_END, invoked_ns=4 * S, committed_by=lambda _: asked_at(3.99)), "past"),
+        # The program may have read it: it was sent before the last commit, or is not the last one.
+        (replace(SOON_AFTER, invoked_ns=int(2.9 * S)), "committed before"),
+        (replace(SOON_AFTER, offset=16), "committed before"),
+        (replace(SOON_AFTER, habits=Habits(past_the_end=[EARLY] * 2)), "committed before"),
         # A broker may have lost what was at its offset.
         (replace(PAST_THE_END, troubles=[Trouble(3 * S, 4 * S, "kill", "")]), "committed before"),
         # A timer that never commits in the midst of outputs is no timer.

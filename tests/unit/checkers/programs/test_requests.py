@@ -50,6 +50,12 @@ def test_a_position_was_committed_by_the_last_request_before_it() -> None:
     assert requests().committed_by(0, Position(7 * S, 18, False)) is None
 
 
+def test_all_commits_of_the_topic() -> None:
+    row = {**OF_GROUP, "offset": 18, "time_ns": 4 * S}
+    seen = requests(row, {**row, "topic": "elsewhere"}, produce(0, 10, 5))
+    assert seen.commits() == [(4 * S, 0, 18)]
+
+
 def test_outputs_that_came_to_no_log_are_known_by_their_records() -> None:
     records = batch(0, -1, ["p0-17", "p0-18"])
     rows = [

@@ -8,13 +8,13 @@ from typing import Final, Protocol, TypeVar
 
 from highwater.clusters.admin.direct_sender import DirectSender
 from highwater.clusters.core.interfaces import (
-    CaughtMessages,
     Cluster,
     PartitionState,
     Probe,
     ReplicaState,
     UnreachableError,
 )
+from highwater.clusters.relay.network import CaughtMessages
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients.groups.membership import GroupMembership

@@ -11,7 +11,8 @@ from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import Final
 
-from highwater.clusters.core.interfaces import Network, Probe, ReplicaState, UnreachableError
+from highwater.clusters.core.interfaces import Probe, ReplicaState, UnreachableError
+from highwater.clusters.relay.network import Network
 from highwater.harness.base.waiting import await_condition
 
 POLL_S = 0.01

@@ -37,7 +37,8 @@ from highwater.clusters.nodes import flush_trace, kraft_features
 from highwater.clusters.nodes.layout import Layout, disk_errors
 from highwater.clusters.nodes.node import START_LIMIT_S, Node
 from highwater.clusters.nodes.site import NodePlan, Site
-from highwater.clusters.relay.network import RelayNetwork, Wiring
+from highwater.clusters.nodes.wiring import Wiring
+from highwater.clusters.relay.network import Network
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
@@ -262,11 +263,11 @@ class RealCluster(AdministeredCluster):
         return frozenset(pid for node in self._nodes for pid in node.pids)
 
     @property
-    def network(self) -> RelayNetwork | None:
+    def network(self) -> Network | None:
         """The links between the cluster's nodes; None without a relay."""
         if self._wiring is None:
             return None
-        return RelayNetwork(
+        return Network(
             self._wiring.relay,
             frozenset(self._brokers),
             self._topic_id,

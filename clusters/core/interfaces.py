@@ -4,14 +4,12 @@ A driver (such as ``local``) opens a cluster of real brokers and returns these P
 package knows whether a broker is a process or a container.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
-from highwater.clusters.relay.messages import MessageRule
-from highwater.clusters.relay.rules import RelayRule
+from highwater.clusters.relay.network import Network
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.catalogue import Release
@@ -267,83 +265,6 @@ class Broker(ClusterNode, Protocol):
 
     def restart(self) -> None:
         """Shut the broker down cleanly and start it again, as an administrator would."""
-
-
-class Network(Protocol):
-    """The links between the nodes of a cluster that has a relay."""
-
-    @property
-    def brokers(self) -> frozenset[int]:
-        """Ids of the brokers."""
-
-    @property
-    def nodes(self) -> frozenset[int]:
-        """The brokers, and ``clusters.relay.rules.COORDINATION``, which means all controllers."""
-
-    @property
-    def controllers(self) -> frozenset[int]:
-        """Node numbers of the ZooKeepers or KRaft controllers whose links pass the relay."""
-
-    @property
-    def topic_id(self) -> Callable[[str], str]:
-        """Function from a topic to the id in fetch requests; "" where brokers fetch by name."""
-
-    def under(self, *rules: RelayRule) -> AbstractContextManager[None]:
-        """Apply rules to links during the ``with`` block; after it, all messages go on."""
-
-    def hw_held(
-        self, topic: str, partition: int, *followers: int, above: int
-    ) -> AbstractContextManager[None]:
-        """Hold responses to followers that carry a HW above an offset, during the block."""
-
-    def await_held(self, what: str, *targets: int, since_ns: int = 0, limit_s: float) -> None:
-        """Wait until the relay has held back a message of one kind to each of these nodes.
-
-        Raises:
-            WaitTimeoutError: this has not happened within the limit.
-        """
-
-    def watch(self, watcher: Callable[[dict[str, Any]], None] | None) -> None:
-        """Call ``watcher`` for every message about replication, on the relay's own thread."""
-
-    def catch(self, rule: MessageRule) -> "CaughtMessages":
-        """Act on single messages until ``release``."""
-
-    def clients(self) -> list[str]:
-        """Return the clients whose connections pass the relay now, such as ``producer-0``."""
-
-    def name_client(self, name: str, pid: int) -> None:
-        """Treat a process, and processes that it starts, as the client ``name`` from now on."""
-
-    def record_requests(self, topics: Collection[str], group: str) -> None:
-        """Report to the watcher the clients' requests that write to topics or commit as a group.
-
-        A call without topics ends this, and the names of processes are forgotten.
-        """
-
-
-class CaughtMessages(Protocol):
-    """The messages that one rule acts on."""
-
-    @property
-    def caught(self) -> int:
-        """The number of messages that the rule has acted on so far."""
-
-    def await_event(self, event: str, *, limit_s: float, times: int = 1) -> None:
-        """Wait until an event (``docs/wire.md``) has happened to messages of the rule.
-
-        Raises:
-            WaitTimeoutError: the event has not happened ``times`` times within the limit.
-        """
-
-    def events(self, *names: str) -> Sequence[Mapping[str, Any]]:
-        """Return the events so far, in order; only events with these names, if names are given."""
-
-    def let_pass(self, *, lose: bool = False) -> None:
-        """Let the held messages go on, or lose them; the rule still acts on later messages."""
-
-    def release(self, cause: str = "order") -> None:
-        """End the rule; held messages go on. May be called twice."""
 
 
 class Coordinator(ClusterNode, Protocol):

@@ -17,7 +17,7 @@ from highwater.clusters.core.interfaces import PLAIN, NodeOptions
 from highwater.clusters.local.jvm_process import ChildProcess
 from highwater.clusters.nodes import flush_trace, jvm
 from highwater.clusters.nodes.site import NodePlan
-from highwater.clusters.relay.network import LISTENER_NAMES
+from highwater.clusters.nodes.wiring import LISTENER_NAMES
 from highwater.clusters.releases.jars import classpath, lock_file, remote_storage_classpath
 from highwater.harness.base import jvm_class_archive
 from highwater.harness.base.errors import HarnessError

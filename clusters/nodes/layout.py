@@ -15,7 +15,7 @@ from highwater.clusters.core.java_properties import to_properties
 from highwater.clusters.nodes import config_files, jvm, kraft_features
 from highwater.clusters.nodes.node import Node
 from highwater.clusters.nodes.site import NodePlan, Site
-from highwater.clusters.relay.network import Wiring
+from highwater.clusters.nodes.wiring import Wiring
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.catalogue import Release

@@ -8,13 +8,13 @@ from typing import Any, Final, Self
 
 from highwater.clusters.core.interfaces import (
     Cluster,
-    Network,
     PartitionState,
     Probe,
     ReplicaState,
     UnreachableError,
 )
 from highwater.clusters.relay.apis import api_name
+from highwater.clusters.relay.network import Network
 from highwater.clusters.relay.rules import client_name, node_name
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.runs.plan import Plan, Topic

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-from highwater.clusters.core.interfaces import Cluster, Network
+from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.relay.messages import Action, MessageRule
+from highwater.clusters.relay.network import Network
 from highwater.clusters.relay.rules import Kind, RelayRule, between, client_name, into
 from highwater.harness.base.errors import HarnessError
 from highwater.nemesis.faults.network import DELAY_S, JITTER_S

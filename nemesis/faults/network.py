@@ -10,7 +10,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final
 
-from highwater.clusters.core.interfaces import Cluster, Network
+from highwater.clusters.core.interfaces import Cluster
+from highwater.clusters.relay.network import Network
 from highwater.clusters.relay.rules import (
     COORDINATION,
     Kind,

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Final
 
-from highwater.clusters.core.interfaces import CaughtMessages, Cluster, Network
+from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.relay.apis import APIS
 from highwater.clusters.relay.messages import MessageRule
+from highwater.clusters.relay.network import CaughtMessages, Network
 from highwater.clusters.relay.rules import client_name
 from highwater.harness.base.errors import HarnessError
 from highwater.nemesis.faults.clients import answers_lost, client_links, client_requests

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from highwater.clusters.core.interfaces import Network
 from highwater.clusters.relay.messages import MessageRule
+from highwater.clusters.relay.network import Network
 from highwater.harness.base.waiting import await_condition
 from highwater.nemesis.context import ScheduleNotFollowedError
 

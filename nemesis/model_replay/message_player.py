@@ -5,9 +5,10 @@ from itertools import permutations
 from typing import Final
 
 from highwater.checkers.model.schedules.schedule import Schedule, ScheduleStep
-from highwater.clusters.core.interfaces import Network, PartitionState
+from highwater.clusters.core.interfaces import PartitionState
 from highwater.clusters.relay.apis import APIS
 from highwater.clusters.relay.messages import MessageRule
+from highwater.clusters.relay.network import Network
 from highwater.clusters.relay.rules import ANY_BROKER
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition

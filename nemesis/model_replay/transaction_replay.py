@@ -21,7 +21,8 @@ from highwater.checkers.model.transactions.transaction_schedule import (
     transaction_schedule,
 )
 from highwater.clusters.admin.sessions import await_cluster
-from highwater.clusters.core.interfaces import CaughtMessages, Cluster, Probe
+from highwater.clusters.core.interfaces import Cluster, Probe
+from highwater.clusters.relay.network import CaughtMessages
 from highwater.harness.clients.named_transactions import NamedTransactions
 from highwater.harness.releases.client_choice import JAVA, LIBRDKAFKA, read_client
 from highwater.harness.runs.history import OK

@@ -10,7 +10,8 @@ from highwater.checkers.kafka_files.checkpoints import (
     CheckpointError,
     parse_offsets,
 )
-from highwater.clusters.core.interfaces import CaughtMessages, ReplicaState
+from highwater.clusters.core.interfaces import ReplicaState
+from highwater.clusters.relay.network import CaughtMessages
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import NotYetError
 from highwater.harness.clients.record_sender import Sender, SendOutcome

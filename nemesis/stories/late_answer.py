@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final
 
-from highwater.clusters.core.interfaces import CaughtMessages
+from highwater.clusters.relay.network import CaughtMessages
 from highwater.harness.base.waiting import NotYetError
 from highwater.harness.releases.release import Release
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError

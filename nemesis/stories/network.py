@@ -4,7 +4,7 @@ import contextlib
 import time
 from typing import Final
 
-from highwater.clusters.core.interfaces import Network
+from highwater.clusters.relay.network import Network
 from highwater.clusters.relay.rules import RelayRule, between
 from highwater.harness.base.errors import HarnessError
 from highwater.nemesis.context import ScheduleContext

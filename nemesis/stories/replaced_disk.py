@@ -9,7 +9,7 @@ controller on ZooKeeper never does (KAFKA-14139).
 
 from typing import Final
 
-from highwater.clusters.core.interfaces import CaughtMessages
+from highwater.clusters.relay.network import CaughtMessages
 from highwater.clusters.relay.rules import RelayRule, between
 from highwater.harness.releases.release import Release
 from highwater.nemesis.context import ScheduleContext

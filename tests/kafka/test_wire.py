@@ -10,19 +10,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
 import pytest
 from confluent_kafka import Producer
 
-from highwater.clusters.core.interfaces import (
-    Cluster,
-    Network,
-    PartitionState,
-    Probe,
-    UnreachableError,
-)
+from highwater.clusters.core.interfaces import Cluster, PartitionState, Probe, UnreachableError
 from highwater.clusters.drivers import DRIVERS
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
@@ -30,6 +24,9 @@ from highwater.harness.runs.history import FAULTS
 from highwater.nemesis.faults.network import DELAY_S
 from highwater.nemesis.hw_lag_window import await_settled, await_window, hold_window
 from highwater.nemesis.injector import Nemesis
+
+if TYPE_CHECKING:
+    from highwater.clusters.relay.network import Network
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 

@@ -19,11 +19,11 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from highwater.clusters.core.interfaces import Cluster, Driver, Network, Probe, UnreachableError
+from highwater.clusters.core.interfaces import Cluster, Driver, Probe, UnreachableError
 from highwater.clusters.drivers import DRIVERS
 from highwater.clusters.relay.apis import APIS, api_name
 from highwater.clusters.relay.messages import Action, MessageRule
-from highwater.clusters.relay.network import RelayMessages
+from highwater.clusters.relay.network import CaughtMessages, Network
 from highwater.clusters.relay.rules import ANY_BROKER, RelayRule, client_name, into, out_of
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
@@ -89,9 +89,9 @@ class Stage:
         self.clients += 1
         return f"c{self.clients}"
 
-    def catch(self, action: Action, api: str, **more: Any) -> RelayMessages:  # noqa: ANN401 - of a rule
+    def catch(self, action: Action, api: str, **more: Any) -> CaughtMessages:  # noqa: ANN401 - of a rule
         caught = self.network.catch(MessageRule(action=action, api=APIS[api].key, **more))
-        assert isinstance(caught, RelayMessages)
+        assert isinstance(caught, CaughtMessages)
         return caught
 
     @contextlib.contextmanager
@@ -169,7 +169,7 @@ def staged(driver: Driver, kafka: str, directory: Path) -> Iterator[Stage]:
         yield Stage(opened)
 
 
-def await_held(*rules: RelayMessages, count: int = 1) -> None:
+def await_held(*rules: CaughtMessages, count: int = 1) -> None:
     """Wait until each rule has messages in hand, and has kept them for as long as it is to."""
     for messages in rules:
         messages.await_event("caught", times=count, limit_s=LIMIT_S)
@@ -179,7 +179,7 @@ def await_held(*rules: RelayMessages, count: int = 1) -> None:
         time.sleep(0.05)
 
 
-def times_in_hand_s(messages: RelayMessages) -> list[float]:
+def times_in_hand_s(messages: CaughtMessages) -> list[float]:
     """Return for how long each message was in hand that went on."""
     caught = {row["message"]: row["time_ns"] for row in messages.events("caught")}
     return [(row["time_ns"] - caught[row["message"]]) / 1e9 for row in messages.events("sent")]
@@ -276,7 +276,7 @@ def test_requests_of_clients_are_held(stage: Stage, api: str) -> None:
 
 
 def _is_alone_and_in_order(
-    messages: RelayMessages, name: str, rows: list[dict[str, Any]], *, behind: bool
+    messages: CaughtMessages, name: str, rows: list[dict[str, Any]], *, behind: bool
 ) -> None:
     """Assert that exactly one message was held, and that its connection has kept its order."""
     assert [row["event"] for row in messages.events()] == ["caught", "released", "sent", "answered"]

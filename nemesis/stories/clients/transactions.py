@@ -31,7 +31,7 @@ each transaction of Java's producer has its own epoch.
 
 from typing import Final
 
-from highwater.clusters.core.interfaces import CaughtMessages
+from highwater.clusters.relay.network import CaughtMessages
 from highwater.harness.clients.named_transactions import NamedTransactions
 from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.harness.runs.history import INFO, OK

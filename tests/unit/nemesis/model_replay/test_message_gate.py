@@ -11,7 +11,7 @@ from highwater.nemesis.model_replay import message_gate
 from highwater.nemesis.model_replay.message_gate import MessageGate
 
 if TYPE_CHECKING:
-    from highwater.clusters.core.interfaces import Network
+    from highwater.clusters.relay.network import Network
 
 FETCHES = MessageRule(action="hold", api=1, times=0)
 QUESTIONS = MessageRule(action="hold", api=23, times=0)

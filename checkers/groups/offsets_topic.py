@@ -4,9 +4,12 @@ Keys are ``OffsetCommitKey``, values ``OffsetCommitValue``. All versions begin w
 group, topic and partition in the key, and the offset in the value.
 """
 
-import struct
+import contextlib
 from collections import defaultdict
+from io import BytesIO
 from typing import Final, NamedTuple
+
+from aiokafka.protocol.types import Int16, Int32, Int64, Schema, String
 
 from highwater.checkers.coordinator_logs import Row, coordinator_records
 from highwater.checkers.groups.events import Place
@@ -15,30 +18,8 @@ from highwater.harness.runs.store import COORDINATOR_TOPICS
 
 TOPIC: Final = COORDINATOR_TOPICS[1]
 _KEY_VERSIONS: Final = (0, 1)
-_VALUE: Final = struct.Struct(">hq")
-_SHORT: Final = struct.Struct(">h")
-_INT: Final = struct.Struct(">i")
-
-
-class OffsetKey(NamedTuple):
-    """The key of a committed offset."""
-
-    group: str
-    topic: str
-    partition: int
-
-
-def offset_key(data: bytes | None) -> OffsetKey | None:
-    """Return a record's offset key; None if the record is no committed offset."""
-    if data is None or len(data) < _SHORT.size or _SHORT.unpack_from(data)[0] not in _KEY_VERSIONS:
-        return None
-    try:
-        group, at = _text(data, _SHORT.size)
-        topic, at = _text(data, at)
-        (partition,) = _INT.unpack_from(data, at)
-    except struct.error:
-        return None
-    return OffsetKey(group, topic, partition)
+_KEY: Final = Schema(("group", String()), ("topic", String()), ("partition", Int32))
+_VALUE: Final = Schema(("version", Int16), ("offset", Int64))
 
 
 class CommittedOffset(NamedTuple):
@@ -88,27 +69,28 @@ def _commits(rows: list[Row], topic: str) -> list[CommittedOffset]:
                 at_ms = row["timestamp_ms"]
                 committed += [commit._replace(timestamp_ms=at_ms) for commit in pending]
             continue
-        where = offset_key(row["key"])
-        if where is not None and where.topic == topic:
-            commit = _committed(where, row)
+        commit = _committed(row, topic)
+        if commit is not None:
             (open_[row["producer_id"]] if row["transactional"] else committed).append(commit)
     return committed
 
 
-def _committed(where: OffsetKey, row: Row) -> CommittedOffset:
-    value = row["value"]
-    readable = value is not None and len(value) >= _VALUE.size
+def _committed(row: Row, topic: str) -> CommittedOffset | None:
+    """Return the offset of a topic that a record commits; None if it commits none."""
+    key, offset = BytesIO(row["key"] or b""), None
+    try:
+        if Int16.decode(key) not in _KEY_VERSIONS:
+            return None
+        group, name, partition = _KEY.decode(key)
+    except ValueError:
+        return None
+    if name != topic:
+        return None
+    with contextlib.suppress(ValueError):
+        _, offset = _VALUE.decode(BytesIO(row["value"] or b""))
     return CommittedOffset(
-        place=(where.group, where.partition),
-        offset=_VALUE.unpack_from(value)[1] if readable else None,
+        place=(group, partition),
+        offset=offset,
         timestamp_ms=row["timestamp_ms"],
         transactional=bool(row["transactional"]),
     )
-
-
-def _text(data: bytes, at: int) -> tuple[str, int]:
-    (size,) = _SHORT.unpack_from(data, at)
-    begin = at + _SHORT.size
-    if size < 0 or begin + size > len(data):
-        raise struct.error("the text is truncated")
-    return data[begin : begin + size].decode(errors="replace"), begin + size

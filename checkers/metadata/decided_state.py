@@ -1,11 +1,16 @@
 """Replay the records of a metadata log, as brokers do (MetadataImage), to get its decisions."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import singledispatchmethod
-from typing import Final
+from typing import Any, Final
 
-from highwater.checkers.kafka_files import metadata_records as kinds
+from highwater.checkers.kafka_files.metadata_records import (
+    TOPIC,
+    MetadataRecord,
+    MetadataRecordError,
+    decode,
+    voters,
+)
 from highwater.checkers.metadata.controller_logs import (
     ControllerLog,
     last_voters,
@@ -47,60 +52,39 @@ class DecidedState:
     voters: frozenset[int] | None = None
     begun_late: bool = False
 
-    @singledispatchmethod
-    def apply(self, record: kinds.MetadataRecord) -> None:
-        """Change the state as the record says."""
-        raise TypeError(f"{record} decides nothing")
+    def apply(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """Change the state as a record says.
 
-    @apply.register
-    def _(self, record: kinds.TopicRecord) -> None:
-        self.topics[record.topic_id] = record.name
+        Raises:
+            KeyError: the record is about a topic or a partition that does not exist.
+        """
+        match kind:
+            case "TopicRecord":
+                self.topics[fields["topic_id"]] = fields["name"]
+            case "RemoveTopicRecord":
+                gone = self.topics.pop(fields["topic_id"], None)
+                self.partitions = {
+                    key: states for key, states in self.partitions.items() if key[0] != gone
+                }
+            case "PartitionRecord":
+                names = ("leader", "leader_epoch", "isr", "replicas")
+                registration = Registration(**{name: fields[name] for name in names})
+                self.partitions.setdefault(self._key(fields), []).append(registration)
+            case "PartitionChangeRecord":
+                states, changes = self.partitions[self._key(fields)], fields["changes"]
+                epoch = states[-1].leader_epoch + ("leader" in changes)
+                states.append(replace(states[-1], leader_epoch=epoch, **changes))
+            case "ConfigRecord" if fields["resource_type"] == TOPIC:
+                settings = self.settings.setdefault(fields["resource_name"], {})
+                if fields["value"] is None:
+                    settings.pop(fields["name"], None)
+                else:
+                    settings[fields["name"]] = fields["value"]
+            case "FeatureLevelRecord":
+                self.features[fields["name"]] = fields["level"]
 
-    @apply.register
-    def _(self, record: kinds.RemoveTopicRecord) -> None:
-        name = self.topics.pop(record.topic_id, None)
-        self.partitions = {
-            key: registered for key, registered in self.partitions.items() if key[0] != name
-        }
-
-    @apply.register
-    def _(self, record: kinds.PartitionRecord) -> None:
-        registration = Registration(
-            leader=record.leader,
-            leader_epoch=record.leader_epoch,
-            isr=record.isr,
-            replicas=record.replicas,
-        )
-        self.partitions.setdefault(self._key(record), []).append(registration)
-
-    @apply.register
-    def _(self, record: kinds.PartitionChangeRecord) -> None:
-        before = self.partitions[self._key(record)]
-        now = before[-1]
-        if record.leader != kinds.UNCHANGED:
-            now = replace(now, leader=record.leader, leader_epoch=now.leader_epoch + 1)
-        if record.isr is not None:
-            now = replace(now, isr=record.isr)
-        if record.replicas is not None:
-            now = replace(now, replicas=record.replicas)
-        before.append(now)
-
-    @apply.register
-    def _(self, record: kinds.ConfigRecord) -> None:
-        if record.resource_type != kinds.TOPIC:
-            return
-        settings = self.settings.setdefault(record.resource, {})
-        if record.value is None:
-            settings.pop(record.name, None)
-        else:
-            settings[record.name] = record.value
-
-    @apply.register
-    def _(self, record: kinds.FeatureLevelRecord) -> None:
-        self.features[record.name] = record.level
-
-    def _key(self, record: kinds.PartitionRecord | kinds.PartitionChangeRecord) -> Partition:
-        return self.topics[record.topic_id], record.partition
+    def _key(self, fields: Mapping[str, Any]) -> Partition:
+        return self.topics[fields["topic_id"]], fields["partition"]
 
 
 def replay(log: ControllerLog) -> DecidedState:
@@ -122,8 +106,8 @@ def replay(log: ControllerLog) -> DecidedState:
         state.begun_late = begin.end > 0
         at = begin.end
     _apply(state, values(log.between(at, _EVERYTHING)))
-    if (voters := last_voters(log)) is not None:
-        state.voters = kinds.voters(voters)
+    if (record := last_voters(log)) is not None:
+        state.voters = voters(record)
     return state
 
 
@@ -133,25 +117,26 @@ _EVERYTHING: Final = (1 << 63) - 1
 def _apply(state: DecidedState, records: Iterable[bytes]) -> None:
     for record in _in_force(records):
         try:
-            state.apply(record)
+            state.apply(*record)
         except KeyError as error:
-            raise kinds.MetadataRecordError(
+            raise MetadataRecordError(
                 f"{record} is about a topic or partition that does not exist"
             ) from error
 
 
-def _in_force(records: Iterable[bytes]) -> Iterator[kinds.MetadataRecord]:
+def _in_force(records: Iterable[bytes]) -> Iterator[MetadataRecord]:
     """Yield the records that take effect; those in a transaction take effect at its end, if any."""
-    pending: list[kinds.MetadataRecord] | None = None
-    for record in map(kinds.decode, records):
-        if isinstance(record, kinds.BeginTransactionRecord):
-            pending = []
-        elif isinstance(record, kinds.AbortTransactionRecord):
-            pending = None
-        elif isinstance(record, kinds.EndTransactionRecord):
-            yield from pending or ()
-            pending = None
-        elif record is not None and pending is not None:
-            pending.append(record)
-        elif record is not None:
-            yield record
+    pending: list[MetadataRecord] | None = None
+    for record in filter(None, map(decode, records)):
+        match record.kind:
+            case "BeginTransactionRecord":
+                pending = []
+            case "AbortTransactionRecord":
+                pending = None
+            case "EndTransactionRecord":
+                yield from pending or ()
+                pending = None
+            case _ if pending is not None:
+                pending.append(record)
+            case _:
+                yield record

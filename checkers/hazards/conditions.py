@@ -1,4 +1,4 @@
-"""The conditions of a hazard as data: each condition asks the facts of a cluster one question.
+"""The conditions of hazards.toml: each asks the facts of a cluster one question.
 
 The answer is yes, no or unknown. A "no" also says whether the cluster is guarded or not affected.
 A guarded cluster is protected by a setting, a feature or its clients. A cluster is not affected if
@@ -7,7 +7,9 @@ the hazard is not in its release or its coordination, or if the cluster has no s
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple
+
+import msgspec
 
 from highwater.harness.base.wording import count
 from highwater.harness.releases.catalogue import CATALOGUE
@@ -30,7 +32,7 @@ from highwater.harness.releases.cluster_facts import (
 from highwater.harness.releases.release import Coordination, Release
 
 Holds = Literal["yes", "no", "unknown"]
-Comparison = Literal["=", "<", ">=", "in"]
+Comparison = Literal["=", "<", ">="]
 
 NEWEST: Final = max(release.number for release in CATALOGUE.values())
 END: Final = successor(NEWEST[:2])
@@ -80,17 +82,6 @@ class ConditionAnswer:
     fixed: bool = False
 
 
-class Condition(Protocol):
-    """One condition of a hazard."""
-
-    @property
-    def says(self) -> str:
-        """The condition in a few words."""
-
-    def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return whether the condition holds."""
-
-
 YES: Final = ConditionAnswer(holds="yes")
 
 _BROUGHT_BY: Final[Mapping[str, str]] = {
@@ -107,8 +98,18 @@ def absent(topic: str) -> ConditionAnswer:
     return ConditionAnswer(holds="no", why=why, fixed=True)
 
 
-@dataclass(frozen=True, slots=True)
-class On:
+class _Condition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="is", tag=True):
+    """The base of all conditions: in the file the field ``is`` has the name of the class."""
+
+
+class Range(NamedTuple):
+    """The first release, and the first fixed release after it; None: no known release is fixed."""
+
+    first: Number
+    fixed: Number | None = None
+
+
+class On(_Condition, frozen=True):
     """The condition that the cluster runs on ZooKeeper, or on KRaft."""
 
     coordination: Coordination
@@ -128,13 +129,10 @@ class On:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Releases:
+class Releases(_Condition, frozen=True):
     """The condition that a broker's release is in a range.
 
     Attributes:
-        ranges: pairs of the first release and the first fixed release after it; None as the
-            second means that no known release is fixed.
         guard: what guards the other releases; if empty, the other releases are not affected.
         without: a broker setting of the other releases, true by default. A broker on which the
             setting is false has the hazard, too.
@@ -142,7 +140,7 @@ class Releases:
             lower.
     """
 
-    ranges: tuple[tuple[Number, Number | None], ...]
+    ranges: tuple[Range, ...]
     guard: str = ""
     without: str = ""
     below: tuple[str, int] | None = None
@@ -186,11 +184,10 @@ class Releases:
         return "yes" if "yes" in answers else "unknown" if "unknown" in answers else "no"
 
 
-@dataclass(frozen=True, slots=True)
-class AnyOf:
+class AnyOf(_Condition, frozen=True):
     """The condition that at least one alternative holds: all the conditions in that alternative."""
 
-    alternatives: tuple[tuple[Condition, ...], ...]
+    alternatives: tuple[tuple["Condition", ...], ...]
 
     @property
     def says(self) -> str:
@@ -234,15 +231,7 @@ def _together(answers: Sequence[ConditionAnswer]) -> str:
     return "; ".join(dict.fromkeys(answer.why for answer in answers if answer.why))
 
 
-def of_release_alone(part: Condition) -> bool:
-    """Return whether a condition depends only on the release and the coordination."""
-    if isinstance(part, AnyOf):
-        return all(of_release_alone(inner) for parts in part.alternatives for inner in parts)
-    return isinstance(part, On | Releases)
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(_Condition, frozen=True):
     """The condition on the value of a setting that is in force, for the topic or for any broker.
 
     Attributes:
@@ -291,8 +280,7 @@ class Setting:
         return ConditionAnswer(holds="no", why=f"{self.name}={values[0]}", fixed=not self.guards)
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
+class Feature(_Condition, frozen=True):
     """The condition that a finalized feature's level is below a number, or at least that number.
 
     If the level is too high for the hazard, the cluster is guarded. If the level is too low, the
@@ -321,8 +309,7 @@ class Feature:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Controllers:
+class Controllers(_Condition, frozen=True):
     """The condition on the number of voters in the KRaft quorum."""
 
     count: int
@@ -342,8 +329,7 @@ class Controllers:
         return ConditionAnswer(holds="no", why=f"its quorum has {actual} voters")
 
 
-@dataclass(frozen=True, slots=True)
-class Replicas:
+class Replicas(_Condition, frozen=True):
     """The condition on the number of replicas of the topic's partitions.
 
     Where a topic has too many replicas for the hazard, it is guarded; with too few it is not
@@ -370,8 +356,7 @@ class Replicas:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ClientOption:
+class ClientOption(_Condition, frozen=True):
     """The condition on a fact about clients or machines that only the user can state."""
 
     name: str
@@ -393,8 +378,7 @@ class ClientOption:
         return ConditionAnswer(holds="no", why=f"{self.name}={value}, as you say")
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionalClients:
+class TransactionalClients(_Condition, frozen=True):
     """The condition that the cluster has transactional clients of a kind that has the hazard.
 
     If the user says nothing and the cluster has no transactions topic, the cluster has no
@@ -430,7 +414,7 @@ class TransactionalClients:
             return ConditionAnswer(holds="no", why=f"transactions={kind}, as you say")
         level = (situation.cluster.features or {}).get(TRANSACTION_FEATURE, 0)
         if kind == "java" and self.renewed and level > 1:
-            old = Releases((((0,), self.brokers),)).answer(situation)
+            old = Releases((Range((0,), self.brokers),)).answer(situation)
             if old.holds != "no":
                 return old
             why = f"{TRANSACTION_FEATURE}={level}, which Java clients obey from 4.0 on"
@@ -450,8 +434,7 @@ class TransactionalClients:
         return JAVA in self.kinds and not (self.renewed and renewed)
 
 
-@dataclass(frozen=True, slots=True)
-class JavaProducers:
+class JavaProducers(_Condition, frozen=True):
     """The condition that the producers use Kafka's Java client of an affected release.
 
     No cluster returns which clients write to it.
@@ -487,8 +470,7 @@ class JavaProducers:
         return any(first <= number < fixed for first, fixed in self.ranges)
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerGroups:
+class ConsumerGroups(_Condition, frozen=True):
     """The condition that consumer groups start without a committed offset by ``auto.offset.reset``.
 
     If the user says nothing and the cluster has no offsets topic, the cluster has no groups.
@@ -509,8 +491,7 @@ class ConsumerGroups:
         return ClientOption("offset-reset", self.resets).answer(situation)
 
 
-@dataclass(frozen=True, slots=True)
-class ShareGroups:
+class ShareGroups(_Condition, frozen=True):
     """The condition that the cluster has share groups (KIP-932).
 
     A cluster without the topic of share-group state has none.
@@ -546,8 +527,6 @@ def _within(release: ReleaseRange, first: Number, fixed: Number | None) -> Holds
 def _compare(actual: str, comparison: Comparison, value: str) -> bool:
     if comparison == "=":
         return actual == value
-    if comparison == "in":
-        return actual in value.split(" or ")
     below = numbers(actual) < numbers(value)
     return below if comparison == "<" else not below
 
@@ -563,8 +542,7 @@ def coordination_name(coordination: Coordination) -> str:
     return "KRaft" if coordination == "kraft" else "ZooKeeper"
 
 
-@dataclass(frozen=True, slots=True)
-class Unclean:
+class Unclean(_Condition, frozen=True):
     """The condition that unclean elections can happen, or cannot.
 
     They can if the setting allows them and the release obeys the setting (KAFKA-12670).
@@ -582,7 +560,7 @@ class Unclean:
         """Return whether the condition holds."""
         allowed = Setting(_UNCLEAN, "=", "true").answer(situation)
         if allowed.holds == "yes" and situation.cluster.coordination == "kraft":
-            heeded = Releases((((3, 9), None),), guard=_IGNORED).answer(situation)
+            heeded = Releases((Range((3, 9)),), guard=_IGNORED).answer(situation)
             allowed = heeded
         if self.allowed or allowed.holds == "unknown":
             return allowed
@@ -595,3 +573,27 @@ _UNCLEAN: Final = "unclean.leader.election.enable"
 _IGNORED: Final = (
     f"KAFKA-12670: on KRaft before 3.9 {_UNCLEAN} has no effect; an upgrade gives it effect"
 )
+
+Condition = (
+    On
+    | Releases
+    | AnyOf
+    | Setting
+    | Feature
+    | Controllers
+    | Replicas
+    | ClientOption
+    | TransactionalClients
+    | JavaProducers
+    | ConsumerGroups
+    | ShareGroups
+    | Unclean
+)
+"""One condition of a hazard: ``says`` has its words, and ``answer`` returns whether it holds."""
+
+
+def of_release_alone(part: Condition) -> bool:
+    """Return whether a condition depends only on the release and the coordination."""
+    if isinstance(part, AnyOf):
+        return all(of_release_alone(inner) for parts in part.alternatives for inner in parts)
+    return isinstance(part, On | Releases)

@@ -1,7 +1,8 @@
 """A hazard: one way in which Kafka loses records, and all that the project knows about it."""
 
-from dataclasses import dataclass
 from typing import Final, Literal
+
+import msgspec
 
 from highwater.checkers.hazards.conditions import Condition, of_release_alone
 from highwater.harness.releases.catalogue import MODERN
@@ -17,9 +18,10 @@ EVIDENCE: Final[dict[Evidence, str]] = {
 }
 """Each kind of evidence in words."""
 
+_SILENT: Final = "An acknowledged record; only a reader that knows what was sent notices."
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hazard:
+
+class Hazard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One entry of the catalogue of hazards.
 
     Attributes:
@@ -47,7 +49,7 @@ class Hazard:
     id: str
     aliases: tuple[str, ...] = ()
     title: str
-    loses: str
+    loses: str = _SILENT
     topic: str = ""
     conditions: tuple[Condition, ...]
     schedule: str

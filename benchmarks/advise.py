@@ -23,7 +23,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 from confluent_kafka import admin as kafka_admin
 
-from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
 

@@ -18,7 +18,7 @@ from typing import Final
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from highwater.clusters.core.interfaces import Cluster
-from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.drivers import open_cluster
 from highwater.harness.releases.catalogue import release
 
 ROUNDS: Final = 10

@@ -40,7 +40,7 @@ MARK = "HIGHWATER_LEFTOVERS"
 HARNESS = """
 import contextlib, random, sys, time
 from pathlib import Path
-from highwater.clusters.drivers import DRIVERS
+from highwater.clusters.drivers import open_cluster
 from highwater.harness.releases.catalogue import release
 from highwater.nemesis.faults.registry import aimed
 from highwater.nemesis.injector import Nemesis
@@ -60,8 +60,13 @@ class Silent:
 wired, dice = driver == "wired", random.Random(int(seed))
 names = ["kill", "pause", "stop", "power-failure"]
 names += ["isolate", "partition-halves", "hold-hw"] * wired
-cluster = DRIVERS["local" if wired else driver](
-    release(kafka), Path(directory), brokers=3, broker_config={}, wired=wired
+cluster = open_cluster(
+    release(kafka),
+    Path(directory),
+    brokers=3,
+    broker_config={},
+    wired=wired,
+    driver="local" if wired else driver,
 )
 with contextlib.closing(cluster):
     nemesis = Nemesis(cluster, Silent())

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import psutil
 
-from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.drivers import open_cluster
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.libraries.interfaces import (
     ClientError,

@@ -22,7 +22,8 @@ from typing import NamedTuple
 
 from highwater.clusters.containers import images
 from highwater.clusters.containers.daemon import connected
-from highwater.clusters.drivers import DRIVERS
+from highwater.clusters.core.interfaces import NodeOptions
+from highwater.clusters.drivers import DRIVERS, open_cluster
 from highwater.clusters.releases.jars import classpath
 from highwater.harness.base.user_dirs import cache_directory
 from highwater.harness.base.waiting import await_condition
@@ -50,8 +51,13 @@ def start(driver: str, kafka: Release, controllers: int) -> Start:
     with tempfile.TemporaryDirectory(prefix="highwater-") as name:
         directory = Path(name)
         began = time.perf_counter()
-        cluster = DRIVERS[driver](
-            kafka, directory, brokers=BROKERS, broker_config={}, controllers=controllers
+        cluster = open_cluster(
+            kafka,
+            directory,
+            brokers=BROKERS,
+            broker_config={},
+            options=NodeOptions(controllers=controllers),
+            driver=driver,
         )
         took = time.perf_counter() - began
         with contextlib.closing(cluster):

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import Producer
 
 from highwater.clusters.core.interfaces import Cluster, Probe, ReplicaState, UnreachableError
-from highwater.clusters.drivers import DRIVERS
+from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.nemesis.hw_lag_window import HELD_CONFIG, hold_window
@@ -75,7 +75,7 @@ def opened(
 ) -> Iterator[Cluster]:
     """Three brokers and a topic that broker 1 leads."""
     with tempfile.TemporaryDirectory(prefix="highwater-") as folder:
-        cluster = DRIVERS["local"](
+        cluster = open_cluster(
             release(name),
             Path(folder) / "run",
             brokers=3,

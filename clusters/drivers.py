@@ -1,23 +1,80 @@
-"""The cluster drivers, by their names in a plan."""
+"""The cluster drivers, by their names in a plan; each makes the site of a cluster's nodes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
+from highwater.clusters.brokers.real_cluster import RealCluster
 from highwater.clusters.containers import driver as containers
-from highwater.clusters.core.interfaces import Driver
+from highwater.clusters.core.interfaces import PLAIN, NodeOptions
 from highwater.clusters.local import driver as local
-from highwater.harness.base.errors import UsageError
+from highwater.clusters.nodes.site import Site
+from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.release import Release
 
-DRIVERS: Final[Mapping[str, Driver]] = {
-    "local": local.open_cluster,
-    "docker": containers.open_cluster,
+DRIVERS: Final[Mapping[str, Callable[..., Site]]] = {
+    "local": local.open_site,
+    "docker": containers.open_site,
 }
+"""Name to a function that makes a site; its arguments are as in ``local.open_site``."""
 
 
-def find_driver(name: str) -> Driver:
-    """Return the driver with a name.
+def open_cluster(
+    release: Release,
+    directory: Path,
+    *,
+    brokers: int,
+    broker_config: Mapping[str, str],
+    wired: bool = False,
+    clients_wired: bool = False,
+    options: NodeOptions = PLAIN,
+    driver: str = "local",
+) -> RealCluster:
+    """Start a cluster below ``directory`` (``replicas/``, ``logs/``, ``coordination/``).
+
+    Args:
+        release: from ``harness.releases.catalogue.release(name)``.
+        directory: directory of the run; log directories are ``directory/replicas/<broker id>``
+            from the start, so that even a killed harness leaves them where the judge looks.
+        brokers: number of brokers; ids count from 1.
+        broker_config: settings that add to and override the driver's own, in Kafka's names.
+        wired: whether the relay is between the cluster's nodes, so that ``network`` is set.
+        clients_wired: whether the relay is also between clients and brokers; ``bootstrap`` then
+            names the relay's addresses.
+        options: properties of the nodes.
+        driver: the driver's name.
+
+    Returns once every broker has registered.
+
+    Raises:
+        HarnessError: Java, the jars, Docker or an image is missing, a port is in use, the disk is
+            full, or a node died or was not ready in time; the message then has the last lines of
+            the node's log. No process and no container is left behind.
+    """
+    if brokers < 1:
+        raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
+    site = find_driver(driver)(release, brokers=brokers, wired=wired, options=options)
+    cluster = RealCluster(
+        release,
+        # Docker removes ".." from mounted paths: nodes must get the same paths.
+        directory.resolve(),
+        site,
+        broker_config=broker_config,
+        wired=wired,
+        clients_wired=clients_wired,
+        options=options,
+    )
+    try:
+        cluster.open()
+    except BaseException:  # Ctrl-C too: nothing may be left behind
+        cluster.close()
+        raise
+    return cluster
+
+
+def find_driver(name: str) -> Callable[..., Site]:
+    """Return the function that makes a driver's site.
 
     Raises:
         UsageError: no driver has that name; the hint names the drivers that exist.

@@ -25,8 +25,8 @@ from confluent_kafka import KafkaException
 from py4j.protocol import Py4JJavaError
 
 from highwater.clusters.brokers.real_cluster import RealCluster
+from highwater.clusters.drivers import open_cluster
 from highwater.clusters.local.client_jvm import ClientJvm
-from highwater.clusters.local.driver import open_cluster
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients import client_config

@@ -496,21 +496,6 @@ class RealCluster(AdministeredCluster):
         _in_parallel(Node.launch, nodes)
 
 
-def open_or_clean_up(cluster: RealCluster) -> RealCluster:
-    """Open the cluster; if that fails, leave nothing behind.
-
-    Raises:
-        HarnessError: a port is in use, the disk is full, or a node died or was not ready in time;
-            the message then has the last lines of the node's log.
-    """
-    try:
-        cluster.open()
-    except BaseException:  # Ctrl-C too: nothing may be left behind
-        cluster.close()
-        raise
-    return cluster
-
-
 def rehearse(release: Release, site: Site, directory: Path) -> None:
     """Start one broker, create a topic, and stop: the training run of a class archive."""
     with contextlib.closing(RealCluster(release, directory, site, broker_config={})) as cluster:

@@ -14,7 +14,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.clusters.brokers.real_cluster import RealCluster, open_or_clean_up, rehearse
+from highwater.clusters.brokers.real_cluster import rehearse
 from highwater.clusters.containers import ownership
 from highwater.clusters.containers.daemon import Client, connected, errors, user
 from highwater.clusters.containers.images import INTO_LOG, Image, release_image
@@ -31,7 +31,7 @@ from highwater.clusters.core.addresses import (
     coordination_host,
     require_free,
 )
-from highwater.clusters.core.interfaces import PLAIN, BrokerState, NodeOptions
+from highwater.clusters.core.interfaces import BrokerState, NodeOptions
 from highwater.clusters.nodes.jvm import UTF8, Runtime
 from highwater.clusters.nodes.site import NodePlan
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
@@ -45,42 +45,19 @@ _LARGEST_PREFIX: Final = 24
 _NOT_FROZEN: Final = "unable to freeze"  # runc's report after it gave up
 
 
-def open_cluster(
-    release: Release,
-    directory: Path,
-    *,
-    brokers: int,
-    broker_config: Mapping[str, str],
-    wired: bool = False,
-    clients_wired: bool = False,
-    controllers: int = 1,
-    options: NodeOptions = PLAIN,
-) -> RealCluster:
-    """Start a cluster of containers; a ``clusters.core.interfaces.Driver``, for 0.10.2 and later.
+def open_site(
+    release: Release, *, brokers: int, wired: bool, options: NodeOptions
+) -> "ContainerSite":
+    """Return a site for containers, for 0.10.2 and later; build a release's image at its first use.
 
     Raises:
-        HarnessError: Docker or an image is missing, the disk is full, or a node died or was not
-            ready in time; the message then has the last lines of the node's log. No container is
-            left behind.
+        HarnessError: Docker or an image is missing.
     """
-    if brokers < 1:
-        raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
+    del wired  # nodes in containers have an address for their peers anyway
     ownership.sweep()
     with connected() as client:
         image = release_image(client, release, _rehearse)
-    site = ContainerSite(release, image, brokers, controllers)
-    return open_or_clean_up(
-        RealCluster(
-            release,
-            # Docker removes ".." from mounted paths: nodes must get the same paths.
-            directory.resolve(),
-            site,
-            broker_config=broker_config,
-            wired=wired,
-            clients_wired=clients_wired,
-            options=options,
-        )
-    )
+    return ContainerSite(release, image, brokers, options.controllers)
 
 
 class ContainerSite:

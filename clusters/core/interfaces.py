@@ -85,6 +85,7 @@ class NodeOptions:
         trace_flushes: whether the system calls that flush and rename files are traced.
         log_dirs: number of log directories of each broker.
         racks: number of racks to which brokers are assigned in turn; 0: brokers have no rack.
+        controllers: number of ZooKeepers or KRaft controllers, an odd number; ids count from 100.
         dynamic_quorum: whether voters of the KRaft quorum can be added and removed (KIP-853).
         tiered: whether brokers have a remote tier (KIP-405), in a folder that all brokers share.
     """
@@ -92,6 +93,7 @@ class NodeOptions:
     trace_flushes: bool = False
     log_dirs: int = 1
     racks: int = 0
+    controllers: int = 1
     dynamic_quorum: bool = False
     tiered: bool = False
 
@@ -451,40 +453,3 @@ class Cluster(Protocol):
 
     def close(self) -> None:
         """Kill every process and release all resources. Never raises; may be called twice."""
-
-
-class Driver(Protocol):
-    """Opens a cluster, as ``clusters.local.driver.open_cluster`` does."""
-
-    def __call__(
-        self,
-        release: Release,
-        directory: Path,
-        *,
-        brokers: int,
-        broker_config: Mapping[str, str],
-        wired: bool = False,
-        clients_wired: bool = False,
-        controllers: int = 1,
-        options: NodeOptions = PLAIN,
-    ) -> Cluster:
-        """Start a cluster below ``directory`` (``replicas/``, ``logs/``, ``coordination/``).
-
-        Args:
-            release: from ``harness.releases.catalogue.release(name)``.
-            directory: directory of the run; log directories are ``directory/replicas/<broker id>``
-                from the start, so that even a killed harness leaves them where the judge looks.
-            brokers: number of brokers; ids count from 1.
-            broker_config: settings that add to and override the driver's own, in Kafka's names.
-            wired: whether the relay is between the cluster's nodes, so that ``network`` is set.
-            clients_wired: whether the relay is also between clients and brokers; ``bootstrap``
-                then names the relay's addresses.
-            controllers: number of ZooKeepers or KRaft controllers, an odd number; ids count from
-                100.
-            options: properties of the nodes.
-
-        Returns once every broker has registered.
-
-        Raises:
-            HarnessError: a node died; the message has the last lines of its log.
-        """

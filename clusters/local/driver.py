@@ -3,9 +3,8 @@
 import socket
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
-from highwater.clusters.brokers.real_cluster import RealCluster, open_or_clean_up, rehearse
+from highwater.clusters.brokers.real_cluster import rehearse
 from highwater.clusters.core.addresses import (
     Address,
     Addresses,
@@ -13,57 +12,34 @@ from highwater.clusters.core.addresses import (
     InternalAddresses,
     require_free,
 )
-from highwater.clusters.core.interfaces import PLAIN, NodeOptions
+from highwater.clusters.core.interfaces import NodeOptions
 from highwater.clusters.local.jvm_process import ChildProcess
 from highwater.clusters.nodes import flush_trace, jvm
 from highwater.clusters.nodes.site import NodePlan
 from highwater.clusters.nodes.wiring import LISTENER_NAMES
 from highwater.clusters.releases.jars import classpath, lock_file, remote_storage_classpath
 from highwater.harness.base import jvm_class_archive
-from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.scratch import temporary
 from highwater.harness.releases.catalogue import Release
 
 
-def open_cluster(
-    release: Release,
-    directory: Path,
-    *,
-    brokers: int,
-    broker_config: Mapping[str, str],
-    wired: bool = False,
-    clients_wired: bool = False,
-    controllers: int = 1,
-    options: NodeOptions = PLAIN,
-) -> RealCluster:
-    """Start a cluster of local processes; a ``clusters.core.interfaces.Driver``.
+def open_site(release: Release, *, brokers: int, wired: bool, options: NodeOptions) -> "LocalSite":
+    """Return a site for local processes; create a release's class archive at its first use.
+
+    Args:
+        wired: whether the relay will be between the nodes.
 
     Raises:
-        HarnessError: Java or the jars are missing, a port is in use, the disk is full, or a node
-            died or was not ready in time; the message then has the last lines of the node's log.
-            No process is left running.
+        HarnessError: Java or the jars are missing.
     """
-    if brokers < 1:
-        raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
-    site = LocalSite(
+    return LocalSite(
         release,
         brokers,
         _sharing(release),
         wired=wired,
-        controllers=controllers,
+        controllers=options.controllers,
         traced=options.trace_flushes,
         tiered=options.tiered,
-    )
-    return open_or_clean_up(
-        RealCluster(
-            release,
-            directory,
-            site,
-            broker_config=broker_config,
-            wired=wired,
-            clients_wired=clients_wired,
-            options=options,
-        )
     )
 
 

@@ -1,7 +1,7 @@
 """The site of a cluster's nodes: processes on this machine, or containers in one network.
 
-A driver consists of a ``Site`` and a function that opens a cluster there. All other code for a
-cluster is in ``clusters.brokers.real_cluster``, which all drivers share.
+A driver consists of a ``Site`` and a function that makes it. All other code for
+a cluster is in ``clusters.brokers.real_cluster``, which all drivers share.
 """
 
 from collections.abc import Mapping, Sequence

@@ -18,7 +18,7 @@ from highwater.clusters.core.interfaces import (
     ReplicaState,
     UnreachableError,
 )
-from highwater.clusters.drivers import DRIVERS
+from highwater.clusters.drivers import open_cluster
 from highwater.clusters.external import cluster as external
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
@@ -78,15 +78,15 @@ def boot(plan: Plan, directory: Path) -> Cluster:
     if plan.external is not None:
         path = Path(plan.external.inventory)
         return external.open_cluster(path, plan.external.code, directory)
-    return DRIVERS[plan.driver](
+    return open_cluster(
         release(plan.kafka),
         directory,
         brokers=plan.brokers,
         broker_config={**settings(plan), **plan.broker_settings()},
         wired=wired(plan),
         clients_wired=plan.wire_clients,
-        controllers=plan.controllers,
         options=node_options(plan),
+        driver=plan.driver,
     )
 
 
@@ -96,6 +96,7 @@ def node_options(plan: Plan) -> NodeOptions:
         trace_flushes=plan.trace_flushes,
         log_dirs=plan.log_dirs,
         racks=plan.racks,
+        controllers=plan.controllers,
         dynamic_quorum=dynamic_quorum(plan),
         tiered=plan.tiered,
     )

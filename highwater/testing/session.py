@@ -11,7 +11,7 @@ from typing import Final, Self
 from highwater.api import JudgedRun, judge_all
 from highwater.checkers.spark.session import SparkStarter
 from highwater.clusters.core.interfaces import Cluster
-from highwater.clusters.drivers import DRIVERS, require_driver
+from highwater.clusters.drivers import open_cluster, require_driver
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Store
 from highwater.runtime.cluster_pool import WARM_CONFIG, ClusterPool, is_whole
@@ -81,8 +81,12 @@ class Laboratory:
     def _boot(self, case: Case) -> Cluster:
         require_driver(case.driver, case.release)
         folder = tempfile.mkdtemp(prefix=f"{case.kafka}-", dir=self._directory)
-        return DRIVERS[case.driver](
-            case.release, Path(folder), brokers=BROKERS, broker_config=WARM_CONFIG
+        return open_cluster(
+            case.release,
+            Path(folder),
+            brokers=BROKERS,
+            broker_config=WARM_CONFIG,
+            driver=case.driver,
         )
 
     def _turn_to(self, kafka: str, driver: str) -> None:

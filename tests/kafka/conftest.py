@@ -10,8 +10,7 @@ import pytest
 from highwater.clusters.brokers.real_cluster import RealCluster
 from highwater.clusters.containers.images import docker_state
 from highwater.clusters.core.interfaces import Cluster, Probe
-from highwater.clusters.drivers import DRIVERS
-from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.catalogue import MODERN, release
 
@@ -54,7 +53,7 @@ def cluster(
     if driver == "docker":
         request.getfixturevalue("docker")
     directory = tmp_path_factory.mktemp(f"kafka-{name}")
-    opened = DRIVERS[driver](release(name), directory, brokers=3, broker_config={})
+    opened = open_cluster(release(name), directory, brokers=3, broker_config={}, driver=driver)
     with contextlib.closing(opened):
         yield opened
 

@@ -16,8 +16,8 @@ from typing import Final
 
 from highwater.clusters.brokers.real_cluster import RealBroker, RealCluster
 from highwater.clusters.core.addresses import Address
+from highwater.clusters.drivers import open_cluster
 from highwater.clusters.external.metadata import query_identity
-from highwater.clusters.local.driver import open_cluster
 from highwater.harness.base.errors import HighwaterError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import release

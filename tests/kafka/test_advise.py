@@ -15,10 +15,10 @@ from confluent_kafka import Consumer, KafkaException, Producer, ShareConsumer
 from confluent_kafka import admin as kafka_admin
 
 from highwater.clusters.core.interfaces import NodeOptions
+from highwater.clusters.drivers import open_cluster
 from highwater.clusters.external.client_properties import read_properties
 from highwater.clusters.external.cluster_survey import ClusterSurvey
 from highwater.clusters.external.security import dialer
-from highwater.clusters.local.driver import open_cluster
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import release
@@ -268,7 +268,7 @@ def test_a_cluster_tells_if_groups_and_share_groups_have_been_there(
 def test_a_healthy_cluster_of_three_controllers_has_what_has_no_cure(tmp_path: Path) -> None:
     config = {"min.insync.replicas": "2"}
     topics: Topics = {"three": (3, config), "two": (2, config)}
-    with opened("4.4.0", tmp_path, topics, controllers=3) as (bootstrap, _):
+    with opened("4.4.0", tmp_path, topics, options=NodeOptions(controllers=3)) as (bootstrap, _):
         code, document, errors = advise(bootstrap, *KNOWN)
         assert code == 1, errors
         assert losing(document) == {"elected-again"}

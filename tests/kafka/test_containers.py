@@ -14,10 +14,11 @@ import psutil
 import pytest
 
 from highwater.clusters.brokers.real_cluster import RealCluster
-from highwater.clusters.containers import base_image, driver, ownership
+from highwater.clusters.containers import base_image, ownership
 from highwater.clusters.containers.daemon import Client, connected
 from highwater.clusters.containers.images import docker_state
 from highwater.clusters.containers.ownership import CLAIM_LABEL, LABEL, Claim
+from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import release
@@ -28,9 +29,10 @@ KAFKA = "0.10.2.2"
 HARNESS = """
 import sys, time
 from pathlib import Path
-from highwater.clusters.containers.driver import open_cluster
+from highwater.clusters.drivers import open_cluster
 from highwater.harness.releases.catalogue import release
-cluster = open_cluster(release(sys.argv[1]), Path(sys.argv[2]), brokers=2, broker_config={})
+cluster = open_cluster(release(sys.argv[1]), Path(sys.argv[2]), brokers=2, broker_config={},
+                       driver="docker")
 print("open", flush=True)
 time.sleep(120)
 """
@@ -43,7 +45,7 @@ def client() -> Iterator[Client]:
 
 
 def one_broker(directory: Path, **config: str) -> RealCluster:
-    return driver.open_cluster(release(KAFKA), directory, brokers=1, broker_config=config)
+    return open_cluster(release(KAFKA), directory, brokers=1, broker_config=config, driver="docker")
 
 
 def carrying(client: Client, label: str) -> list[str]:

@@ -21,8 +21,7 @@ from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.admin.metadata import quorum_request, zookeeper_status
 from highwater.clusters.brokers.real_cluster import RealCluster
 from highwater.clusters.core.interfaces import Cluster, NodeOptions, Probe, UnreachableError
-from highwater.clusters.drivers import DRIVERS
-from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.base.waiting import await_condition
@@ -78,8 +77,7 @@ def trio(
         brokers=3,
         broker_config={},
         wired=True,
-        controllers=3,
-        options=NodeOptions(dynamic_quorum=kafka.number >= (3, 9)),
+        options=NodeOptions(controllers=3, dynamic_quorum=kafka.number >= (3, 9)),
     )
     with contextlib.closing(opened):
         yield opened
@@ -307,13 +305,13 @@ def test_a_controller_is_replaced_by_one_with_another_disk(
 @pytest.mark.usefixtures("docker")
 def test_containers_have_a_quorum_too(kafka: str, tmp_path: Path) -> None:
     dynamic = release(kafka).number >= (3, 9)
-    opened = DRIVERS["docker"](
+    opened = open_cluster(
         release(kafka),
         tmp_path,
         brokers=1,
         broker_config={},
-        controllers=3,
-        options=NodeOptions(dynamic_quorum=dynamic),
+        options=NodeOptions(controllers=3, dynamic_quorum=dynamic),
+        driver="docker",
     )
     with contextlib.closing(opened), contextlib.closing(opened.probe()) as probe:
         leader = leader_of(probe)

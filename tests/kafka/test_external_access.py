@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from highwater.clusters.core.addresses import Address
+from highwater.clusters.drivers import open_cluster as open_local
 from highwater.clusters.external.cluster import open_cluster
 from highwater.clusters.external.identity import recognise
 from highwater.clusters.external.inventory import Inventory
 from highwater.clusters.external.metadata import answers
 from highwater.clusters.external.security import dialer
-from highwater.clusters.local.driver import open_cluster as open_local
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import release

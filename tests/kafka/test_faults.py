@@ -32,7 +32,7 @@ from highwater.clusters.core.interfaces import (
     ReplicaState,
     UnreachableError,
 )
-from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.waiting import NotYetError, await_condition
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.faults.steps import ROLLING

@@ -15,7 +15,7 @@ from highwater.checkers.groups.disturbances import Disturbances
 from highwater.checkers.groups.ownership import doubly_owned, ownerships
 from highwater.checkers.groups.share_groups import ShareLog, wrongly_shared
 from highwater.clusters.brokers.real_cluster import RealCluster
-from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.releases.client_choice import JAVA, LIBRDKAFKA

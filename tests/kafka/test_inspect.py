@@ -13,7 +13,7 @@ from highwater.checkers.inspection.inspect import inspect
 from highwater.checkers.inspection.report_types import InspectedPartition, Inspection
 from highwater.checkers.spark.session import spark
 from highwater.clusters.core.interfaces import Cluster
-from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.store import Store

@@ -10,7 +10,7 @@ from highwater.clusters.admin.leadership import ZooKeeperMover
 from highwater.clusters.admin.metadata import ZooKeeperView
 from highwater.clusters.brokers.real_cluster import RealCluster
 from highwater.clusters.core.interfaces import Cluster, PartitionState, Probe, UnreachableError
-from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release

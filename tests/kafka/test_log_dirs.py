@@ -8,7 +8,7 @@ import pytest
 
 from highwater.checkers.inspection.log_dirs import log_dirs
 from highwater.clusters.core.interfaces import NodeOptions, UnreachableError
-from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.plan import Topic

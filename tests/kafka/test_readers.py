@@ -9,7 +9,7 @@ import pytest
 
 from highwater.api import perform
 from highwater.clusters.brokers.real_cluster import RealCluster
-from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients.libraries.interfaces import ReadRecord
 from highwater.harness.clients.tracked_consumer import TrackedConsumer

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from highwater.clusters.core.interfaces import NodeOptions
-from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.plan import Topic

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from highwater.api import judge_all
 from highwater.checkers.spark.session import spark
 from highwater.clusters.brokers.real_cluster import RealCluster
-from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.drivers import open_cluster
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.operation_buffers import Places
 from highwater.harness.clients.tracked_consumer import TrackedConsumer

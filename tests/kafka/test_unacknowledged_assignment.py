@@ -17,7 +17,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from highwater.clusters.brokers.real_cluster import RealCluster
-from highwater.clusters.local.driver import open_cluster
+from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients import client_config as clients

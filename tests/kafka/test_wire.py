@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Producer
 
 from highwater.clusters.core.interfaces import Cluster, PartitionState, Probe, UnreachableError
-from highwater.clusters.drivers import DRIVERS
+from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.history import FAULTS
@@ -177,8 +177,8 @@ def wired_cluster(
     if driver == "docker":
         request.getfixturevalue("docker")
     directory = tmp_path_factory.mktemp(f"wire-{name}")
-    opened = DRIVERS[driver](
-        release(name), directory, brokers=3, broker_config=SETTINGS, wired=True
+    opened = open_cluster(
+        release(name), directory, brokers=3, broker_config=SETTINGS, wired=True, driver=driver
     )
     with contextlib.closing(opened):
         opened.create_topic(TOPIC, [[LEADER, FOLLOWER, OTHER]], {})
@@ -328,7 +328,7 @@ def test_no_wire_outlives_the_harness(tmp_path: Path, how: signal.Signals) -> No
         """
         import signal, sys, time
         from pathlib import Path
-        from highwater.clusters.local.driver import open_cluster
+        from highwater.clusters.drivers import open_cluster
         from highwater.harness.releases.catalogue import release
         from highwater.clusters.relay.rules import RelayRule, between
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored

@@ -19,8 +19,8 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from highwater.clusters.core.interfaces import Cluster, Driver, Probe, UnreachableError
-from highwater.clusters.drivers import DRIVERS
+from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
+from highwater.clusters.drivers import open_cluster
 from highwater.clusters.relay.apis import APIS, api_name
 from highwater.clusters.relay.messages import Action, MessageRule
 from highwater.clusters.relay.network import CaughtMessages, Network
@@ -146,20 +146,21 @@ def stage(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stage]:
     directory = tmp_path_factory.mktemp(f"messages-{request.param}")
-    with staged(DRIVERS["local"], request.param, directory) as opened:
+    with staged("local", request.param, directory) as opened:
         yield opened
 
 
 @contextlib.contextmanager
-def staged(driver: Driver, kafka: str, directory: Path) -> Iterator[Stage]:
+def staged(driver: str, kafka: str, directory: Path) -> Iterator[Stage]:
     """Open a stage on a cluster of its own."""
-    opened = driver(
+    opened = open_cluster(
         release(kafka),
         directory,
         brokers=BROKERS,
         broker_config=SETTINGS,
         wired=True,
         clients_wired=True,
+        driver=driver,
     )
     with contextlib.closing(opened):
         opened.create_topic(TOPIC, [[LEADER, FOLLOWER, OTHER]], {})
@@ -304,7 +305,7 @@ def test_a_produce_arrives_though_its_client_has_gone(stage: Stage, time_: int) 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("docker")
 def test_clients_of_containers_pass_the_wire_too(tmp_path: Path) -> None:
-    with staged(DRIVERS["docker"], MODERN, tmp_path) as stage:
+    with staged("docker", MODERN, tmp_path) as stage:
         _orphan(stage, 0)
 
 

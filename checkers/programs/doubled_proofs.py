@@ -1,11 +1,26 @@
 """Proofs of mistakes that double an input. Each returns a sentence, or nothing."""
 
+from itertools import pairwise
+from typing import Final
+
 from highwater.checkers.groups.events import FOREVER
-from highwater.checkers.programs.evidence import InputEvidence, interrupted, seconds
-from highwater.checkers.programs.facts import position_at
+from highwater.checkers.groups.generations import Generation
+from highwater.checkers.programs.evidence import ENDS, InputEvidence, interrupted, seconds
+from highwater.checkers.programs.facts import Position, position_at
+
+_OFTEN: Final = 3
+_WORKS_ON_NS: Final = 10_000_000_000
+"""How long a member that is put out of its group may go on with what it has read."""
 
 
 def output_outside(evidence: InputEvidence) -> str:
+    """Show that an output is in no transaction, where positions are in transactions."""
+    says = no_transaction(evidence)
+    in_transactions = any(commit.transactional for commit in evidence.commits or ())
+    return f"positions are in transactions, and {says}" if says and in_transactions else ""
+
+
+def no_transaction(evidence: InputEvidence) -> str:
     """Show that an output is in no transaction, where exactly-once is declared."""
     if evidence.guarantee != "exactly-once" or evidence.transactional is not False:
         return ""
@@ -74,3 +89,193 @@ def not_committed(evidence: InputEvidence) -> str:
         f"its output was written at {seconds(first)}; {interrupted(event)}, when the committed"
         f" position was {position}; the output was written again at {seconds(last)}"
     )
+
+
+def older_position(evidence: InputEvidence) -> str:
+    """Show that an older position was committed over a newer one, and the input read again."""
+    last = evidence.outputs[-1].time_ns
+    for before, after in pairwise(evidence.commits or ()):
+        back = 0 < after.offset <= evidence.offset < before.offset
+        if back and after.time_ns <= last and evidence.outputs[0].time_ns <= after.time_ns:
+            return (
+                f"position {before.offset} was committed at {seconds(before.time_ns)}, and then"
+                f" position {after.offset} at {seconds(after.time_ns)}{_by(evidence, after)}; the"
+                f" output was written again at {seconds(last)}"
+            )
+    return ""
+
+
+def _by(evidence: InputEvidence, position: Position) -> str:
+    request = evidence.committed_by(position)
+    return f" by {request.sender}" if request else ""
+
+
+def some_partitions(evidence: InputEvidence) -> str:
+    """Show that the member committed another partition often, and not the finished inputs of this.
+
+    All inputs from the committed position to this input had their outputs before.
+    """
+    first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
+    event, owned = evidence.interruption(first, last), evidence.owner(first)
+    if event is None or owned is None or evidence.commits is None:
+        return ""
+    position = position_at(evidence.commits, event.time_ns)
+    whole_ns = evidence.whole_ns(position)
+    if position > evidence.offset or whole_ns >= event.time_ns:
+        return ""
+    member, generation = owned
+    for partition in generation.members[member] - {evidence.partition}:
+        times = [
+            commit.time_ns
+            for commit in evidence.group.get(partition, ())
+            if whole_ns < commit.time_ns < event.time_ns and not commit.transactional
+        ]
+        if len(times) >= _OFTEN:
+            return (
+                f"inputs {position} to {evidence.offset} had outputs at {seconds(whole_ns)}; until"
+                f" {interrupted(event)}, their member committed {len(times)} positions of partition"
+                f" {partition}, and none of this partition, whose position was {position}"
+            )
+    return ""
+
+
+def never_committed(evidence: InputEvidence) -> str:
+    """Show that an instance ended, or was paused, and no position was ever committed."""
+    first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
+    event = evidence.interruption(first, last)
+    if event is None or evidence.commits is None:
+        return ""
+    if evidence.commits or any(evidence.group.values()):
+        return ""
+    return f"no position was committed in the whole run; {interrupted(event)}"
+
+
+def before_a_gap(evidence: InputEvidence) -> str:
+    """Show that the position stayed at an offset without a record, and inputs behind had outputs.
+
+    Such an offset has the end of a transaction, or a record that was aborted or compacted away.
+    """
+    first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
+    event = evidence.interruption(first, last)
+    if event is None or not evidence.commits:
+        return ""
+    position = position_at(evidence.commits, event.time_ns)
+    times = [commit.time_ns for commit in evidence.commits if commit.offset == position]
+    if not times or position > evidence.offset or not evidence.gap(position):
+        return ""
+    if evidence.commits[-1].offset != position or evidence.commits[-1].time_ns > last:
+        return ""
+    return (
+        f"position {position} was committed at {seconds(times[0])}, where the log has no record"
+        f" of the input, and no higher position ever; {interrupted(event)}"
+    )
+
+
+def sent_twice(evidence: InputEvidence) -> str:
+    """Show that one instance wrote the output twice, and that it cannot have read it twice.
+
+    No instance ended, and there was no rebalance.
+    """
+    first, last = evidence.outputs[0], evidence.outputs[-1]
+    senders = {output.by.instance for output in evidence.outputs if output.by is not None}
+    of_one = len({event.instance for event in evidence.events}) == 1 or (
+        len(senders) == 1 and all(output.by is not None for output in evidence.outputs)
+    )
+    if not of_one or not _in_one_generation(evidence) or _ended(evidence):
+        return ""
+    return (
+        f"its output was written at {seconds(first.time_ns)} and again at"
+        f" {seconds(last.time_ns)}; meanwhile no instance ended, and there was no rebalance"
+    )
+
+
+def sent_again(evidence: InputEvidence) -> str:
+    """Show that a program sent an output twice: an idempotent producer's retries write it once."""
+    says = sent_twice(evidence) if evidence.idempotent else ""
+    return says and f"{says}; the producer was idempotent, so its retries wrote nothing twice"
+
+
+def retried(evidence: InputEvidence) -> str:
+    """Show that an output was written twice by a producer that is not idempotent."""
+    says = sent_twice(evidence) if evidence.idempotent is False else ""
+    return says and f"{says}; the producer was not idempotent"
+
+
+def _in_one_generation(evidence: InputEvidence) -> bool:
+    first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
+    begun = [at for at, _ in evidence.habits.generations]
+    return any(at <= first for at in begun) and not any(first < at <= last for at in begun)
+
+
+def _ended(evidence: InputEvidence) -> bool:
+    first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
+    return any(e.event in ENDS and first <= e.time_ns <= last for e in evidence.events)
+
+
+def both_worked(evidence: InputEvidence) -> str:
+    """Show that two instances wrote the output in one generation, in which one owned its input."""
+    first, last = evidence.outputs[0], evidence.outputs[-1]
+    if first.by is None or last.by is None or first.by.instance == last.by.instance:
+        return ""
+    if not _in_one_generation(evidence) or evidence.interruption(first.time_ns, last.time_ns):
+        return ""
+    owned = evidence.owner(first.time_ns)
+    if owned is None:
+        return ""
+    return (
+        f"{first.by.sender} wrote its output at {seconds(first.time_ns)}, and {last.by.sender} at"
+        f" {seconds(last.time_ns)}, both in generation {owned[1].number} of the group, in which one"
+        " member owned the partition"
+    )
+
+
+def put_out(evidence: InputEvidence) -> str:
+    """Show that a member was not in the next generation, though nothing had a fault.
+
+    Its last poll was too long ago (max.poll.interval.ms), or its heartbeats (session.timeout.ms).
+    """
+    change = _change_of_owner(evidence)
+    if change is None:
+        return ""
+    before, began_ns, at = change
+    disturbed = any(
+        event.event in {"killed", "stopped", "ended", "closed", "paused"}
+        and began_ns <= event.time_ns <= at
+        for event in evidence.events
+    ) or any(
+        trouble.time_ns <= at and trouble.until_ns >= began_ns for trouble in evidence.troubles
+    )
+    return "" if disturbed else _out_of_group(evidence, before, at)
+
+
+def taken_over(evidence: InputEvidence) -> str:
+    """Show that a member was not in the next generation, and its position was not committed."""
+    change = _change_of_owner(evidence)
+    return _out_of_group(evidence, change[0], change[2]) if change else ""
+
+
+def _out_of_group(evidence: InputEvidence, before: Generation, at: int) -> str:
+    first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
+    return (
+        f"its partition belonged to a member of generation {before.number} of the group, who was"
+        f" not in the next, which began at {seconds(at)}, when the committed position was"
+        f" {position_at(evidence.commits or (), at)}; the output was written at {seconds(first)}"
+        f" and {seconds(last)}"
+    )
+
+
+def _change_of_owner(evidence: InputEvidence) -> tuple[Generation, int, int] | None:
+    """Return a generation whose owner of the partition is not in the next one, and both begins.
+
+    The input was read in it and not committed at its end, and the last output came after that.
+    """
+    first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
+    if evidence.commits is None:
+        return None
+    for (began_ns, before), (at, after) in pairwise(evidence.habits.generations):
+        owner = before.owner(evidence.partition)
+        near = began_ns <= first and at <= last and first <= at + _WORKS_ON_NS
+        lost = owner is not None and owner not in after.members and after.number > before.number
+        if near and lost and position_at(evidence.commits, at) <= evidence.offset:
+            return before, began_ns, at
+    return None

@@ -1,6 +1,6 @@
 """The evidence about one input that a program has lost or doubled."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, NamedTuple
@@ -86,6 +86,13 @@ class InputEvidence:
         committed_by: returns the request that made a commit, if the wire was recorded.
         gone: outputs that brokers have acknowledged, and that are in no log.
         unwritten: requests with an output of the input that were refused, or never answered.
+        idempotent: whether every output of the input in the log has a producer id; None if the run
+            has no copy of the log.
+        calm: number of inputs of the run that were passed without an output, and without any fault
+            meanwhile.
+        group: the committed offsets of all partitions.
+        whole_ns: when all inputs from an offset to this input had their first outputs.
+        gap: whether the final read found records behind an offset of the partition, and not there.
     """
 
     name: str
@@ -111,6 +118,11 @@ class InputEvidence:
     committed_by: Callable[[Position], ProgramRequest | None] = lambda _: None
     gone: Sequence[GoneOutputs] = ()
     unwritten: Sequence[ProgramRequest] = ()
+    idempotent: bool | None = None
+    calm: int = 0
+    group: Mapping[int, Sequence[Position]] = field(default_factory=dict)
+    whole_ns: Callable[[int], int] = lambda _: FOREVER
+    gap: Callable[[int], bool] = lambda _: False
 
     @property
     def passed(self) -> Position | None:
@@ -187,6 +199,10 @@ def evidence_of(
             committed_by=partial(requests.committed_by, partition),
             gone=gone,
             unwritten=unwritten.get(name, ()),
+            idempotent=all(c.producer_id is not None for c in copies) if copies else None,
+            group=facts.commits or {},
+            whole_ns=partial(times.whole_at, partition, until=offset + 1),
+            gap=partial(sent.gap, partition),
         )
 
     return evidence
@@ -245,6 +261,12 @@ class _Sent:
         here = pc.and_(pc.equal(done["partition"], partition), pc.equal(done["offset"], offset))
         rows = done.filter(here).sort_by("complete_ns")["value"].to_pylist()
         return rows[0] if name in rows[1:] else None
+
+    def gap(self, partition: int, offset: int) -> bool:
+        """Return whether there are inputs behind an offset, and none there."""
+        offsets = self._inputs.filter(pc.equal(self._inputs["partition"], partition))["offset"]
+        last = pc.max(offsets).as_py()
+        return last is not None and last > offset and offset not in {*offsets.to_pylist()}
 
     def following(self, partition: int, place: tuple[int, int] | None) -> FollowingInput | None:
         """Return the input at a place: its offset, and the time of its output."""

@@ -13,7 +13,9 @@ from highwater.checkers.programs.output_log import OutputLog
 from highwater.checkers.programs.output_times import OutputTimes
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.transactions.coordinated import (
+    COMMITTED,
     FENCED,
+    OPEN,
     CoordinatedTransaction,
     transactions_on_disk,
 )
@@ -60,22 +62,29 @@ class Habits:
         ahead: commits that came before all outputs of the inputs that they passed.
         amid: commits that came after some of these outputs, and before the other outputs.
         behind: commits that came after all of these outputs.
+        newest: commits amid outputs that came after the output of the last input that they passed.
+        late_ns: the longest time from a commit to the output of an input that it had passed, of the
+            commits ``newest``.
         interval_s: seconds between commits that come steadily, whatever the program does; None if
             they are not steady.
         generations: those of the group, in order; times are nanoseconds since the run's start.
         in_transactions: whether all outputs are in transactions; None if no disk has outputs.
         fenced: transactions that another instance has ended while all instances were alive.
         past_the_end: commits past the end of the log, in order of time.
+        aborted: the end of each transaction that was not committed.
     """
 
     ahead: int = 0
     amid: int = 0
     behind: int = 0
+    newest: int = 0
+    late_ns: int = 0
     interval_s: float | None = None
     generations: Sequence[tuple[int, Generation]] = ()
     in_transactions: bool | None = None
     fenced: Sequence[CoordinatedTransaction] = ()
     past_the_end: Sequence[EarlyCommit] = ()
+    aborted: Sequence[int] = ()
 
     @classmethod
     def of(cls, case: RunFiles, facts: ProgramFacts, times: OutputTimes, log: OutputLog) -> Self:
@@ -90,14 +99,22 @@ class Habits:
             for partition, of in commits.items()
             for before, commit in zip([0, *(c.offset for c in of)], of, strict=False)
         ]
+        newest = [side for side in sides if side.after and side.newest]
         return cls(
-            ahead=sides.count((False, True)),
-            amid=sides.count((True, True)),
-            behind=sides.count((True, False)),
+            ahead=sum(side.after and not side.before for side in sides),
+            amid=sum(side.after and side.before for side in sides),
+            behind=sum(side.before and not side.after for side in sides),
+            newest=len(newest),
+            late_ns=max((side.late_ns for side in newest), default=0),
             interval_s=interval_s(_gaps_s(facts, generations)),
             generations=generations,
             in_transactions=log.in_transactions,
             fenced=fenced_alive(case, facts, log),
+            aborted=[
+                since_start_ns(transaction.end_ms, facts.started_ms)
+                for transaction in program_transactions(case, log)
+                if transaction.end not in {COMMITTED, OPEN}
+            ],
         )
 
     @property
@@ -113,6 +130,15 @@ class Habits:
         """
         early = self.ahead + self.amid
         return self.behind >= _ENOUGH_COMMITS and early <= _FEW * self.behind
+
+    @property
+    def commits_newest(self) -> bool:
+        """True if nearly every early commit came right after an output, that of its last input.
+
+        A commit that waits for nothing comes before that output as often as after it.
+        """
+        early = self.ahead + self.amid
+        return self.newest >= _ENOUGH_COMMITS and self.newest >= _STEADY * early
 
     @property
     def automatic(self) -> bool:

@@ -5,6 +5,7 @@ findings come with the input's way through the program, and with the mistake tha
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from highwater.checkers.core.promises import if_program_says, never
 from highwater.checkers.groups.events import Row, in_words
 from highwater.checkers.programs.evidence import evidence_of
 from highwater.checkers.programs.facts import ProgramFacts
+from highwater.checkers.programs.lost_proofs import passed_calmly
 from highwater.checkers.programs.mistakes import mistake_of
 from highwater.checkers.programs.outcomes import (
     DOUBLED,
@@ -222,9 +224,11 @@ def _explainer(
 ) -> Callable[[Row], tuple[str, list[Step]]]:
     """Return a function that names the mistake behind one of these inputs, and the input's way."""
     evidence_about = evidence_of(case, facts, rows)
+    all_of_them = [evidence_about(row) for row in rows if row["outcome"] == LOST]
+    calm = sum(map(passed_calmly, all_of_them))
 
     def explain(row: Row) -> tuple[str, list[Step]]:
-        evidence = evidence_about(row)
+        evidence = replace(evidence_about(row), calm=calm)
         mistake, why = mistake_of(evidence) or (None, "")
         says = f" {why[:1].upper()}{why[1:]}." if why else ""
         who = f"{mistake.by}: {mistake.name}." if mistake else blame(None)

@@ -11,7 +11,7 @@ from highwater.checkers.programs.evidence import (
     interrupted,
     seconds,
 )
-from highwater.checkers.programs.facts import Position, position_at
+from highwater.checkers.programs.facts import Position, Trouble, position_at
 from highwater.checkers.programs.outcomes import HALF
 from highwater.checkers.programs.output_times import MS_NS
 
@@ -104,15 +104,28 @@ def shared_id(evidence: InputEvidence) -> str:
 
 
 def no_way_back(evidence: InputEvidence) -> str:
-    """Show that a transaction was aborted, and that its inputs were not read again."""
+    """Show that a transaction was aborted, and that its inputs were not read again.
+
+    Outputs that were never sent before the abort are in no log.
+    """
     passed = evidence.passed
-    if passed is None or not passed.transactional or not evidence.withdrawn:
+    if passed is None or not passed.transactional:
         return ""
     if passed.time_ns >= evidence.undisturbed_ns:  # Kafka may have torn one transaction
         return ""
+    committed = f"committed position {passed.offset} at {seconds(passed.time_ns)}"
+    if evidence.withdrawn:
+        return (
+            "its output is in the log, in a transaction that was not committed; another"
+            f" transaction {committed}"
+        )
+    since = _time_of(evidence, evidence.before)
+    aborted = [at for at in evidence.habits.aborted if since <= at < passed.time_ns]
+    if not aborted:
+        return ""
     return (
-        "its output is in the log, in a transaction that was not committed; another transaction"
-        f" committed position {passed.offset} at {seconds(passed.time_ns)}"
+        f"a transaction was aborted at {seconds(aborted[-1])}, after position {evidence.before}"
+        f" was committed; the next {committed}, without an output of the input"
     )
 
 
@@ -211,6 +224,26 @@ def commits_automatically(evidence: InputEvidence) -> str:
     )
 
 
+def newest_committed(evidence: InputEvidence) -> str:
+    """Show that the position behind the newest output was committed, and the input was in work."""
+    passed, habits = evidence.passed, evidence.habits
+    if passed is None or passed.transactional or not habits.commits_newest:
+        return ""
+    end = next(
+        (e for e in evidence.events if e.event in ENDS and e.time_ns >= passed.time_ns), None
+    )
+    if end is None or end.time_ns >= evidence.undisturbed_ns:
+        return ""
+    if end.time_ns > passed.time_ns + habits.late_ns:
+        return ""
+    return (
+        f"position {passed.offset} was committed at {seconds(passed.time_ns)}; commits of this"
+        f" program come after the output of the last input that they pass, and"
+        f" {habits.newest} of them before outputs of inputs ahead of it, by up to"
+        f" {seconds(habits.late_ns)}; {interrupted(end)}, and this output was not written"
+    )
+
+
 def committed_first(evidence: InputEvidence) -> str:
     """Show that a position was committed before the output, unless the program never does that."""
     if evidence.habits.awaits_outputs:
@@ -272,16 +305,45 @@ def _ended_before_its_output(evidence: InputEvidence) -> str:
 
 
 def error_ignored(evidence: InputEvidence) -> str:
-    """Show that an input was passed while outputs could not be delivered."""
+    """Show by the wire that an input was passed, and that its output could not be delivered."""
+    says = _unanswered(evidence) if evidence.habits.awaits_outputs else ""
+    return says and f"{says}; this program commits a position when it is done with the outputs"
+
+
+def passed_in_trouble(evidence: InputEvidence) -> str:
+    """Show that an input was passed while a fault may have kept its output from being delivered.
+
+    A program that passes inputs without any fault may have done so here, too.
+    """
     passed = evidence.passed
-    if passed is None or not evidence.habits.awaits_outputs:
+    if passed is None or not evidence.habits.awaits_outputs or evidence.calm:
         return ""
-    if says := _unanswered(evidence):
-        return f"{says}; this program commits a position when it is done with the outputs"
-    if not (says := passed_over(evidence)):
-        return ""
+    trouble = trouble_meanwhile(evidence)
+    says = passed_over(evidence) if trouble else ""
+    return f"{trouble.says} at {seconds(trouble.time_ns)}; {says}" if trouble and says else ""
+
+
+def passed_by_transaction(evidence: InputEvidence) -> str:
+    """Show that a transaction passed an input without its output.
+
+    An aborted transaction of which nothing was sent leaves no trace at the brokers.
+    """
+    passed = evidence.passed
+    return passed_over(evidence) if passed and passed.transactional else ""
+
+
+def passed_calmly(evidence: InputEvidence) -> bool:
+    """Return whether an input was passed without an output, and nothing had a fault meanwhile."""
+    return bool(passed_over(evidence)) and trouble_meanwhile(evidence) is None
+
+
+def trouble_meanwhile(evidence: InputEvidence) -> Trouble | None:
+    """Return the first fault between the commit before the one that passed an input, and that."""
+    passed = evidence.passed
+    if passed is None:
+        return None
     since_ns = _time_of(evidence, evidence.before)
-    trouble = next(
+    return next(
         (
             trouble
             for trouble in evidence.troubles
@@ -289,7 +351,6 @@ def error_ignored(evidence: InputEvidence) -> str:
         ),
         None,
     )
-    return f"{trouble.says} at {seconds(trouble.time_ns)}; {says}" if trouble else ""
 
 
 def passed_over(evidence: InputEvidence) -> str:

@@ -16,8 +16,9 @@ from highwater.checkers.programs.outcomes import DOUBLED, HALF, LOST
 
 ABORTED: Final = "aborted"
 UNFINISHED: Final = "unfinished"
-"""Outcomes that ``outcomes`` does not have: that of an aborted input, and that of a transaction of
-the program."""
+OUT_OF_ORDER: Final = "out of order"
+"""Outcomes that ``outcomes`` does not have: that of an aborted input, that of a transaction of the
+program, and that of an input that a later one has overtaken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,13 @@ _NOT_WAITED_FOR: Final = Mistake(
     evidence="the member stayed, its unfinished work was lost",
     fix="Finish work at a revocation.",
     proof=lost_proofs.handed_over,
+)
+_NEWEST: Final = Mistake(
+    name="position of the newest finished input committed",
+    outcome=LOST,
+    evidence="commits follow their last input's output alone",
+    fix="Commit up to the first input that is not finished.",
+    proof=lost_proofs.newest_committed,
 )
 _AUTOMATIC: Final = Mistake(
     name="automatic commit while records were in work",
@@ -139,6 +147,7 @@ MISTAKES: Final = (
         proof=lost_proofs.begins_at_latest,
     ),
     _NOT_WAITED_FOR,
+    _NEWEST,
     _AUTOMATIC,
     _COMMITTED_FIRST,
     replace(_AUTOMATIC, outcome=HALF),
@@ -146,21 +155,35 @@ MISTAKES: Final = (
     Mistake(
         name="delivery error ignored",
         outcome=LOST,
-        evidence="a fault meanwhile; commits come after outputs",
+        evidence="its Produce was refused or never answered",
         fix="At an error seek back, or exit.",
         proof=lost_proofs.error_ignored,
+    ),
+    Mistake(
+        name="delivery error ignored, or input skipped",
+        outcome=LOST,
+        evidence="passed during a fault, and never without one",
+        fix="At an error seek back, or exit.",
+        proof=lost_proofs.passed_in_trouble,
+    ),
+    Mistake(
+        name="no way back after an aborted transaction, or input skipped",
+        outcome=LOST,
+        evidence="passed by a transaction without its output",
+        fix="Seek to the committed positions, or exit.",
+        proof=lost_proofs.passed_by_transaction,
     ),
     Mistake(
         name="input passed without an output",
         outcome=LOST,
         evidence="a later input has an output, no instance ended",
-        fix="Check errors first; update the client.",
+        fix="Seek back or retry: a later commit covers it. Or update the client.",
         proof=lost_proofs.passed_over,
     ),
     Mistake(
         name="output outside of the transaction",
         outcome=DOUBLED,
-        evidence="exactly-once is declared",
+        evidence="exactly-once is declared, positions are in one",
         fix="Use one transaction for both.",
         proof=doubled_proofs.output_outside,
     ),
@@ -173,12 +196,88 @@ MISTAKES: Final = (
         proof=doubled_proofs.zombie,
     ),
     replace(_NOT_WAITED_FOR, outcome=DOUBLED, proof=doubled_proofs.handed_over),
+    replace(_NOT_WAITED_FOR, outcome=DOUBLED, proof=doubled_proofs.both_worked),
+    Mistake(
+        name="older position committed over a newer one",
+        outcome=DOUBLED,
+        evidence="the committed offset went back between the outputs",
+        fix="Forget positions at a rebalance.",
+        proof=doubled_proofs.older_position,
+    ),
+    Mistake(
+        name="work longer than the group waits",
+        outcome=DOUBLED,
+        evidence="its member left, and nothing had a fault",
+        fix="Take smaller batches, or raise max.poll.interval.ms.",
+        proof=doubled_proofs.put_out,
+    ),
+    Mistake(
+        name="output sent again by the program",
+        outcome=DOUBLED,
+        evidence="idempotent producer, no end, no rebalance",
+        fix="Await the outcome of a send.",
+        proof=doubled_proofs.sent_again,
+    ),
+    Mistake(
+        name="retry without idempotence, or output sent again by the program",
+        outcome=DOUBLED,
+        evidence="no producer id, no end, no rebalance",
+        fix="Set enable.idempotence; await the outcome.",
+        proof=doubled_proofs.retried,
+    ),
+    Mistake(
+        name="positions never committed",
+        outcome=DOUBLED,
+        evidence="the group has no position",
+        fix="Commit after the outputs are acknowledged.",
+        proof=doubled_proofs.never_committed,
+    ),
+    Mistake(
+        name="position held before an offset without a record",
+        outcome=DOUBLED,
+        evidence="inputs behind it had outputs, and it never moved",
+        fix="Pass offsets that are empty.",
+        proof=doubled_proofs.before_a_gap,
+    ),
+    Mistake(
+        name="positions of some partitions not committed",
+        outcome=DOUBLED,
+        evidence="the member committed another one meanwhile",
+        fix="Commit the highest offset of each partition.",
+        proof=doubled_proofs.some_partitions,
+    ),
     Mistake(
         name="position not committed when an instance ended",
         outcome=DOUBLED,
         evidence="an instance ended between output and commit",
         fix="Expect duplicates, or use transactions.",
         proof=doubled_proofs.not_committed,
+    ),
+    Mistake(
+        name="position not committed when the group took the partition",
+        outcome=DOUBLED,
+        evidence="the member was not in the next generation",
+        fix="Expect duplicates, or use transactions.",
+        proof=doubled_proofs.taken_over,
+    ),
+    Mistake(
+        name="no transactions, and exactly-once is declared",
+        outcome=DOUBLED,
+        evidence="an output is in no transaction",
+        fix="Use one transaction for both.",
+        proof=doubled_proofs.no_transaction,
+    ),
+    Mistake(
+        name="outputs sent in another order than their inputs",
+        outcome=OUT_OF_ORDER,
+        evidence="one instance sent both, none failed before",
+        fix="Let a retry hold back later inputs of its key.",
+    ),
+    Mistake(
+        name="failed send repeated behind later outputs",
+        outcome=OUT_OF_ORDER,
+        evidence="an earlier Produce was refused or not answered",
+        fix="Set enable.idempotence; await the outcome.",
     ),
     Mistake(
         name="read_uncommitted behind transactions",
@@ -193,4 +292,4 @@ MISTAKES: Final = (
         fix="Give each instance its own, the same at each start.",
     ),
 )
-READ_UNCOMMITTED, NEW_ID = MISTAKES[-2:]
+SENT_OUT_OF_ORDER, REPEATED_LATE, READ_UNCOMMITTED, NEW_ID = MISTAKES[-4:]

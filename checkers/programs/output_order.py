@@ -1,5 +1,7 @@
 """Find the inputs that later inputs of their partition overtook in a program's output."""
 
+from collections.abc import Callable, Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -8,9 +10,13 @@ from highwater.checkers.core.anomaly_kinds import OVERTAKEN_INPUT, Kind, Severit
 from highwater.checkers.core.checker import checker
 from highwater.checkers.core.promises import if_program_keeps_order
 from highwater.checkers.groups.events import Row, in_words
-from highwater.checkers.programs.facts import ProgramFacts
-from highwater.checkers.programs.inputs import no_inputs, program_facts
+from highwater.checkers.programs.evidence import seconds
+from highwater.checkers.programs.facts import Output, ProgramFacts
+from highwater.checkers.programs.inputs import EXPLAINED_MAX, no_inputs, program_facts
+from highwater.checkers.programs.mistakes import REPEATED_LATE, SENT_OUT_OF_ORDER, Mistake
 from highwater.checkers.programs.outcomes import overtaken
+from highwater.checkers.programs.requests import ProgramRequests
+from highwater.checkers.programs.timeline import blame, judgement, witnesses
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
@@ -32,19 +38,57 @@ def no_order(tables: Tables, case: RunFiles) -> str:
         promise="order: --ordered of highwater app",
         breaks=if_program_keeps_order,
         says=in_words,
+        evidence=witnesses,
     ),
     idle=no_order,
 )
 def output_order(tables: Tables) -> pa.Table:
     """Return the inputs whose first output comes after that of a later input."""
-    ordered = {case.key for case in tables.cases if not no_order(tables, case)}
+    cases = {case.key: case for case in tables.cases if not no_order(tables, case)}
     rows = [
-        {"run": key, **_anomaly(facts, row)}
+        {"run": key, **row}
         for key, facts in program_facts(tables).items()
-        if key in ordered
-        for row in overtaken(_judged(facts), facts.outputs).to_pylist()
+        if key in cases
+        for row in _of_run(cases[key], facts)
     ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _of_run(case: RunFiles, facts: ProgramFacts) -> list[Row]:
+    rows = overtaken(_judged(facts), facts.outputs).to_pylist()
+    mistake_of = _explainer(case, facts, rows[:EXPLAINED_MAX]) if rows else None
+    return [
+        _anomaly(facts, row, mistake_of(row) if mistake_of and number < EXPLAINED_MAX else None)
+        for number, row in enumerate(rows)
+    ]
+
+
+Explanation = tuple[Mistake | None, str]
+
+
+def _explainer(
+    case: RunFiles, facts: ProgramFacts, rows: Sequence[Row]
+) -> Callable[[Row], Explanation]:
+    """Return a function that tells by the wire why a later input's output came first."""
+    requests = ProgramRequests.of(case, facts.program)
+    failed = requests.failed([row["value"] for row in rows])
+
+    def explain(row: Row) -> Explanation:
+        late = requests.written_by(Output(0, row["out"], row["at"]))
+        early = requests.written_by(Output(0, row["out"], row["later_at"]))
+        if late is None or early is None or late.instance != early.instance:
+            return None, ""
+        for request in failed.get(row["value"], ()):
+            if request.time_ns < late.time_ns:
+                says = f"a Produce with it, by {request.sender} at {seconds(request.time_ns)},"
+                says += f" {request.answer}; another wrote it at {seconds(late.time_ns)}"
+                return REPEATED_LATE, says
+        if late.time_ns < early.time_ns:
+            return None, ""
+        says = f"{early.sender} sent the later one at {seconds(early.time_ns)}, and this one at"
+        return SENT_OUT_OF_ORDER, f"{says} {seconds(late.time_ns)}"
+
+    return explain
 
 
 def _judged(facts: ProgramFacts) -> pa.Table:
@@ -53,13 +97,17 @@ def _judged(facts: ProgramFacts) -> pa.Table:
     return facts.inputs.filter(pc.invert(exempt))
 
 
-def _anomaly(facts: ProgramFacts, row: Row) -> Row:
+def _anomaly(facts: ProgramFacts, row: Row, explanation: Explanation | None) -> Row:
     topic, program = facts.plan.topic.name, facts.program
     says = (
         f"{row['value']} at offset {row['offset']} of {topic}-{row['partition']} was overtaken: its"
         f" first output is at {program.place(row['out'], row['at'])}, behind that of"
         f" {row['later']}, a later input, at {row['later_at']}."
     )
+    mistake, why = explanation or (None, "")
+    if explanation:
+        who = f"{mistake.by}: {mistake.name}." if mistake else blame(None)
+        says += f" {why[:1].upper()}{why[1:]}. {who}" if why else f" {who}"
     return {
         "kind": OVERTAKEN_INPUT,
         "topic": topic,
@@ -67,5 +115,5 @@ def _anomaly(facts: ProgramFacts, row: Row) -> Row:
         "offset": row["offset"],
         "value": row["value"],
         "copies": [{"partition": row["partition"], "note": says}],
-        "steps": [],
+        "steps": [judgement(mistake)] if explanation else [],
     }

@@ -20,6 +20,22 @@ class _Outputs(NamedTuple):
     times: NDArray[np.int64]
 
 
+class OutputsAround(NamedTuple):
+    """The first outputs of the inputs that a commit newly passed.
+
+    Attributes:
+        before: whether some were written before the commit.
+        after: whether some were written after it.
+        newest: whether that of the last of these inputs was written before it.
+        late_ns: how long after the commit the last one was written.
+    """
+
+    before: bool
+    after: bool
+    newest: bool
+    late_ns: int
+
+
 class OutputTimes:
     """The times of all outputs of one run, nanoseconds since its start."""
 
@@ -56,16 +72,31 @@ class OutputTimes:
         late = chosen[(chosen > passed.time_ns + MS_NS) & (chosen <= until_ns)]
         return int(late.max()) if len(late) else None
 
-    def around(self, partition: int, since: int, passed: Position) -> tuple[bool, bool]:
-        """Return whether first outputs came before a commit, and whether some came after it.
+    def around(self, partition: int, since: int, passed: Position) -> OutputsAround:
+        """Return which first outputs came before a commit, and which came after it.
 
         Only outputs of inputs that the commit newly passed count.
         """
         offsets, times = self._outputs(partition)
         chosen = (offsets >= since) & (offsets < passed.offset)
+        inputs, first = np.unique(offsets[chosen], return_index=True)
+        written = times[chosen][first]
+        late = written > passed.time_ns + MS_NS
+        newest = len(inputs) > 0 and inputs[-1] == passed.offset - 1 and not late[-1]
+        delays = written[late] - passed.time_ns
+        return OutputsAround(
+            bool((~late).any()), bool(late.any()), bool(newest), int(max(delays, default=0))
+        )
+
+    def whole_at(self, partition: int, since: int, until: int) -> int:
+        """Return when all inputs from ``since`` until before ``until`` had their first outputs.
+
+        An input without an output does not count.
+        """
+        offsets, times = self._outputs(partition)
+        chosen = (offsets >= since) & (offsets < until)
         _, first = np.unique(offsets[chosen], return_index=True)
-        late = times[chosen][first] > passed.time_ns + MS_NS
-        return bool((~late).any()), bool(late.any())
+        return int(max(times[chosen][first], default=FOREVER))
 
     def following(self, partition: int, offset: int) -> tuple[int, int] | None:
         """Return the next offset whose input has an output, and when the output was written."""

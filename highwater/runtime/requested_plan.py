@@ -22,12 +22,16 @@ _OF_APPS: Final = Plan(
     kafka=MODERN,
     topic=Topic(partitions=3),
     workload=PROGRAM_WORKLOAD,
-    nemesis=("app-cut", "app-pause", "app-kill=3", "app-stop"),
-    duration_s=30.0,
+    nemesis=("app-cut", "app-pause", "app-refuse-outputs", "app-kill=3", "app-stop"),
+    duration_s=40.0,
     wire_clients=True,
 )
 """Kills find most, and each of the others a mistake that these do not (docs/results.md). The group
-goes on at once after a cut or a pause; for a killed member it may wait until its session ends."""
+goes on at once after a cut or a pause; for a killed member it may wait until its session ends, as
+for a member that ends itself because its outputs are refused."""
+
+_OF_OWN_BROKERS: Final = frozenset({"app-cut", "app-refuse-outputs"})
+"""Those of these faults that need the wire, or change a setting of a topic."""
 
 
 def requested_plan(given: Mapping[str, object], base: Plan | None = None) -> Plan:
@@ -83,11 +87,14 @@ def requested_app(
     plan = with_options(
         _OF_APPS, {name: value for name, value in given.items() if name not in of_program}
     )
-    if "nemesis" not in given and not plan.wire_clients:
-        plan = replace(plan, nemesis=plan.nemesis[1:])  # the first needs the wire
     program = with_options(
         ProgramPlan(command=tuple(command), out=out or ("" if topic else "out")), of_program
     )
+    if "nemesis" not in given:
+        impossible = set(() if program.out else ("app-refuse-outputs",))
+        impossible |= set(() if plan.wire_clients else _OF_OWN_BROKERS)
+        words = tuple(word for word in plan.nemesis if word not in impossible)
+        plan = replace(plan, nemesis=words)
     if program.feed:
         path = Path(program.feed).absolute()
         file = write_feed(Store(path.parent).open(path.name)) if path.is_dir() else path

@@ -23,7 +23,13 @@ from highwater.nemesis.faults.registry import (
     InstanceUnderTest,
     NothingDoneError,
     aimed,
+    by_request,
 )
+from highwater.nemesis.faults.topic_config import changed
+
+_MARKER_BYTES: Final = 78
+"""Size of the batch that ends a transaction. Brokers must still write it: a coordinator that is
+refused it never ends the transaction."""
 
 _COMMITS: Final = ("OffsetCommit", "TxnOffsetCommit", "EndTxn")
 
@@ -105,6 +111,15 @@ def app_repeat_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
     network, victim = _connected(cluster, target)
     with client_requests(network, victim.client, target, "repeat"):
         yield f"requests of instance {victim.number} of the program arrive twice"
+
+
+@aimed("app-refuse-outputs", at="program", needs=PROGRAM, why_not=by_request, commands=())
+def app_refuse_outputs(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+    """Let brokers refuse every output as too large (max.message.bytes): no retry helps."""
+    topic = target.program.out if target.program else ""
+    if not topic:
+        raise NothingDoneError("the program writes to no topic of the run")
+    yield from changed(cluster, target, "max.message.bytes", str(_MARKER_BYTES), topic=topic)
 
 
 @aimed("app-hold-commit", at="program", needs=PROGRAM)

@@ -82,6 +82,10 @@ class ProgramUnderTest(Protocol):
         """Return the instances that run now."""
 
     @property
+    def out(self) -> str:
+        """Name of the topic that the program writes to; empty if its output is elsewhere."""
+
+    @property
     def spare(self) -> InstanceUnderTest:
         """An additional instance of the program, which runs only after ``start``."""
 

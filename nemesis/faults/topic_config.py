@@ -17,13 +17,16 @@ _CODEC: Final = "gzip"
 """A codec that every release has, and that is not the default codec of a plan's producers."""
 
 
-def _changed(cluster: Cluster, aim: FaultTarget, name: str, value: str) -> Iterator[str]:
-    before = aim.topic.settings().get(name)
-    cluster.configure(aim.topic.name, {name: value})
+def changed(
+    cluster: Cluster, aim: FaultTarget, name: str, value: str, *, topic: str = ""
+) -> Iterator[str]:
+    """Change a setting of a topic, by default of the topic under test; healing restores it."""
+    topic, before = topic or aim.topic.name, aim.topic.settings().get(name)
+    cluster.configure(topic, {name: value})
     try:
-        yield f"{name} of {aim.topic.name} is {value}"
+        yield f"{name} of {topic} is {value}"
     finally:
-        _put_back(cluster, aim.topic.name, {name: before})
+        _put_back(cluster, topic, {name: before})
 
 
 def _put_back(cluster: Cluster, topic: str, setting: Mapping[str, str | None]) -> None:
@@ -39,25 +42,25 @@ def _put_back(cluster: Cluster, topic: str, setting: Mapping[str, str | None]) -
 @aimed("set-min-isr", at="topic", why_not=by_request, commands=())
 def set_min_isr(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Require every replica to be in sync (min.insync.replicas), so that acks=all needs all."""
-    yield from _changed(cluster, aim, "min.insync.replicas", str(aim.topic.replication_factor))
+    yield from changed(cluster, aim, "min.insync.replicas", str(aim.topic.replication_factor))
 
 
 @aimed("set-retention", at="topic", why_not=by_request, commands=())
 def set_retention(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Delete records after a week (retention.ms), so that brokers check segments for expiry."""
-    yield from _changed(cluster, aim, "retention.ms", str(7 * 86_400_000))
+    yield from changed(cluster, aim, "retention.ms", str(7 * 86_400_000))
 
 
 @aimed("set-segment", at="topic", why_not=by_request, commands=())
 def set_segment(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Begin a new segment every second (segment.ms), and flush the segment before."""
-    yield from _changed(cluster, aim, "segment.ms", "1000")
+    yield from changed(cluster, aim, "segment.ms", "1000")
 
 
 @aimed("set-compression", at="topic", why_not=by_request, commands=())
 def set_compression(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Let the leader compress every batch anew (compression.type), and write its own bytes."""
-    yield from _changed(cluster, aim, "compression.type", _CODEC)
+    yield from changed(cluster, aim, "compression.type", _CODEC)
 
 
 def _unclean(kafka: Release, _: str) -> str:
@@ -67,7 +70,7 @@ def _unclean(kafka: Release, _: str) -> str:
 @aimed("set-unclean", at="topic", why_not=_unclean, needs="--unclean")
 def set_unclean(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Forbid unclean elections (unclean.leader.election.enable); healing allows them again."""
-    yield from _changed(cluster, aim, "unclean.leader.election.enable", "false")
+    yield from changed(cluster, aim, "unclean.leader.election.enable", "false")
 
 
 def _formats(kafka: Release, _: str) -> str:
@@ -79,4 +82,4 @@ def _formats(kafka: Release, _: str) -> str:
 @aimed("set-format", at="topic", why_not=_formats)
 def set_format(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Write records in the format of 0.10.0 (message.format.version), without leader epochs."""
-    yield from _changed(cluster, aim, "message.format.version", _OLD_FORMAT)
+    yield from changed(cluster, aim, "message.format.version", _OLD_FORMAT)

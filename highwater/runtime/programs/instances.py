@@ -319,6 +319,11 @@ class RunningProgram:
             for values in [_values(plan, program, bootstrap, number, port)]
         )
 
+    @property
+    def out(self) -> str:
+        """Name of the topic that the program writes to; empty if its output is elsewhere."""
+        return self.plan.out
+
     def running(self) -> Sequence[ProgramInstance]:
         """Return the instances that run now."""
         return [instance for instance in (*self.instances, self.spare) if instance.runs]

@@ -76,6 +76,7 @@ def test_commits_before_amid_and_behind_outputs(tmp_path: Path) -> None:
     )
     habits = of(case)[2]
     assert (habits.ahead, habits.amid, habits.behind) == (0, 1, 1)
+    assert (habits.newest, habits.late_ns, habits.commits_newest) == (0, 0, False)
     assert habits.interval_s is None
     assert [(at, made.number) for at, made in habits.generations] == [(200 * MS, 1)]
     assert not habits.automatic
@@ -134,6 +135,7 @@ def test_transactions_that_another_instance_ended(
     )
     habits = Habits.of(case, facts, OutputTimes(facts), made)
     assert len(habits.fenced) == fenced
+    assert len(habits.aborted) == (producer == 7)
     assert habits.in_transactions
 
 

@@ -1,6 +1,7 @@
 """A run of a program is judged by its tables and the coordinators' topic on disk; no Spark."""
 
 import struct
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, cast
@@ -16,10 +17,11 @@ from highwater.checkers.programs.outcomes import LOST
 from highwater.checkers.programs.output_order import no_order, output_order
 from highwater.checkers.run_files import RunFiles, stage
 from highwater.checkers.run_tables import Tables
-from highwater.harness.runs.history import INSTANCES_TABLE, OUTPUTS_TABLE
+from highwater.harness.runs.history import INSTANCES_TABLE, OUTPUTS_TABLE, REQUESTS_TABLE
 from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Topic
 from tests.support.logdirs import Broker, batch, marker
 from tests.support.run_builder import MS, RunBuilder
+from tests.support.run_builder import batch as records
 
 START_MS: Final = 1_790_000_000_000
 PROGRAM: Final = ProgramPlan(command=("service",), out="payments")
@@ -62,6 +64,7 @@ def written(
     whole: bool = True,
     program: ProgramPlan = PROGRAM,
     instances: int = 1,
+    requests: Sequence[Mapping[str, object]] = (),
 ) -> RunFiles:
     """A run of three inputs, staged: killed at 500 ms, and back at 600 ms."""
     topic = Topic(name="orders")
@@ -78,6 +81,7 @@ def written(
     lives = [event(50, "started"), event(500, "killed"), event(600, "started", 2)]
     spare = [{**event(60, "started"), "instance": number} for number in range(1, instances)]
     run.rows[INSTANCES_TABLE] = [*lives, *spare, event(5000, "closed", 2)]
+    run.rows[REQUESTS_TABLE] = [dict(row) for row in requests]
     made = run.write()
     for name, log in (("__consumer_offsets", commits), ("__transaction_state", states)):
         if log is not None:
@@ -188,8 +192,45 @@ def test_the_order_of_outputs_is_judged_where_it_is_kept(tmp_path: Path) -> None
     assert (name, kind) == ("p0-1", "overtaken-input")
     assert says == (
         "p0-1 at offset 1 of orders-0 was overtaken: its first output is at offset 2 of"
-        " payments-0, behind that of p0-2, a later input, at 1."
+        " payments-0, behind that of p0-2, a later input, at 1. Who did it is not known."
     )
+
+
+def produce(at_ms: int, offset: int | None, *names: str, instance: int = 0) -> dict[str, object]:
+    """A Produce that wrote records from an offset on; without an offset, it was never answered."""
+    sent = {"source": f"client:app-{instance}", "target": 1, "connection": 1, "instance": instance}
+    row = {**sent, "api": "Produce", "topic": "payments", "partition": 0, "acks": -1}
+    row |= {"time_ns": at_ms * MS, "records": len(names), "offset": offset}
+    if offset is None:
+        return {**row, "batch": records(0, -1, names)}
+    return {**row, "answered_ns": (at_ms + 5) * MS, "error": 0}
+
+
+@pytest.mark.parametrize(
+    ("requests", "says"),
+    [
+        (
+            [produce(100, 0, "p0-0", "p0-2"), produce(200, 2, "p0-1")],
+            "this one at 0.200 s. The program: outputs sent in another order than their inputs.",
+        ),
+        (
+            [produce(90, None, "p0-1"), produce(100, 0, "p0-0", "p0-2"), produce(200, 2, "p0-1")],
+            "another wrote it at 0.200 s. The program: failed send repeated behind later outputs.",
+        ),
+        (
+            [produce(100, 0, "p0-0", "p0-2", instance=1), produce(200, 2, "p0-1")],
+            "Who did it is not known.",
+        ),
+        ([produce(100, 0, "p0-0", "p0-2")], "Who did it is not known."),
+    ],
+)
+def test_the_wire_tells_why_an_input_was_overtaken(
+    tmp_path: Path, requests: list[dict[str, object]], says: str
+) -> None:
+    outputs = [output(at, 300, f"p0-{number}") for at, number in enumerate((0, 2, 1))]
+    ordered = msgspec.structs.replace(PROGRAM, ordered=True)
+    case = written(tmp_path, *outputs, program=ordered, requests=requests)
+    assert found(case)["p0-1"][1].endswith(says)
 
 
 @pytest.mark.parametrize("whole", [True, False])

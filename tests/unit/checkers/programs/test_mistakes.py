@@ -91,6 +91,9 @@ ZOMBIE = replace(
 TRANSACTIONAL = Habits(in_transactions=True)
 OUTSIDE_AND_KILLED = replace(COMMITTED_FIRST, habits=TRANSACTIONAL, guarantee="exactly-once")
 OUTSIDE_AND_DOUBLED = replace(NOT_COMMITTED, habits=TRANSACTIONAL, transactional=True)
+PLAIN_OUTPUT = replace(
+    NO_TRANSACTION, commits=[committed(3, 10, transactional=True), committed(9, 40)]
+)
 NO_WAY_BACK = replace(
     PASSED_OVER,
     guarantee="exactly-once",
@@ -132,6 +135,42 @@ GONE = replace(
     gone=[GoneOutputs(int(3.4 * S), int(3.5 * S), 0, 30, -1)],
 )
 LEADER_ALONE = replace(GONE, gone=[GONE.gone[0]._replace(acks=1)])
+NEWEST = replace(
+    COMMITTED_FIRST,
+    later_ns=int(3.9 * S),
+    habits=Habits(amid=30, behind=50, newest=29, late_ns=S),
+)
+ABORTED_BEFORE = replace(NO_WAY_BACK, withdrawn=False, habits=Habits(aborted=[int(3.5 * S)]))
+BY_TRANSACTION = replace(NO_WAY_BACK, withdrawn=False)
+ALIVE = replace(
+    NOT_COMMITTED,
+    events=[event(1, "started")],
+    habits=Habits(generations=[generation(2, 1, a=0)]),
+)
+TWO_SENDERS = replace(
+    ALIVE,
+    events=[event(1, "started", 0), event(1, "started", 1)],
+    outputs=[
+        output(at_s)._replace(by=ProgramRequest(int(at_s * S), int(at_s * S), sender, 0))
+        for sender, at_s in enumerate((4, 8))
+    ],
+)
+WENT_BACK = replace(ALIVE, commits=[committed(3, 10), committed(5, 30), committed(6, 12)])
+PUT_OUT = replace(ALIVE, habits=Habits(generations=[generation(2, 1, a=0), generation(6, 2, b=0)]))
+TAKEN = replace(PUT_OUT, troubles=[Trouble(3 * S, 5 * S, "app-cut", "instance 0 is cut off")])
+NEVER = replace(NOT_COMMITTED, commits=[], group={0: [], 1: []})
+AT_A_GAP = replace(NOT_COMMITTED, commits=[committed(3, 10)], gap=lambda offset: offset == 10)
+OF_BOTH = replace(Habits(), generations=[
+    (2 * S, Generation(2000, 1, {"a": frozenset([0, 1]), "b": frozenset([2])}))
+])  # fmt: skip
+SOME = replace(
+    NOT_COMMITTED,
+    events=[event(1, "started"), event(6, "killed"), event(7, "started")],
+    habits=OF_BOTH,
+    whole_ns=lambda since: 4 * S if since == 10 else FOREVER,
+    group={1: [committed(at_s, offset) for offset, at_s in enumerate((4.1, 5, 5.5), 1)]},
+)
+
 UNANSWERED = ProgramRequest(int(3.7 * S), None, 1, None)
 IGNORED_ON_THE_WIRE = replace(PASSED_OVER, habits=BEHIND, undisturbed_ns=0, unwritten=[UNANSWERED])
 FIRST_ON_THE_WIRE = replace(IGNORED_ON_THE_WIRE, habits=Habits(ahead=3))
@@ -158,9 +197,25 @@ SHOWN = (
     ("automatic commit while records were in work", replace(HALF_OF_IT, habits=AUTOMATIC.habits)),
     ("position committed before the output was acknowledged", COMMITTED_FIRST),
     ("position committed before the output was acknowledged", HALF_OF_IT),
-    ("delivery error ignored", IGNORED),
+    ("delivery error ignored, or input skipped", IGNORED),
+    ("position of the newest finished input committed", NEWEST),
+    ("no way back after an aborted transaction", ABORTED_BEFORE),
+    ("no way back after an aborted transaction, or input skipped", BY_TRANSACTION),
+    ("rebalance that was not waited for", TWO_SENDERS),
+    ("older position committed over a newer one", WENT_BACK),
+    ("work longer than the group waits", PUT_OUT),
+    ("position not committed when the group took the partition", TAKEN),
+    ("output sent again by the program", replace(ALIVE, idempotent=True)),
+    (
+        "retry without idempotence, or output sent again by the program",
+        replace(ALIVE, idempotent=False),
+    ),
+    ("positions never committed", NEVER),
+    ("position held before an offset without a record", AT_A_GAP),
+    ("positions of some partitions not committed", SOME),
+    ("no transactions, and exactly-once is declared", replace(NO_TRANSACTION, events=[])),
     ("input passed without an output", PASSED_OVER),
-    ("output outside of the transaction", NO_TRANSACTION),
+    ("output outside of the transaction", PLAIN_OUTPUT),
     ("paused instance went on with what was no longer its own", ZOMBIE),
     ("position not committed when an instance ended", NOT_COMMITTED),
 )
@@ -234,6 +289,28 @@ def test_a_mistake_is_told_by_its_evidence(name: str, evidence: InputEvidence) -
         (replace(LATEST, habits=Habits()), "passed without"),
         (replace(LATEST, overdue_ns=lambda *_: int(2.2 * S)), "passed without"),
         (replace(LATEST, events=[event(2.5, "killed")]), None),
+        # A program that skips inputs without any fault may have skipped this one, too.
+        (replace(IGNORED, calm=1), "passed without"),
+        # Its work may have been over long before the end; a program that commits first is another.
+        (replace(NEWEST, events=[event(5.5, "killed")]), None),
+        (replace(NEWEST, habits=Habits(amid=60, newest=29, late_ns=S)), None),
+        # The other partitions are another member's, or were not committed often enough, or an
+        # input before this one was still in work.
+        (replace(SOME, habits=Habits(generations=[generation(2, 1, a=0, b=1)])), "not committed"),
+        (replace(SOME, group={1: SOME.group[1][:2]}), "not committed when"),
+        (replace(SOME, whole_ns=lambda _: int(5.2 * S)), "not committed when"),
+        (replace(AT_A_GAP, commits=[committed(3, 10), committed(9, 40)]), "not committed when"),
+        (replace(NEVER, group={1: [committed(3, 10)]}), "not committed when"),
+        # It was read twice: an instance ended, or there was a rebalance, or it is not known.
+        (replace(ALIVE, idempotent=True, events=NOT_COMMITTED.events), "not committed when"),
+        (replace(ALIVE, idempotent=True, habits=Habits()), None),
+        (replace(ALIVE, idempotent=True, events=TWO_SENDERS.events), None),
+        (replace(ALIVE, idempotent=None), None),
+        (replace(WENT_BACK, commits=[committed(3, 10), committed(5, 30), committed(6, 25)]), None),
+        # The member was away for a reason, or ended in order.
+        (replace(PUT_OUT, events=[event(1, "started"), event(5, "paused")]), "not committed when"),
+        # The program names no transactions at all: the nearer mistake is named.
+        (NO_TRANSACTION, "not committed when"),
         # No fault while the input was passed.
         (replace(IGNORED, troubles=[Trouble(8 * S, 9 * S, "app-cut", "")]), "passed without"),
         (replace(IGNORED, events=[event(3.5, "killed")]), "delivery error"),
@@ -255,7 +332,7 @@ def test_a_mistake_is_told_by_its_evidence(name: str, evidence: InputEvidence) -
         (replace(NO_WAY_BACK, undisturbed_ns=S), None),
         (replace(SHARED, undisturbed_ns=S), None),
         (replace(LATEST, undisturbed_ns=S), None),
-        (replace(SHARED, habits=Habits()), "passed without"),
+        (replace(SHARED, habits=Habits()), "or input skipped"),
         # One position at least was in a transaction.
         (
             replace(
@@ -270,7 +347,7 @@ def test_a_mistake_is_told_by_its_evidence(name: str, evidence: InputEvidence) -
                 HANDED_OVER_UNCOMMITTED,
                 habits=Habits(generations=[generation(2, 1, a=0), generation(5, 2, b=0)]),
             ),
-            None,
+            "work longer",
         ),
     ],
 )  # fmt: skip
@@ -305,6 +382,8 @@ def test_evidence_of_one_mistake_is_not_taken_for_its_neighbour(
         replace(NOT_COMMITTED, commits=[committed(4.2, 18)]),  # the position was safe
         replace(NOT_COMMITTED, events=[event(1, "started")]),  # nothing interrupted it
         replace(NOT_COMMITTED, events=[event(8.5, "killed")]),
+        replace(TWO_SENDERS, habits=Habits()),
+        replace(PUT_OUT, commits=None),
         replace(NO_TRANSACTION, transactional=None, events=[]),  # no copy of the log
         replace(NO_TRANSACTION, transactional=True, events=[]),
         replace(ZOMBIE, events=[event(4, "paused"), event(5, "resumed")]),

@@ -39,3 +39,29 @@ def test_outputs_behind_a_commit(
     passed = Position(250 * MS, offset, transactional=False)
     expected = None if late_ms is None else late_ms * MS
     assert times.overdue(0, since, passed, until_ms * MS) == expected
+
+
+@pytest.mark.parametrize(
+    ("since", "offset", "at_ms", "around"),
+    [
+        (0, 3, 250, (True, True, True, 50)),
+        (0, 3, 150, (False, True, False, 150)),
+        (0, 3, 400, (True, False, True, 0)),
+        (1, 2, 400, (False, False, False, 0)),  # it has no output
+        (0, 2, 400, (True, False, False, 0)),
+    ],
+)
+def test_first_outputs_around_a_commit(
+    times: OutputTimes, since: int, offset: int, at_ms: int, around: tuple[bool, bool, bool, int]
+) -> None:
+    *sides, late_ms = around
+    passed = Position(at_ms * MS, offset, transactional=False)
+    assert times.around(0, since, passed) == (*sides, late_ms * MS)
+
+
+@pytest.mark.parametrize(("since", "until", "at_ms"), [(0, 3, 300), (1, 3, 200), (1, 2, None)])
+def test_when_all_of_some_inputs_had_outputs(
+    times: OutputTimes, since: int, until: int, at_ms: int | None
+) -> None:
+    expected = FOREVER if at_ms is None else at_ms * MS
+    assert times.whole_at(0, since, until) == expected

@@ -201,6 +201,29 @@ def test_one_more_instance_joins_and_leaves_in_order(start: Starter, run: Run) -
     assert [instance.number for instance in program.running()] == [0]
 
 
+class Settings:
+    """A cluster that only keeps what its topics are set to."""
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[str, dict[str, str | None]]] = []
+
+    def configure(self, topic: str, changes: dict[str, str | None]) -> None:
+        self.changes.append((topic, changes))
+
+
+def test_outputs_are_refused_until_it_heals(start: Starter) -> None:
+    cluster: Any = Settings()
+    program = start(SLEEPS)
+    nemesis = Nemesis(cluster, Diary(), program=program)
+    nemesis.inject("app-refuse-outputs")
+    assert cluster.changes == [(program.out, {"max.message.bytes": "78"})]
+    nemesis.heal_all()
+    assert cluster.changes[1:] == [(program.out, {"max.message.bytes": None})]
+    program.plan = msgspec.structs.replace(program.plan, out="")
+    with pytest.raises(NothingDoneError, match="no topic"):
+        nemesis.inject("app-refuse-outputs")
+
+
 def test_there_may_be_nothing_to_hit(start: Starter) -> None:
     cluster: Any = object()
     program = start(SLEEPS)

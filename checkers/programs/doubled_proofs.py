@@ -140,14 +140,14 @@ def some_partitions(evidence: InputEvidence) -> str:
 
 
 def never_committed(evidence: InputEvidence) -> str:
-    """Show that an instance ended, or was paused, and no position was ever committed."""
+    """Show that an instance ended, or was paused, and that its group never had a position."""
     first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
     event = evidence.interruption(first, last)
     if event is None or evidence.commits is None:
         return ""
     if evidence.commits or any(evidence.group.values()):
         return ""
-    return f"no position was committed in the whole run; {interrupted(event)}"
+    return f"the group has no committed position in the whole run; {interrupted(event)}"
 
 
 def before_a_gap(evidence: InputEvidence) -> str:
@@ -220,12 +220,21 @@ def both_worked(evidence: InputEvidence) -> str:
     if not _in_one_generation(evidence) or evidence.interruption(first.time_ns, last.time_ns):
         return ""
     owned = evidence.owner(first.time_ns)
-    if owned is None:
+    began_ns = max((at for at, _ in evidence.habits.generations if at <= first.time_ns), default=0)
+    if owned is None or _had_fault(evidence, began_ns - _WORKS_ON_NS, last.time_ns):
         return ""
     return (
         f"{first.by.sender} wrote its output at {seconds(first.time_ns)}, and {last.by.sender} at"
         f" {seconds(last.time_ns)}, both in generation {owned[1].number} of the group, in which one"
         " member owned the partition"
+    )
+
+
+def _had_fault(evidence: InputEvidence, since_ns: int, until_ns: int) -> bool:
+    """Return whether brokers or connections had a fault at some time from ``since_ns`` on."""
+    return any(
+        trouble.time_ns <= until_ns and trouble.until_ns >= since_ns
+        for trouble in evidence.troubles
     )
 
 
@@ -238,13 +247,7 @@ def put_out(evidence: InputEvidence) -> str:
     if change is None:
         return ""
     before, began_ns, at = change
-    disturbed = any(
-        event.event in {"killed", "stopped", "ended", "closed", "paused"}
-        and began_ns <= event.time_ns <= at
-        for event in evidence.events
-    ) or any(
-        trouble.time_ns <= at and trouble.until_ns >= began_ns for trouble in evidence.troubles
-    )
+    disturbed = evidence.interruption(began_ns, at) or _had_fault(evidence, began_ns, at)
     return "" if disturbed else _out_of_group(evidence, before, at)
 
 

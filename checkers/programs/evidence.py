@@ -1,5 +1,6 @@
 """The evidence about one input that a program has lost or doubled."""
 
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -44,7 +45,9 @@ ENDS: Final = frozenset(INTERRUPTIONS) - {"paused"}
 
 def interrupted(event: InstanceEvent) -> str:
     """Return what happened to an instance, such as ``instance 1 was killed at 4.312 s``."""
-    return f"instance {event.instance} {INTERRUPTIONS[event.event]} at {seconds(event.time_ns)}"
+    says = f"instance {event.instance} {INTERRUPTIONS[event.event]} at {seconds(event.time_ns)}"
+    unhandled = event.event == "stopped" and event.status == -signal.SIGTERM
+    return f"{says}, and did not handle SIGTERM" if unhandled else says
 
 
 def seconds(time_ns: int) -> str:

@@ -205,10 +205,10 @@ MISTAKES: Final = (
         proof=doubled_proofs.older_position,
     ),
     Mistake(
-        name="work longer than the group waits",
+        name="work or silence longer than the group waits",
         outcome=DOUBLED,
         evidence="its member left, and nothing had a fault",
-        fix="Take smaller batches, or raise max.poll.interval.ms.",
+        fix="Smaller batches, or a higher max.poll.interval.ms.",
         proof=doubled_proofs.put_out,
     ),
     Mistake(
@@ -226,9 +226,9 @@ MISTAKES: Final = (
         proof=doubled_proofs.retried,
     ),
     Mistake(
-        name="positions never committed",
+        name="no position committed by the group",
         outcome=DOUBLED,
-        evidence="the group has no position",
+        evidence="the group never had one",
         fix="Commit after the outputs are acknowledged.",
         proof=doubled_proofs.never_committed,
     ),

@@ -29,7 +29,7 @@ def faults(name: str, *times_s: float, lasts_s: float) -> Steps:
 
 KILLS: Final = faults("app-kill", 5.0, 9.5, 14.0, 18.5, lasts_s=0.5)
 STOPS: Final = faults("app-stop", 8.0, 16.0, lasts_s=1.0)
-CUTS: Final = faults("app-cut", 6.0, 14.0, lasts_s=3.0)
+REFUSALS: Final = faults("app-refuse-outputs", 6.0, 14.0, lasts_s=3.0)
 ONCE: Final = ProgramPlan(command=(), out="payments", guarantee="exactly-once")
 LEAST: Final = replace(ONCE, guarantee="at-least-once")
 TWO: Final = {"instances": 2}
@@ -37,7 +37,12 @@ TWO: Final = {"instances": 2}
 PROGRAMS: Final = {
     "commits_first": (LEAST, KILLS, "position committed before the output was acknowledged"),
     "auto_commit": (LEAST, KILLS, "automatic commit while records were in work"),
-    "ignores_errors": (LEAST, CUTS, "delivery error ignored"),
+    "commits_newest": (LEAST, KILLS, "position of the newest finished input committed"),
+    "commits_last": (LEAST, KILLS, "positions of some partitions not committed"),
+    "ignores_errors": (LEAST, REFUSALS, "delivery error ignored."),
+    "skips_failed": (LEAST, (), "input passed without an output"),
+    "no_way_back": (ONCE, (), "no way back after an aborted transaction"),
+    "polls_late": (replace(LEAST, **TWO), (), "work or silence longer than the group waits"),
     "output_outside": (ONCE, KILLS, "output outside of the transaction"),
     "position_outside": (ONCE, KILLS, "position outside of the transaction"),
     "shared_id": (replace(ONCE, **TWO), (), "transactional id shared by instances"),
@@ -68,7 +73,7 @@ def judged(
                 steps=steps,
                 duration_s=FOR_S if steps or name == "starts_at_latest" else 6.0,
                 program=replace(program, command=command),
-                wire_clients=steps is CUTS,
+                wire_clients=steps is REFUSALS,
             )
             executed = pool.execute(plan, Store(path), stop=threading.Event())
             return judge_all([executed], spark)[0]

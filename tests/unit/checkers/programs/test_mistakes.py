@@ -203,14 +203,14 @@ SHOWN = (
     ("no way back after an aborted transaction, or input skipped", BY_TRANSACTION),
     ("rebalance that was not waited for", TWO_SENDERS),
     ("older position committed over a newer one", WENT_BACK),
-    ("work longer than the group waits", PUT_OUT),
+    ("work or silence longer than the group waits", PUT_OUT),
     ("position not committed when the group took the partition", TAKEN),
     ("output sent again by the program", replace(ALIVE, idempotent=True)),
     (
         "retry without idempotence, or output sent again by the program",
         replace(ALIVE, idempotent=False),
     ),
-    ("positions never committed", NEVER),
+    ("no position committed by the group", NEVER),
     ("position held before an offset without a record", AT_A_GAP),
     ("positions of some partitions not committed", SOME),
     ("no transactions, and exactly-once is declared", replace(NO_TRANSACTION, events=[])),
@@ -347,7 +347,7 @@ def test_a_mistake_is_told_by_its_evidence(name: str, evidence: InputEvidence) -
                 HANDED_OVER_UNCOMMITTED,
                 habits=Habits(generations=[generation(2, 1, a=0), generation(5, 2, b=0)]),
             ),
-            "work longer",
+            "work or silence",
         ),
     ],
 )  # fmt: skip
@@ -383,6 +383,7 @@ def test_evidence_of_one_mistake_is_not_taken_for_its_neighbour(
         replace(NOT_COMMITTED, events=[event(1, "started")]),  # nothing interrupted it
         replace(NOT_COMMITTED, events=[event(8.5, "killed")]),
         replace(TWO_SENDERS, habits=Habits()),
+        replace(TWO_SENDERS, troubles=TAKEN.troubles),  # the first one may have come late
         replace(PUT_OUT, commits=None),
         replace(NO_TRANSACTION, transactional=None, events=[]),  # no copy of the log
         replace(NO_TRANSACTION, transactional=True, events=[]),
@@ -405,6 +406,13 @@ def test_the_way_of_an_input_is_in_order_of_time_and_ends_with_the_mistake() -> 
     assert "Instance 0 was killed at 4.500 s." in [way.says for way in ways]
     assert mistake[0].fix in ways[-1].says
     assert "instance 0 was killed at 4.500 s" in mistake[1]
+
+
+def test_an_instance_may_not_handle_sigterm() -> None:
+    stopped = replace(NOT_COMMITTED, events=[event(4.5, "stopped")._replace(status=-15)])
+    mistake = mistake_of(stopped)
+    assert mistake is not None
+    assert "instance 0 was stopped at 4.500 s, and did not handle SIGTERM, when" in mistake[1]
 
 
 def test_who_did_it_may_not_be_known() -> None:

@@ -16,6 +16,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from highwater.clusters.admin.kafka_protocol import BrokerConnection, ProtocolClient, Response
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import (
+    ClusterView,
     PartitionState,
     QuorumState,
     TopicState,
@@ -39,35 +40,14 @@ _RETRY_DELAY_MAX_S: Final = 0.25
 _LCG_FACTOR, _LCG_STEP, _LCG_MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1  # java.util.Random
 
 
-class CoordinationView(Protocol):
+class CoordinationView(ClusterView, Protocol):
     """The cluster as ZooKeeper or KRaft sees it. Every method may raise UnreachableError."""
-
-    def controller(self) -> int:
-        """Return the id of the active controller."""
-
-    def quorum_leader(self) -> int:
-        """Return the id of the ZooKeeper or KRaft controller that is the leader."""
-
-    def partition(self, topic: str, partition: int) -> PartitionState:
-        """Return a partition's leader, leader epoch and ISR."""
 
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
         """Return a partition's assignment; the preferred leader is first."""
 
     def topic_id(self, topic: str) -> str:
         """Return the topic's id (KIP-516) in Kafka's text form, or "" if the topic has no id."""
-
-    def live_brokers(self) -> frozenset[int]:
-        """Return the brokers that have a session (ZooKeeper) or are unfenced (KRaft)."""
-
-    def quorum(self) -> QuorumState | None:
-        """Return the KRaft quorum's state; None if the cluster has no KRaft or is external."""
-
-    def topic_state(self, topic: str) -> TopicState | None:
-        """Return a topic's state in ZooKeeper, or None; NotImplementedError without ZooKeeper."""
-
-    def close(self) -> None:
-        """Close every connection."""
 
 
 class ZooKeeperView:

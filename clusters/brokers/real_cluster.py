@@ -334,7 +334,7 @@ class RealCluster(AdministeredCluster):
 
     def finalize(self, level: Level) -> None:
         """Finalize the features that a new cluster of the level's release has."""
-        kraft_features.finalize(self._running(), kraft_features.source(level))
+        self.finalize_features(kraft_features.features(kraft_features.source(level)))
         for broker in self._brokers.values():
             broker.finalized(level)
 

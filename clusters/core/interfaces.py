@@ -101,8 +101,8 @@ class NodeOptions:
 PLAIN: Final = NodeOptions()
 
 
-class Probe(Protocol):
-    """Queries to a running cluster; every answer is what one broker or one quorum knows."""
+class ClusterView(Protocol):
+    """The cluster as ZooKeeper, KRaft or brokers see it; an answer is what one of them knows."""
 
     def controller(self) -> int:
         """Return the id of the active controller; on KRaft this is the quorum's leader.
@@ -125,6 +125,31 @@ class Probe(Protocol):
             UnreachableError: no node that knows the state answered, or no node knows the
                 partition yet.
         """
+
+    def live_brokers(self) -> frozenset[int]:
+        """Return the ids of brokers that have a session (ZooKeeper) or are unfenced (KRaft)."""
+
+    def quorum(self) -> QuorumState | None:
+        """Return the KRaft quorum's state; None for ZooKeeper and for external clusters.
+
+        Raises:
+            UnreachableError: the quorum's leader did not answer.
+        """
+
+    def topic_state(self, topic: str) -> TopicState | None:
+        """Return a topic's state in ZooKeeper; None if the topic is not there.
+
+        Raises:
+            NotImplementedError: the cluster runs KRaft or is external.
+            UnreachableError: ZooKeeper did not answer.
+        """
+
+    def close(self) -> None:
+        """Close every connection."""
+
+
+class Probe(ClusterView, Protocol):
+    """Queries to a running cluster; every answer is what one broker or one quorum knows."""
 
     def replica(self, broker: int, topic: str, partition: int) -> ReplicaState:
         """Ask a broker, leader or follower, for the LEO and the HW of its replica.
@@ -153,27 +178,6 @@ class Probe(Protocol):
         Raises:
             UnreachableError: the broker is down or paused, or does not lead the partition.
         """
-
-    def live_brokers(self) -> frozenset[int]:
-        """Return the ids of brokers that have a session (ZooKeeper) or are unfenced (KRaft)."""
-
-    def quorum(self) -> QuorumState | None:
-        """Return the KRaft quorum's state; None for ZooKeeper and for external clusters.
-
-        Raises:
-            UnreachableError: the quorum's leader did not answer.
-        """
-
-    def topic_state(self, topic: str) -> TopicState | None:
-        """Return a topic's state in ZooKeeper; None if the topic is not there.
-
-        Raises:
-            NotImplementedError: the cluster runs KRaft or is external.
-            UnreachableError: ZooKeeper did not answer.
-        """
-
-    def close(self) -> None:
-        """Close every connection."""
 
 
 class ClusterNode(Protocol):

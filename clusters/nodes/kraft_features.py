@@ -117,17 +117,11 @@ def source(level: Level) -> Release:
     return release if release.protocol == level.protocol else metadata_release(level.protocol)
 
 
-def finalize(brokers: Mapping[int, Address], release: Release) -> None:
-    """Finalize every feature that a new cluster of the release has.
-
-    Args:
-        brokers: all running brokers; when the function returns, every broker has the features.
-    """
-    finalize_features(brokers, features(release))
-
-
 def finalize_features(brokers: Mapping[int, Address], target: Mapping[str, int]) -> None:
     """Finalize features at these levels or higher, and wait until every broker has them.
+
+    Args:
+        brokers: all running brokers.
 
     Raises:
         HarnessError: the controller refuses.

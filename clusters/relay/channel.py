@@ -8,7 +8,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from highwater.clusters.relay.messages import MessageInHand
 from highwater.clusters.relay.rules import RelayRule
@@ -38,20 +38,28 @@ class InspectedFrame(NamedTuple):
     waited: bool = False
 
 
-class FrameInspector(Protocol):
-    """Decodes frames, and decides which rules apply to them."""
+class FrameInspector:
+    """Decodes frames, and decides which rules apply to them; by default none is decoded."""
 
     def read(self, frame: bytearray) -> object:
         """Decode a whole frame to a note; return None if no rule or report needs the frame."""
+        del frame
+        return None
 
     def catch(self, note: object) -> MessageInHand | None:
         """Return a message in hand if a rule for single messages acts on the frame."""
+        del note
+        return None
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
         """Return whether one of these rules holds the frame back."""
+        del note, rules
+        return False
 
     def may_overtake(self, note: object) -> bool:
         """Return whether the frame may overtake held frames before it."""
+        del note
+        return False
 
     def on_passed(self, inspected: InspectedFrame) -> None:
         """Report a frame that is forwarded now."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
 from highwater.clusters.relay import kafka_frames
-from highwater.clusters.relay.channel import InspectedFrame
+from highwater.clusters.relay.channel import FrameInspector, InspectedFrame
 from highwater.clusters.relay.kafka_frames import FetchedPartition, Header
 from highwater.clusters.relay.messages import MessageInHand, Side
 from highwater.clusters.relay.request_log import RECORDED
@@ -115,11 +115,26 @@ def message_of(note: object) -> tuple[Side, PendingRequest] | None:
     return ("answer", note.request) if isinstance(note, Answer) else None
 
 
-class RequestInspector:
-    """Inspects a node's requests in Kafka's protocol."""
+class _KafkaInspector(FrameInspector):
+    """Knows the connection of its frames. Brokers and clients keep the order of its messages."""
 
     def __init__(self, connection: InspectedConnection) -> None:
         self._connection = connection
+
+    def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
+        """Report an event of a message in hand."""
+        self._connection.on_event(event, inspected, cause)
+
+    def catch(self, note: object) -> MessageInHand | None:
+        """Return a message in hand if a rule acts on it."""
+        return self._connection.catch(note)
+
+
+class RequestInspector(_KafkaInspector):
+    """Inspects a node's requests in Kafka's protocol."""
+
+    def __init__(self, connection: InspectedConnection) -> None:
+        super().__init__(connection)
         self._count = 0
         self.pending: deque[PendingRequest] = deque()
 
@@ -165,14 +180,6 @@ class RequestInspector:
         if isinstance(note, PendingRequest) and note in self.pending:
             self.pending.remove(note)
 
-    def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
-        """Report an event of a request in hand."""
-        self._connection.on_event(event, inspected, cause)
-
-    def catch(self, note: object) -> MessageInHand | None:
-        """Return a request in hand if a rule acts on it."""
-        return self._connection.catch(note)
-
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
         """Return whether a rule holds the request: it is about leadership, or changes an ISR."""
         if not isinstance(note, PendingRequest):
@@ -183,11 +190,6 @@ class RequestInspector:
             or (rule.what == "isr" and api == kafka_frames.ALTER_PARTITION)
             for rule in rules
         )
-
-    def may_overtake(self, note: object) -> bool:
-        """Return False: a broker handles the requests on a connection in their order."""
-        del note
-        return False
 
     def on_passed(self, inspected: InspectedFrame) -> None:
         """Report a follower's LEO, which is its fetch offset, and leadership decisions."""
@@ -215,20 +217,12 @@ class RequestInspector:
             self._connection.note(kind, *ends, **decision._asdict())
 
 
-class AnswerInspector:
+class AnswerInspector(_KafkaInspector):
     """Inspects answers in Kafka's protocol."""
 
     def __init__(self, connection: InspectedConnection, requests: RequestInspector) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._pending = requests.pending
-
-    def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
-        """Report an event of an answer in hand."""
-        self._connection.on_event(event, inspected, cause)
-
-    def catch(self, note: object) -> MessageInHand | None:
-        """Return an answer in hand if a rule acts on it."""
-        return self._connection.catch(note)
 
     def read(self, frame: bytearray) -> object:
         """Find the request of an answer, and decode a follower's Fetch answer."""
@@ -283,11 +277,6 @@ class AnswerInspector:
             hw=partition.hw,
             what=rule.what,
         )
-
-    def may_overtake(self, note: object) -> bool:
-        """Return False: answers come in the order of their requests."""
-        del note
-        return False
 
     def on_passed(self, inspected: InspectedFrame) -> None:
         """Report the HW that a follower gets in this answer."""
@@ -363,7 +352,7 @@ class ZooKeeperRequestInspector(RequestInspector):
         )
 
 
-class OpaqueInspector:
+class OpaqueInspector(FrameInspector):
     """Reads only the address at which a ZooKeeper listens, in a protocol without frames.
 
     Since 3.5 a ZooKeeper begins an election connection with its own address. A peer with a greater
@@ -386,22 +375,3 @@ class OpaqueInspector:
         if version < 0 and 0 <= size <= len(frame) - _GREETING.size:
             rest = frame[_GREETING.size + size :]
             frame[:] = _GREETING.pack(version, server, len(alias)) + alias + rest
-
-    def catch(self, note: object) -> None:
-        """Return None: no message of this protocol is in hand."""
-
-    def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return False: rules that hold messages are only for Kafka's messages."""
-        del note, rules
-        return False
-
-    def may_overtake(self, note: object) -> bool:
-        """Return False: bytes keep their order."""
-        del note
-        return False
-
-    def on_passed(self, inspected: InspectedFrame) -> None:
-        """Report nothing."""
-
-    def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
-        """Report nothing."""

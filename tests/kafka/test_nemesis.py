@@ -8,8 +8,9 @@ from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.runs.history import FAULTS
-from highwater.nemesis.hw_lag_window import await_settled, await_window
+from highwater.nemesis.hw_lag_window import await_window
 from highwater.nemesis.injector import Nemesis
+from tests.support.settled import await_settled
 
 pytestmark = pytest.mark.kafka
 

@@ -22,11 +22,13 @@ from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.history import FAULTS
 from highwater.nemesis.faults.network import DELAY_S
-from highwater.nemesis.hw_lag_window import await_settled, await_window, hold_window
+from highwater.nemesis.hw_lag_window import await_window, hold_window
 from highwater.nemesis.injector import Nemesis
 
 if TYPE_CHECKING:
     from highwater.clusters.relay.network import Network
+
+from tests.support.settled import await_settled
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 

@@ -191,9 +191,6 @@ class _InThread(ClientServer):  # type: ignore[misc]  # py4j has no types
 class _Connections(RaisingConnections, JavaClient):  # type: ignore[misc]  # py4j has no types
     """Connections for threads; each thread has its own connection."""
 
-    def garbage_collect_object(self, target_id: str, enqueue: bool = False) -> None:
-        super().garbage_collect_object(target_id, enqueue)
-
 
 class _Proxies(PythonProxyPool):  # type: ignore[misc]  # py4j has no types
     """The objects that Java calls, each only once; py4j would add an object at each use."""

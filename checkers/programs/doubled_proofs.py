@@ -145,9 +145,13 @@ def never_committed(evidence: InputEvidence) -> str:
     event = evidence.interruption(first, last)
     if event is None or evidence.commits is None:
         return ""
-    if evidence.commits or any(evidence.group.values()):
+    habits = evidence.habits
+    if evidence.commits or any(evidence.group.values()) or not habits.works_long:
         return ""
-    return f"the group has no committed position in the whole run; {interrupted(event)}"
+    return (
+        f"the group has no committed position after {habits.busy_s:.0f} s of work;"
+        f" {interrupted(event)}"
+    )
 
 
 def before_a_gap(evidence: InputEvidence) -> str:

@@ -38,6 +38,9 @@ _FEW: Final = 0.05
 _STEADY: Final = 0.8
 _CLOSING_NS: Final = 2_000_000_000
 
+_CLOSE_MS: Final = 500
+_LONG_S: Final = 10.0
+
 _NOT_ONE: Final = 2
 _ENOUGH_COMMITS: Final = 10
 _IN_FLIGHT_NS: Final = 100_000_000
@@ -72,6 +75,7 @@ class Habits:
         fenced: transactions that another instance has ended while all instances were alive.
         past_the_end: commits past the end of the log, in order of time.
         aborted: the end of each transaction that was not committed.
+        busy_s: seconds in which outputs followed each other closely.
     """
 
     ahead: int = 0
@@ -85,6 +89,7 @@ class Habits:
     fenced: Sequence[CoordinatedTransaction] = ()
     past_the_end: Sequence[EarlyCommit] = ()
     aborted: Sequence[int] = ()
+    busy_s: float = 0.0
 
     @classmethod
     def of(cls, case: RunFiles, facts: ProgramFacts, times: OutputTimes, log: OutputLog) -> Self:
@@ -115,6 +120,7 @@ class Habits:
                 for transaction in program_transactions(case, log)
                 if transaction.end not in {COMMITTED, OPEN}
             ],
+            busy_s=_busy_s(facts),
         )
 
     @property
@@ -139,6 +145,11 @@ class Habits:
         """
         early = self.ahead + self.amid
         return self.newest >= _ENOUGH_COMMITS and self.newest >= _STEADY * early
+
+    @property
+    def works_long(self) -> bool:
+        """True if the program had time for a commit, even with the default interval."""
+        return self.busy_s >= _LONG_S
 
     @property
     def automatic(self) -> bool:
@@ -195,6 +206,12 @@ def program_transactions(case: RunFiles, log: OutputLog) -> list[CoordinatedTran
     """Return the transactions of the producers that wrote a program's output."""
     transactions = transactions_on_disk(case)
     return [transaction for transaction in transactions if transaction.producer_id in log.producers]
+
+
+def _busy_s(facts: ProgramFacts) -> float:
+    times_ms = np.sort(facts.outputs["timestamp_ms"].drop_null().to_numpy())
+    gaps_ms = np.diff(times_ms)
+    return float(gaps_ms[gaps_ms <= _CLOSE_MS].sum()) / 1000
 
 
 def _gaps_s(facts: ProgramFacts, generations: Sequence[tuple[int, Generation]]) -> list[float]:

@@ -78,6 +78,7 @@ def test_commits_before_amid_and_behind_outputs(tmp_path: Path) -> None:
     assert (habits.ahead, habits.amid, habits.behind) == (0, 1, 1)
     assert (habits.newest, habits.late_ns, habits.commits_newest) == (0, 0, False)
     assert habits.interval_s is None
+    assert habits.busy_s == pytest.approx(0.65)  # from 300 ms to 950 ms
     assert [(at, made.number) for at, made in habits.generations] == [(200 * MS, 1)]
     assert not habits.automatic
     assert not habits.never_ahead

@@ -158,7 +158,7 @@ TWO_SENDERS = replace(
 WENT_BACK = replace(ALIVE, commits=[committed(3, 10), committed(5, 30), committed(6, 12)])
 PUT_OUT = replace(ALIVE, habits=Habits(generations=[generation(2, 1, a=0), generation(6, 2, b=0)]))
 TAKEN = replace(PUT_OUT, troubles=[Trouble(3 * S, 5 * S, "app-cut", "instance 0 is cut off")])
-NEVER = replace(NOT_COMMITTED, commits=[], group={0: [], 1: []})
+NEVER = replace(NOT_COMMITTED, commits=[], group={0: [], 1: []}, habits=Habits(busy_s=12.0))
 AT_A_GAP = replace(NOT_COMMITTED, commits=[committed(3, 10)], gap=lambda offset: offset == 10)
 OF_BOTH = replace(Habits(), generations=[
     (2 * S, Generation(2000, 1, {"a": frozenset([0, 1]), "b": frozenset([2])}))
@@ -300,6 +300,7 @@ def test_a_mistake_is_told_by_its_evidence(name: str, evidence: InputEvidence) -
         (replace(SOME, group={1: SOME.group[1][:2]}), "not committed when"),
         (replace(SOME, whole_ns=lambda _: int(5.2 * S)), "not committed when"),
         (replace(AT_A_GAP, commits=[committed(3, 10), committed(9, 40)]), "not committed when"),
+        (replace(NEVER, habits=Habits(busy_s=3.0)), "not committed when"),
         (replace(NEVER, group={1: [committed(3, 10)]}), "not committed when"),
         # It was read twice: an instance ended, or there was a rebalance, or it is not known.
         (replace(ALIVE, idempotent=True, events=NOT_COMMITTED.events), "not committed when"),

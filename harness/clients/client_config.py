@@ -50,6 +50,13 @@ def common(
     }
 
 
+def renamed(settings: Settings, names: Mapping[str, str]) -> Settings:
+    """Return the settings that another library has, too, by its names; unset ones are left out."""
+    return {
+        other: settings[name] for name, other in names.items() if settings.get(name) is not None
+    }
+
+
 def producer(plan: Plan, common_settings: Settings, *, acks: str | None = None) -> Settings:
     """Return settings for a producer of the workload, or with other acks; no transactions."""
     workload = plan.workload

@@ -4,9 +4,10 @@ Names are from Kafka's documentation ("Producer Configs", "Consumer Configs"). T
 settings that some releases do not know: their clients write a line into their log, and go on.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
-from highwater.harness.clients.client_config import REPORTED, Settings
+from highwater.harness.clients.client_config import REPORTED, Settings, renamed
 
 Number = tuple[int, ...]
 
@@ -19,65 +20,59 @@ _SAME: Final = (
     "client.id",
     "reconnect.backoff.ms",
     "reconnect.backoff.max.ms",
-    "acks",
-    "enable.idempotence",
-    "compression.type",
-    "max.in.flight.requests.per.connection",
-    "retry.backoff.ms",
-    "retry.backoff.max.ms",
-    "linger.ms",
-    "batch.size",
-    "transactional.id",
-    "transaction.timeout.ms",
+    "socket.connection.setup.timeout.ms",
 )
-_RENAMED: Final = {
-    "message.timeout.ms": "delivery.timeout.ms",
-    "socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.ms",
-    "message.max.bytes": "max.request.size",
-    "socket.send.buffer.bytes": "send.buffer.bytes",
+_COMMON: Final = {
+    **{name: name for name in _SAME},
     "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
 }
-_READS: Final = {
+_WRITES: Final = {
+    **_COMMON,
     **{
         name: name
         for name in (
-            "bootstrap.servers",
-            "client.id",
-            "reconnect.backoff.ms",
-            "reconnect.backoff.max.ms",
+            "acks",
+            "enable.idempotence",
+            "compression.type",
+            "max.in.flight.requests.per.connection",
+            "retry.backoff.ms",
+            "retry.backoff.max.ms",
+            "linger.ms",
+            "batch.size",
+            "transactional.id",
+            "transaction.timeout.ms",
+        )
+    },
+    "message.timeout.ms": "delivery.timeout.ms",
+    "message.max.bytes": "max.request.size",
+    "socket.send.buffer.bytes": "send.buffer.bytes",
+}
+_FETCHES: Final = {
+    **_COMMON,
+    "check.crcs": "check.crcs",
+    "group.id": "group.id",
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+}
+_READS: Final = {
+    **_FETCHES,
+    **{
+        name: name
+        for name in (
             "isolation.level",
-            "check.crcs",
             "allow.auto.create.topics",
-            "socket.connection.setup.timeout.ms",
-            "group.id",
             "group.protocol",
             "session.timeout.ms",
             "max.poll.interval.ms",
             "heartbeat.interval.ms",
         )
     },
-    "fetch.wait.max.ms": "fetch.max.wait.ms",
     "fetch.message.max.bytes": "max.partition.fetch.bytes",
-    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
 }
 _SHARES: Final = {
-    **{
-        name: name
-        for name in (
-            "bootstrap.servers",
-            "client.id",
-            "reconnect.backoff.ms",
-            "reconnect.backoff.max.ms",
-            "check.crcs",
-            "socket.connection.setup.timeout.ms",
-            "group.id",
-            "share.acknowledgement.mode",
-            "max.poll.records",
-        )
-    },
-    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    **_FETCHES,
+    "share.acknowledgement.mode": "share.acknowledgement.mode",
+    "max.poll.records": "max.poll.records",
     "socket.timeout.ms": "request.timeout.ms",
-    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
 }
 _TEXT: Final = "org.apache.kafka.common.serialization.StringDeserializer"
 _PRINTED: Final = {
@@ -99,12 +94,7 @@ def producer(settings: Settings, release: Number) -> dict[str, str]:
         settings: librdkafka's settings; settings that Java does not have are left out.
         release: the client's release.
     """
-    names = {**{name: name for name in _SAME}, **_RENAMED}
-    ours = {
-        java: _text(settings[name])
-        for name, java in names.items()
-        if settings.get(name) is not None
-    }
+    ours = _texts(settings, _WRITES)
     linger_ms, delivery_ms = int(ours["linger.ms"]), int(ours["delivery.timeout.ms"])
     # Waits as long for an answer as librdkafka; Java requires a longer delivery time-out.
     request_ms = min(settings["socket.timeout.ms"], settings["request.timeout.ms"])
@@ -123,14 +113,9 @@ def consumer(settings: Settings) -> dict[str, str]:
     Bytes become text with the same character codes (ISO 8859-1), because Java does not print bytes.
     A consumer that is closed does not leave its group by itself, so that a crash can be simulated.
     """
-    ours = {
-        java: _text(settings[name])
-        for name, java in _READS.items()
-        if settings.get(name) is not None
-    }
     reset = settings["auto.offset.reset"]
     return {
-        **ours,
+        **_texts(settings, _READS),
         "auto.offset.reset": "none" if reset == REPORTED else reset,
         "enable.auto.commit": "false",
         "internal.leave.group.on.close": "false",
@@ -146,9 +131,13 @@ def consumer(settings: Settings) -> dict[str, str]:
 
 def share_consumer(settings: Settings) -> dict[str, str]:
     """Return the settings for a Java share group member."""
-    ours = {java: _text(settings[name]) for name, java in _SHARES.items()}
+    ours = _texts(settings, _SHARES)
     return {**ours, "default.api.timeout.ms": ours["request.timeout.ms"], **_PRINTED}
 
 
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _texts(settings: Settings, names: Mapping[str, str]) -> dict[str, str]:
+    """Return settings by Java's names, in the form of a properties file."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in renamed(settings, names).items()
+    }

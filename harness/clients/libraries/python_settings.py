@@ -8,7 +8,7 @@ request at a time to a broker, and has no reconnect back-off.
 
 from typing import Any, Final
 
-from highwater.harness.clients.client_config import REPORTED, Settings
+from highwater.harness.clients.client_config import REPORTED, Settings, renamed
 
 BLOCKS_MS: Final = 5_000
 """Time limit of a send that waits for metadata, and of a new client that waits for a broker."""
@@ -103,7 +103,7 @@ def aiokafka_consumer(settings: Settings) -> dict[str, Any]:
 def _reads(settings: Settings, names: dict[str, str]) -> dict[str, Any]:
     reset = settings["auto.offset.reset"]
     return {
-        **{python: settings[name] for name, python in names.items() if name in settings},
+        **renamed(settings, names),
         "auto_offset_reset": "none" if reset == REPORTED else reset,
         "bootstrap_servers": settings["bootstrap.servers"].split(","),
         "enable_auto_commit": False,
@@ -113,10 +113,7 @@ def _reads(settings: Settings, names: dict[str, str]) -> dict[str, Any]:
 
 
 def _common(settings: Settings, more: dict[str, str]) -> dict[str, Any]:
-    names = {**_SAME, **more}
-    ours = {
-        python: settings[name] for name, python in names.items() if settings.get(name) is not None
-    }
+    ours = renamed(settings, {**_SAME, **more})
     acks, codec = str(settings["acks"]), settings["compression.type"]
     ours["acks"] = "all" if acks == "all" else int(acks)
     ours["compression_type"] = None if codec == "none" else codec

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from highwater.harness.runs.faults import legacy_sentences
-from highwater.harness.runs.faults.intervals import PAST
+from highwater.harness.runs.faults.facts import STATES, facts_of
 from highwater.harness.runs.verdict import Anomaly, Witness
 
 Group: TypeAlias = tuple[str, list[Witness]]
@@ -54,7 +54,7 @@ def beat(witness: Witness) -> str:
     beat = _BEATS.get(witness.what)
     if beat is not None:
         return beat
-    return "fault" if witness.who == "nemesis" or witness.what in PAST.values() else ""
+    return "fault" if witness.who == "nemesis" or witness.what in STATES else ""
 
 
 def actors(witnesses: Sequence[Witness]) -> list[int]:
@@ -74,7 +74,7 @@ def title(name: str, witnesses: Sequence[Witness]) -> str:
     ids = actors([w for w in witnesses if beat(w) == name])
     faults = [*dict.fromkeys(w.what for w in witnesses if beat(w))]
     verbs = {
-        "fault": ("is ", "are ", " and ".join(PAST.get(fault, fault) for fault in faults)),
+        "fault": ("is ", "are ", " and ".join(facts_of(fault).state or fault for fault in faults)),
         "healed": ("is ", "are ", "back"),
         "cut": ("truncates its log", "truncate their logs", ""),
         "follows": ("follows", "follow", ""),
@@ -87,7 +87,7 @@ def title(name: str, witnesses: Sequence[Witness]) -> str:
     single, many, rest = verbs[name]
     listed = f"{', '.join(map(str, ids[:-1]))} and {ids[-1]}"
     brokers = f"broker {ids[0]}" if len(ids) == 1 else f"brokers {listed}"
-    if name == "fault" and not {*PAST, *PAST.values()}.issuperset(faults):
+    if name == "fault" and not all(facts_of(fault).state or fault in STATES for fault in faults):
         return f"{' and '.join(faults)} on {brokers}".capitalize()
     return f"{brokers} {single if len(ids) == 1 else many}{rest}".capitalize()
 

@@ -8,6 +8,7 @@ from typing import Final
 from highwater.checkers.core.anomaly_kinds import DUPLICATE, LOST
 from highwater.checkers.lineage.evidence import RecordEvidence, Row
 from highwater.harness.runs.faults.effects import removed_offsets
+from highwater.harness.runs.faults.facts import facts_of
 from highwater.harness.runs.history import FENCE, OK, READ, SEND
 from highwater.harness.runs.partition_trace import (
     UNKNOWN,
@@ -18,8 +19,6 @@ from highwater.harness.runs.partition_trace import (
 )
 
 NEVER: Final = (1 << 63) - 1
-_SILENT: Final = frozenset(("kill", "stop", "pause", "power-failure"))
-"""Faults during which a broker answers no request."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +111,8 @@ class Subject:
         was_down = any(
             row["broker"] == cut.broker
             and row["phase"] == "inject"
-            and row["fault"] in _SILENT - {"pause"}
+            and facts_of(row["fault"]).silent
+            and not facts_of(row["fault"]).frozen
             and cut.since_ns <= row["time_ns"] <= cut.time_ns
             for row in self.evidence.faults
         )
@@ -170,7 +170,7 @@ class Subject:
         """Return whether a broker was down from before a send until after the answer to it."""
         down_ns = NEVER
         for fault in self.evidence.faults:
-            if fault["broker"] == broker and fault["fault"] in _SILENT:
+            if fault["broker"] == broker and facts_of(fault["fault"]).silent:
                 if fault["phase"] == "inject" and fault["time_ns"] <= row["invoke_ns"]:
                     down_ns = fault["time_ns"]
                 elif fault["phase"] == "heal" and fault["time_ns"] < (row["complete_ns"] or NEVER):

@@ -87,6 +87,7 @@ def _settled_voters(kafka: Release, _: str) -> str:
     needs=CONTROLLERS,
     why_not=_settled_voters,
     spares_majority=True,
+    changes_voters=True,
 )
 def controller_leave(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Remove a running KRaft controller from the voters; healing adds it back (KIP-853)."""
@@ -106,6 +107,7 @@ def controller_leave(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     needs=CONTROLLERS,
     why_not=_settled_voters,
     spares_majority=True,
+    changes_voters=True,
 )
 def controller_replace(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a KRaft controller and remove it from the voters; healing adds it with a new disk.
@@ -125,10 +127,6 @@ def controller_replace(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
         _start(victims)
         for victim in victims:
             cluster.add_voter(victim.id)
-
-
-VOTERS_CHANGE: Final = frozenset(("controller-leave", "controller-replace"))
-"""Faults that need a quorum whose voters can be added and removed."""
 
 
 def _victims(cluster: Cluster, aim: FaultTarget) -> list[Coordinator]:

@@ -195,6 +195,7 @@ class Fault:
             ZooKeeper or a controller has a fault.
         spares_majority: whether the fault may hit only fewer than half of the controllers, because
             a majority would not heal.
+        changes_voters: whether the fault adds and removes voters of the quorum (KIP-853).
     """
 
     name: str
@@ -207,6 +208,7 @@ class Fault:
     commands: frozenset[str] | None = None
     awaits_coordination: bool = False
     spares_majority: bool = False
+    changes_voters: bool = False
 
     def missing(self, kafka: Release, plan: Plan) -> str:
         """Return why a plan's cluster does not have the fault; empty if the cluster has it."""
@@ -267,6 +269,7 @@ def aimed(
     commands: Collection[str] | None = None,
     awaits_coordination: bool = False,
     spares_majority: bool = False,
+    changes_voters: bool = False,
 ) -> Callable[[AimedBody], AimedBody]:
     """Register a generator as the fault ``name``; it gets a ``FaultTarget``."""
 
@@ -282,6 +285,7 @@ def aimed(
             commands=None if commands is None else frozenset(commands),
             awaits_coordination=awaits_coordination,
             spares_majority=spares_majority,
+            changes_voters=changes_voters,
         )
         return body
 

@@ -3,7 +3,6 @@
 from typing import Final
 
 from highwater.harness.runs.plan import Plan
-from highwater.nemesis.faults.coordination import VOTERS_CHANGE
 from highwater.nemesis.faults.registry import Fault, find_fault
 from highwater.nemesis.schedules.fault_spec import FaultSpec
 from highwater.nemesis.stories.registry import STORIES
@@ -28,7 +27,7 @@ def dynamic_quorum(plan: Plan) -> bool:
     Raises:
         UsageError: the plan names a fault that does not exist.
     """
-    return any(fault.name in VOTERS_CHANGE for fault in _faults(plan))
+    return any(fault.changes_voters for fault in _faults(plan))
 
 
 def _faults(plan: Plan) -> list[Fault]:

@@ -8,7 +8,8 @@ import numpy as np
 from markupsafe import Markup
 
 from highwater.harness.base.wording import count
-from highwater.harness.runs.faults.intervals import MESSAGE_FAULTS, FaultInterval
+from highwater.harness.runs.faults.facts import facts_of
+from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.faults.message_spans import MessageSpan
 from highwater.harness.runs.partition_trace import UNKNOWN, Ints, Partition, Track, known_ranges
 from highwater.reports.drawings.leaderships import BAND, bands, epochs, reigns
@@ -208,7 +209,7 @@ def _levels(offsets: tuple[int, int], y: Scale) -> list[Markup]:
 def _spans(faults: Sequence[FaultInterval], broker: int, time: Scale, top: float) -> list[Markup]:
     parts = []
     for fault in faults:
-        if fault.broker not in {broker, None} or fault.name in MESSAGE_FAULTS:
+        if fault.broker not in {broker, None} or facts_of(fault.name).of_message:
             continue
         x, width = extent(fault, time)
         until = "not healed" if fault.end_ns is None else f"until {seconds(fault.end_ns, 1)}"

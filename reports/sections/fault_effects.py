@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 
 from highwater.harness.base.wording import count
-from highwater.harness.runs.faults.intervals import PAST, FaultInterval
+from highwater.harness.runs.faults.facts import facts_of
+from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.partition_trace import UNKNOWN, Track
 from highwater.reports.run_evidence import PartitionObservations, RunObservations
 from highwater.reports.text import seconds
@@ -88,7 +89,9 @@ def _of_controller(
         if not since <= after.time_ns <= until:
             continue
         at = seconds(after.time_ns, 2)
-        concerned = {None, before.leader} | (set() if fault.name in PAST else {after.leader})
+        concerned = {None, before.leader} | (
+            set() if facts_of(fault.name).state else {after.leader}
+        )
         if before.leader != after.leader and broker in concerned:
             who = f"broker {after.leader}" if after.leader >= 0 else "no broker"
             yield f"{who} was elected at {at}"

@@ -2,20 +2,15 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Final
 
 from highwater.checkers.model.explain.evidence.evidence_links import event_link
 from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.faults.facts import facts_of
 from highwater.harness.runs.faults.intervals import NEVER
 from highwater.harness.runs.partition_trace import Leadership
-
-_AWAY: Final = frozenset(
-    ("kill", "pause", "zombie", "power-failure", "wipe", "segment-deleted", "bit-flip")
-)
-"""Faults during which the broker certainly does nothing, from injection to healing."""
 
 
 def wrong_elections(observed: RunTraces, trace: Trace) -> Iterator[ExplanationLink]:
@@ -80,7 +75,7 @@ def _away(observed: RunTraces, trace: Trace, broker: int, time_ns: int) -> bool:
     starts = [line.time_ns for line in trace.of_kind(broker, "start")]
     return any(
         fault.broker == broker
-        and fault.name in _AWAY
+        and facts_of(fault.name).idle
         and fault.start_ns < time_ns - WITHIN.outage
         and time_ns + WITHIN.outage < fault.sure_until_ns
         and not any(fault.effect_ns < at <= time_ns for at in starts)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.software import SoftwareHistory
 from highwater.checkers.model.explain.tolerances import WITHIN
+from highwater.harness.runs.faults.facts import facts_of
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.history import SEND
 from highwater.harness.runs.partition_trace import Leadership, PartitionTrace
@@ -32,8 +33,6 @@ _ISR: Final = re.compile(
 _LEADER: Final = re.compile(
     r"to broker (?:BrokerEndPoint\((?:id=)?)?(\d+)|Current leader is (-?\d+)"
 )
-
-_ENDED_BY_OTHERS: Final = frozenset(("kill", "crash-loop"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,7 +361,7 @@ class RunTraces:
         """
         yield from (fault for fault, offsets in self.removals(partition) if offsets)
         if self.plan.external is not None:
-            yield from (fault for fault in self.faults if fault.name in _ENDED_BY_OTHERS)
+            yield from (fault for fault in self.faults if facts_of(fault.name).killed)
 
     def suspect(self, values: Iterable[str]) -> None:
         """Look up the sends of some records in one pass, and keep them in ``suspects``."""

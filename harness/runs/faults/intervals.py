@@ -6,25 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from highwater.harness.runs.faults.effects import removed_offsets, step_of
+from highwater.harness.runs.faults.facts import facts_of
 from highwater.harness.runs.faults.times import Strike, Strikes, strike_of
 
 NEVER: Final = (1 << 63) - 1
 """In nanoseconds, a time that is never reached."""
-
-PAST: Final = {
-    "kill": "killed",
-    "pause": "paused",
-    "stop": "stopped",
-    "isolate": "isolated",
-    "partition": "cut off",
-    "power-failure": "without power",
-}
-"""Fault to a word for the state of a broker under this fault."""
-
-MESSAGE_FAULTS: Final = frozenset(
-    ("hold-message", "drop-message", "repeat-message", "delay-message")
-)
-"""Faults on single messages, drawn as messages for as long as the wire kept each message."""
 
 _MESSAGE: Final = re.compile(r"to be \w+: (.+)|the message (.+) is (?:healed|mended)")
 """Matches the message in a row about a message fault: in its injection or in its healing."""
@@ -57,7 +43,7 @@ class FaultInterval:
     @property
     def past(self) -> str:
         """The word for the state of a broker under this fault."""
-        return PAST.get(self.name, self.name)
+        return facts_of(self.name).state or self.name
 
     @property
     def until_ns(self) -> int:
@@ -124,5 +110,5 @@ def _target(row: Mapping[str, Any]) -> object:
     """Return a key that the injection and the healing of one fault have in common."""
     if row["broker"] is not None:
         return row["broker"]
-    message = _MESSAGE.fullmatch(row["says"]) if row["fault"] in MESSAGE_FAULTS else None
+    message = _MESSAGE.fullmatch(row["says"]) if facts_of(row["fault"]).of_message else None
     return row["fault"], message and (message[1] or message[2])

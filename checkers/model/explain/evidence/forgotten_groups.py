@@ -22,10 +22,8 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
 from highwater.checkers.model.explain.licences import FAULT, Explanation, by_first
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.faults.facts import facts_of
 from highwater.harness.runs.faults.intervals import FaultInterval
-
-_TAKING: Final = frozenset(("wipe", "power-failure"))
-"""Faults that remove records of every topic from a broker's disk."""
 
 
 def forgotten(observed: RunTraces, anomaly: Row) -> Chain:
@@ -57,7 +55,7 @@ def _within(faults: list[FaultInterval], since_ns: int, until_ns: int) -> bool:
 
 def _losses(observed: RunTraces) -> Iterator[list[FaultInterval]]:
     """Yield the faults by which every broker lost records from its disk before any was back."""
-    taking = [fault for fault in observed.faults if fault.name in _TAKING]
+    taking = [fault for fault in observed.faults if facts_of(fault.name).empties]
     for last in taking:
         away = {
             fault.broker: fault

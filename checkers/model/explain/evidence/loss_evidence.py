@@ -21,6 +21,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, LeadershipStart, Trace
 from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.faults.facts import facts_of
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.history import OK
 from highwater.harness.runs.partition_trace import Leadership
@@ -397,7 +398,7 @@ def _deposed(case: LostRecord, start: LeadershipStart) -> ExplanationLink | None
     follows = trace.of_kind(last.leader, "truncation", "fetcher")
     learned_ns = next((line.time_ns for line in follows if line.time_ns > deposed_ns), 0)
     for fault in case.observed.faults:
-        frozen = fault.name in {"pause", "zombie"} and fault.broker == last.leader
+        frozen = facts_of(fault.name).frozen and fault.broker == last.leader
         late_ns = max(WITHIN.deposed, learned_ns - fault.until_ns)
         # On a busy machine an answer is observed late, but not before the record was sent.
         around = -WITHIN.deposed < acked_ns - fault.sure_until_ns

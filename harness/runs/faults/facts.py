@@ -1,0 +1,62 @@
+"""Facts about faults that the judge and the reports need, by a fault's name.
+
+A judge reads only names in ``events/faults``, and does not know how a fault is injected. A fault
+without a line here, such as a fault of another package, has none of these facts. So a new fault
+needs its function (``nemesis.faults``), and at most a line here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultFacts:
+    """The facts about one fault.
+
+    Attributes:
+        state: a word for the state of a broker that the fault stops, pauses or isolates.
+        silent: whether the broker answers no request, from the injection to the healing.
+        idle: whether the broker certainly does nothing, from the injection to the healing.
+        frozen: whether the broker goes on afterwards, and may still believe that it leads.
+        killed: whether a signal or a command kills the broker's process.
+        empties: whether the fault removes records of every topic from the broker's disk.
+        of_message: whether the fault is on single messages.
+    """
+
+    state: str = ""
+    silent: bool = False
+    idle: bool = False
+    frozen: bool = False
+    killed: bool = False
+    empties: bool = False
+    of_message: bool = False
+
+
+_NOTHING: Final = FaultFacts()
+_OF_MESSAGE: Final = FaultFacts(of_message=True)
+_FACTS: Final[Mapping[str, FaultFacts]] = {
+    "kill": FaultFacts(state="killed", silent=True, idle=True, killed=True),
+    "crash-loop": FaultFacts(killed=True),
+    "pause": FaultFacts(state="paused", silent=True, idle=True, frozen=True),
+    "zombie": FaultFacts(idle=True, frozen=True),
+    "stop": FaultFacts(state="stopped", silent=True),
+    "isolate": FaultFacts(state="isolated"),
+    "partition": FaultFacts(state="cut off"),
+    "power-failure": FaultFacts(state="without power", silent=True, idle=True, empties=True),
+    "wipe": FaultFacts(idle=True, empties=True),
+    "segment-deleted": FaultFacts(idle=True),
+    "bit-flip": FaultFacts(idle=True),
+    "hold-message": _OF_MESSAGE,
+    "drop-message": _OF_MESSAGE,
+    "repeat-message": _OF_MESSAGE,
+    "delay-message": _OF_MESSAGE,
+}
+
+STATES: Final = frozenset(facts.state for facts in _FACTS.values() if facts.state)
+"""The words for the state of a broker under a fault."""
+
+
+def facts_of(fault: str) -> FaultFacts:
+    """Return the facts about a fault; no facts for an unknown fault."""
+    return _FACTS.get(fault, _NOTHING)

@@ -25,6 +25,13 @@ settings.register_profile(
 )
 settings.load_profile("highwater")
 
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "2",
+}
+"""Compiling a query takes longer than a test's few rows; commands that tests start do compile."""
+
 _STARTER = pytest.StashKey["SparkStarter"]()
 
 
@@ -76,7 +83,7 @@ def _starter() -> "SparkStarter":
     from highwater.checkers.spark.session import SparkStarter  # noqa: PLC0415 - it needs Spark
     from highwater.harness.base.spark_options import SparkOptions  # noqa: PLC0415 - beside it
 
-    return SparkStarter(SparkOptions(driver_memory="1g"))
+    return SparkStarter(SparkOptions(driver_memory="1g", conf=_INTERPRETED))
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ VIEWS: Final = (
 PAPER: Final = {"upright": 703, "across": 1032}
 """CSS pixels between the margins of A4, by how a page is laid."""
 WCAG: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa")
-AT_NIGHT: Final = ("divergence", "valid", "cut-short", "forked")
+AT_NIGHT: Final = ("divergence", "valid", "cut-short", "forked", "two-releases")
 """Pages of a kind that others are, too."""
 ALIKE: Final = ("valid", "hostile", "big")
 """Pages that have no element that others have not; axe takes seconds for each."""

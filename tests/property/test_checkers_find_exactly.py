@@ -20,8 +20,8 @@ from tests.support.seeds import histories
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-COUNT = histories(24, 240)
-TOGETHER = min(max(COUNT // 2, 1), 60)
+COUNT = histories(12, 240)
+TOGETHER = min(COUNT, 60)
 
 FATES = (
     "kept",

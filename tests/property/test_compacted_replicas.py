@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 from highwater.checkers.inspection.inspect import inspect
 from highwater.checkers.inspection.report_types import InspectedPartition
 from tests.support.logdirs import Broker, Record, batch, brokers
-from tests.support.seeds import FIRST
+from tests.support.seeds import FIRST, histories
 
 pytestmark = [pytest.mark.drawn, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-COUNT: Final = int(os.environ.get("HIGHWATER_COMPACTED", "150"))
+COUNT: Final = int(os.environ.get("HIGHWATER_COMPACTED") or histories(50, 150))
 _CHECKPOINT: Final = "cleaner-offset-checkpoint"
 
 

@@ -31,7 +31,7 @@ from tests.support.logdirs import Broker, Record, batch, brokers
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(3600)]
 
-COUNT: Final = int(os.environ.get("HIGHWATER_COPIES", "100"))
+COUNT: Final = int(os.environ.get("HIGHWATER_COPIES", "60"))
 SEED: Final = int(os.environ.get("HIGHWATER_SEED", "0"))
 BATCH: Final = 250
 """Copies that are inspected at once, as topics of one cluster."""

@@ -9,11 +9,12 @@ from highwater.checkers.judge import judge
 from highwater.checkers.model.explain.reconcile import as_random
 from highwater.checkers.model.report_types import Reconciliation
 from tests.histories.failover import NEW, OLD, failover
+from tests.support.seeds import FIRST, histories
 from tests.support.tampering import LIES, hide_election
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.drawn, pytest.mark.spark, pytest.mark.slow]
 
-SEEDS = range(6)
+SEEDS = range(FIRST, FIRST + histories(2, 6))
 KAFKAS = (OLD, NEW)
 HONEST = "honest"
 HIDDEN = "hidden"

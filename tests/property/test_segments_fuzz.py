@@ -22,9 +22,9 @@ from highwater.checkers.inspection.inspect import inspect
 from highwater.checkers.kafka_files import column_decoding, reader
 from highwater.checkers.kafka_files.segment_files import Segment
 from tests.support.logdirs import batch, brokers, marker, reseal
-from tests.support.seeds import FIRST
+from tests.support.seeds import FIRST, histories
 
-COUNT: Final = int(os.environ.get("HIGHWATER_FUZZ", "2000"))
+COUNT: Final = int(os.environ.get("HIGHWATER_FUZZ") or histories(600, 2000))
 FIXTURES: Final = Path(__file__).parents[1] / "unit" / "fixtures" / "replicas" / "1"
 RSS_BYTES_MAX: Final = 700 << 20
 """Of growth. One batch may decompress to 128 MiB, and its columns take a multiple of that."""
@@ -243,10 +243,10 @@ def test_a_mutated_replica_is_never_a_fork(tmp_path: Path, spark: SparkSession) 
     """Two brokers hold one log; a bit of one's disk goes, and the other's is not contradicted."""
     dice = dice_of(f"{COUNT // 10} segments")
     segments = corpus(dice)
-    for begin in range(0, max(COUNT // 10, 300), 5000):
+    for begin in range(0, max(COUNT // 10, 100), 5000):
         folder = tmp_path / str(begin)
         told = []
-        for number in range(begin, min(begin + 5000, max(COUNT // 10, 300))):
+        for number in range(begin, min(begin + 5000, max(COUNT // 10, 100))):
             data = dice.choice(segments)
             told.append(mutated(data, dice))
             for broker, log in zip(brokers(folder, 2), (data, told[-1]), strict=True):

@@ -35,7 +35,7 @@ from tests.support.seeds import FIRST, histories
 pytestmark = [pytest.mark.drawn, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(14_400)]
 
 LOG: Final = logging.getLogger(__name__)
-COUNT: Final = histories(100, 2000)
+COUNT: Final = histories(40, 2000)
 SHARES: Final = (0.03, 0.1, 0.3, 1.0)
 INJECTED: Final = [None, *(INJECTIONS | BY_READS).values()]
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.xdist_groups import DOCKER, ROOT, ByGroup, group, rank
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # it imports every test of brokers
 def test_every_file_that_starts_containers_is_in_one_group() -> None:
     words = ["-m", "pytest", "--collect-only", "-q", "-m", "docker", "-p", "no:cacheprovider"]
     done = subprocess.run(

@@ -71,7 +71,9 @@ def _passes(spoilt: Iterator[sweep.Spoilt]) -> Iterator[list[sweep.Spoilt]]:
 
 
 @pytest.mark.timeout(3600 if _GIVEN else 300)
-@pytest.mark.parametrize("index", range(2 + len(_GIVEN)))
+@pytest.mark.parametrize(
+    "index", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(1, 2 + len(_GIVEN)))]
+)
 def test_spoilt_file_is_no_evidence(
     index: int,
     bases: list[Run],

@@ -20,6 +20,7 @@ from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.store import Run
 from tests.browser.samples import SAMPLES
+from tests.support.commands import perform
 from tests.support.forked import Output, outcomes
 
 pytestmark = pytest.mark.slow
@@ -179,9 +180,9 @@ def test_one_broken_run_keeps_back_no_report(store: Path, tmp_path: Path) -> Non
 def test_one_broken_run_keeps_back_no_verdict(store: Path, tmp_path: Path) -> None:
     shutil.copytree(store, tmp_path, dirs_exist_ok=True)
     (tmp_path / "loss" / "plan.json").write_text("{")
-    done = highwater("check", "loss", "valid", "--store", str(tmp_path))
-    assert done.returncode == 3
-    assert "UNKNOWN This run could not be judged" in done.stdout
+    code, out = perform("check", "loss", "valid", "--store", tmp_path)
+    assert code == 3
+    assert "UNKNOWN This run could not be judged" in out
     assert Run(tmp_path / "valid").verdict().run == "valid"
 
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from highwater.checkers.model.explain.evidence.evidence_links import RecordCase
+from highwater.checkers.model.explain.evidence.markers import WITHDRAWN, late_marker
 from highwater.checkers.model.explain.evidence.reused_buffers import expired_sends
 from highwater.checkers.model.explain.forks import TRUNCATED_INSIDE
 from highwater.checkers.model.explain.licences import OLD_SETS, first
 from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.trace import RunTraces, Trace
-from highwater.checkers.model.explain.transaction_anomalies import LATE_MARKER, WITHDRAWN
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.history import FENCE, FINAL, OK, READ, REBALANCE, RUN
 
@@ -67,7 +67,7 @@ def _hidden(observed: RunTraces, sends: pa.Table) -> set[str]:
 
 def _withdrawn(observed: RunTraces, sends: pa.Table) -> Iterator[str]:
     """Yield the committed records whose outcome another transaction's marker decided."""
-    if observed.lacks(Observation.WIRE) and LATE_MARKER.licence.holds(observed, None):
+    if observed.lacks(Observation.WIRE) and late_marker.licence.holds(observed, None):
         yield from sends["value"].to_pylist()  # any of them may have met a late marker
         return
     late = any(observed.late("WriteTxnMarkers"))
@@ -120,7 +120,7 @@ def _disks(observed: RunTraces, trace: Trace, *, compacted: bool) -> Iterator[Ex
             after, then = map(int, disk.offsets[step : step + 2])
             whole = OLD_SETS.holds(observed, None) and trace.sent_whole(broker, then - 1)
             inside = TRUNCATED_INSIDE.holds(observed, None) and (
-                trace.cut_within(broker, then) or observed.lacks(Observation.BROKER_LOGS)
+                trace.cut_to(broker, then) or observed.lacks(Observation.BROKER_LOGS)
             )
             if not (whole or inside):
                 says = f"The disk of broker {broker} has a gap after offset {after}."

@@ -1,6 +1,6 @@
 """Compares a run with its release's rules: a finding for each anomaly, and for each wrong event."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,31 +12,19 @@ from highwater.checkers.core.anomaly_kinds import OF_PROGRAMS, Severity
 from highwater.checkers.model.explain.consistency import contradictions
 from highwater.checkers.model.explain.elections import wrong_elections
 from highwater.checkers.model.explain.evidence.evidence_links import Chain, Row, refuse
-from highwater.checkers.model.explain.evidence.forgotten_groups import (
-    FORGOTTEN_GROUP,
-    forgotten,
-)
-from highwater.checkers.model.explain.evidence.group_beginnings import (
-    UNDELIVERED,
-    undelivered,
-)
-from highwater.checkers.model.explain.evidence.stale_values import STALE, stale
-from highwater.checkers.model.explain.evidence.unfenced_members import (
-    PROCESSED_TWICE,
-    processed_twice,
-)
-from highwater.checkers.model.explain.forks import FORK, fork
-from highwater.checkers.model.explain.licences import Explanation
-from highwater.checkers.model.explain.lost_records import OTHERWISE, SUCCESSION, UNANSWERED, lost
+from highwater.checkers.model.explain.evidence.forgotten_groups import forgotten
+from highwater.checkers.model.explain.evidence.group_beginnings import undelivered
+from highwater.checkers.model.explain.evidence.markers import WITHDRAWN
+from highwater.checkers.model.explain.evidence.other_losses import OTHERWISE
+from highwater.checkers.model.explain.evidence.stale_values import stale
+from highwater.checkers.model.explain.evidence.successions import SUCCESSION
+from highwater.checkers.model.explain.evidence.unanswered_sends import UNANSWERED
+from highwater.checkers.model.explain.evidence.unfenced_members import processed_twice
+from highwater.checkers.model.explain.forks import fork
+from highwater.checkers.model.explain.licences import Explainer, Explanation
+from highwater.checkers.model.explain.lost_records import lost
 from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.other_anomalies import (
-    CORRUPT,
-    DECIDED,
-    DUPLICATE,
-    PHANTOM,
-    REORDERED,
-    SEEN,
-    UNSEEN,
     corrupt,
     decided,
     duplicate,
@@ -48,10 +36,6 @@ from highwater.checkers.model.explain.other_anomalies import (
 from highwater.checkers.model.explain.read_trace import observe
 from highwater.checkers.model.explain.trace import RunTraces, Trace
 from highwater.checkers.model.explain.transaction_anomalies import (
-    ABORTED_READ,
-    HANGING,
-    REPEATED,
-    WITHDRAWN,
     aborted_read,
     hanging,
     repeated,
@@ -66,16 +50,14 @@ from highwater.checkers.model.report_types import (
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.runs.store import Run
 
-_EXPLAIN: Final = {
-    "lost-write": lost,
+_EXPLAINERS: Final[Mapping[str, Explainer[Any]]] = {
     "divergence": fork,
     "duplicate": duplicate,
     "nonmonotonic-send": reordered,
-    "int-nonmonotonic-send": reordered,
     "G1a": aborted_read,
     "hanging-transaction": hanging,
-    "phantom": phantom,
     "repeated-sequence": repeated,
+    "phantom": phantom,
     "undelivered": undelivered,
     "processed-twice": processed_twice,
     "stale-replica": stale,
@@ -83,79 +65,27 @@ _EXPLAIN: Final = {
     "corrupt": corrupt,
     "lost-decision": decided,
     "lost-commit": forgotten,
+}
+"""The explanations by kind of anomaly."""
+
+_EXPLAIN: Final[Mapping[str, Callable[[RunTraces, Row], Chain]]] = {
+    **_EXPLAINERS,
+    "lost-write": lost,
+    "int-nonmonotonic-send": reordered,
     "stale-commit": forgotten,
     "two-owners": forgotten,
 }
-"""The function that explains an anomaly, by kind of anomaly."""
+"""The function that explains an anomaly, by kind of anomaly; ``seen`` explains all others."""
 
 EXPLANATIONS: Final[Mapping[str, tuple[Explanation[Any], ...]]] = {
     "lost-write, in the log and not read": WITHDRAWN,
     "lost-write without an offset": UNANSWERED,
     "lost-write, a later leader without it": SUCCESSION,
     "lost-write, otherwise": OTHERWISE,
-    "divergence": FORK,
-    "duplicate": DUPLICATE,
-    "nonmonotonic-send": REORDERED,
-    "G1a": ABORTED_READ,
-    "hanging-transaction": HANGING,
-    "repeated-sequence": REPEATED,
-    "phantom": PHANTOM,
-    "undelivered": UNDELIVERED,
-    "processed-twice": PROCESSED_TWICE,
-    "stale-replica": STALE,
-    "unseen": UNSEEN,
-    "corrupt": CORRUPT,
-    "lost-decision": DECIDED,
-    "lost-commit": FORGOTTEN_GROUP,
-    "any other": SEEN,
+    **{kind: explainer.explanations for kind, explainer in _EXPLAINERS.items()},
+    "any other": seen.explanations,
 }
 """All explanations, by the kind of anomaly that they explain."""
-
-_SCRIPTED: Final = (
-    "No log line shows its effect. If it loses or forks a record in a story (scripted scenario),"
-    " the model predicts that and names the switch; in a random run it stays unexplained."
-)
-_CHECKED: Final = "It is used to check elections and ISR changes, and explains no anomaly."
-_HARMLESS: Final = "No search found a promise that breaks without it (docs/model-rules.md)."
-_REFUSED: Final = "Without it a broker refuses a request that is correct, which is no anomaly."
-
-NOT_EXPLAINING: Final[Mapping[str, str]] = {
-    "kraft": "It chooses the coordinator, ZooKeeper or KRaft; neither loses records by itself.",
-    "below_first_is_empty": "It came with epoch_on_election, and leaves the same log lines.",
-    "no_epochs_is_undefined": "Every release without it lacks exact_epochs, which explains a fork.",
-    "cut_on_missed_epoch": _SCRIPTED,
-    "cut_on_new_epoch": _HARMLESS,
-    "fenced_questions": _SCRIPTED,
-    "fenced_fetches": _SCRIPTED,
-    "cut_on_fetch": "It decides how truncations are checked, and loses no record by itself.",
-    "diverging_is_no_progress": _SCRIPTED,
-    "late_needs_fetching": _SCRIPTED,
-    "out_of_range_cuts": "Without it a broker ends its process: the run shows that it died.",
-    "diverging_tells_hw": _SCRIPTED,
-    "cut_drops_empty_epoch": _HARMLESS,
-    "async_isr": "It decides for which brokers an answer waits: that is a delay, not a loss.",
-    "strict_min_isr": _HARMLESS,
-    "caught_up_stays": _HARMLESS,
-    "elr": _CHECKED,
-    "unclean_start_leaves": _HARMLESS,
-    "last_leader_alive": "Without it a partition waits for a dead leader, and loses no record.",
-    "removal_bumps_epoch": _HARMLESS,
-    "live_joins_only": _CHECKED,
-    "decisions_logged": "Without it decisions are missed: elected_again_is_new explains the loss.",
-    "joins_by_broker_epoch": _CHECKED,
-    "added_complete": _SCRIPTED,
-    "elr_of_replicas": _SCRIPTED,
-    "partition_fails_alone": "Without it followers stop fetching more partitions; nothing is lost.",
-    "duplicates_cached": _REFUSED,
-    "lowest_sequence": "It came with verification: the lack of that explains late records.",
-    "copy_is_not_lowest": _REFUSED,
-    "open_in_epoch": _REFUSED,
-    "stale_epoch_first": _REFUSED,
-    "adds_by_produce": "It decides who adds a partition; late requests depend on bumps_epoch.",
-    "first_is_zero": "If it is on, bumps_epoch already refuses the requests that it would refuse.",
-    "answers_first": "Every release has it; late messages are seen on the wire.",
-}
-"""Switches that license no explanation, each with the reason."""
 
 UNKNOWN_RULE: Final = "unknown"
 """The ``rule`` of a link if nothing contradicts the events, but no known rule leads to them."""

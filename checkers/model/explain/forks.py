@@ -6,7 +6,6 @@ from typing import Final
 from highwater.checkers.model.explain.evidence.evidence_links import (
     AnomalyCase,
     Chain,
-    Row,
     acknowledged,
     cut_link,
     event_link,
@@ -14,7 +13,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     refuse,
     unknown,
 )
-from highwater.checkers.model.explain.licences import Explanation, if_observed, lacks
+from highwater.checkers.model.explain.licences import Explainer, explains, lacks
 from highwater.checkers.model.explain.observations import FILES, STARTS
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, LeadershipStart, RunTraces, Trace
@@ -26,12 +25,13 @@ TRUNCATED_INSIDE: Final = lacks("epochs") | lacks("exact_epochs")
 But a broker's own HW, or the end of an epoch in another log, may be inside a batch."""
 
 
-def fork(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a divergent offset: a replica returned with records that a new leader never had."""
-    case = AnomalyCase(observed=observed, anomaly=anomaly)
-    return if_observed(_own_records(case), FORK, case)
-
-
+@explains(
+    "exact_epochs",
+    TRUNCATED_INSIDE,
+    "A replica returned with records that a new leader never had, and kept them: it truncated to"
+    " its own HW (before KIP-101), or to its leader's answer for another epoch (before KIP-279).",
+    needs=STARTS | FILES,
+)
 def _own_records(case: AnomalyCase) -> Chain:
     """Return why a replica kept other records than the leader has, or why a batch is gone."""
     observed, anomaly = case.observed, case.anomaly
@@ -62,7 +62,7 @@ def _own_records(case: AnomalyCase) -> Chain:
 def _hole(trace: Trace, broker: int, offset: int) -> ExplanationLink | None:
     """Return the truncation that removed a batch, if only a part of it was fetched again."""
     disk = trace.disks[broker]
-    cut = None if offset in disk.at else trace.cut_within(broker, disk.after(offset))
+    cut = None if offset in disk.at else trace.cut_to(broker, disk.after(offset))
     return None if cut is None else cut_link(cut)
 
 
@@ -122,14 +122,4 @@ def _kept_link(line: BrokerLogLine, offset: int, rule: str, where: str) -> Expla
     return event_link(rule, f"{says} record at {offset}.", line, line.broker)
 
 
-FORK: Final = (
-    Explanation(
-        name="exact_epochs",
-        says="A replica returned with records that a new leader never had, and kept them: it"
-        " truncated to its own HW (before KIP-101), or to its leader's answer for another epoch"
-        " (before KIP-279).",
-        licence=TRUNCATED_INSIDE,
-        needs=STARTS | FILES,
-        evidence=_own_records,
-    ),
-)
+fork: Final = Explainer((_own_records,))

@@ -8,13 +8,15 @@ force explains nothing: an anomaly that stays unexplained looks like a bug in Ka
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from highwater.checkers.hazards.catalogue import find_hazard
 from highwater.checkers.hazards.evaluate import of_clients, of_release
 from highwater.checkers.model.explain.evidence.evidence_links import (
+    AnomalyCase,
     Chain,
     Links,
+    Row,
     not_known,
     refuse,
 )
@@ -128,14 +130,7 @@ def _says(switch: str) -> str:
     return f"{sentence[:1].lower()}{sentence[1:]}"
 
 
-class _Asks(Protocol):
-    """A case of an anomaly, with the run in which it was observed."""
-
-    @property
-    def observed(self) -> RunTraces: ...
-
-
-C = TypeVar("C", bound=_Asks)
+C = TypeVar("C", bound=AnomalyCase)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +139,8 @@ class Explanation(Generic[C]):
 
     Attributes:
         name: a switch of the model's rules, or a plain name.
-        says: the cause in a sentence.
         licence: what must be in force for the explanation.
+        says: the cause in a sentence.
         evidence: returns the links of the explanation, in order of time; empty if the cause was not
             observed. Or it returns a chain, which says why the cause is excluded.
         applies: returns whether the explanation fits the case.
@@ -153,11 +148,11 @@ class Explanation(Generic[C]):
     """
 
     name: str
-    says: str
     licence: Licence
+    says: str
     evidence: Callable[[C], Links | Chain]
-    applies: Callable[[C], bool] = lambda _: True
-    needs: frozenset[Observation] = frozenset()
+    applies: Callable[[C], bool]
+    needs: frozenset[Observation]
 
     def may_explain(self, case: C) -> bool:
         """Return whether release, client and settings allow the explanation, at any time."""
@@ -177,6 +172,24 @@ class Explanation(Generic[C]):
         """Return the explanation's links; empty if it does not explain the anomaly."""
         outcome = self.outcome(case) if self.may_explain(case) else Chain()
         return () if outcome.why_not or not self.allows(case, outcome) else outcome.links
+
+
+def explains(
+    name: str,
+    licence: Licence,
+    says: str,
+    *,
+    needs: frozenset[Observation] = frozenset(),
+    applies: Callable[[Any], bool] = lambda _: True,
+) -> Callable[[Callable[[C], Links | Chain]], Explanation[C]]:
+    """Return a decorator that makes an ``Explanation`` of the function that finds its evidence."""
+
+    def explanation(evidence: Callable[[C], Links | Chain]) -> Explanation[C]:
+        return Explanation(
+            name=name, licence=licence, says=says, evidence=evidence, applies=applies, needs=needs
+        )
+
+    return explanation
 
 
 def first(explanations: Sequence[Explanation[C]], case: C) -> Links:
@@ -218,6 +231,37 @@ def if_observed(outcome: Chain, explanations: Iterable[Explanation[C]], case: C)
     needs = (rule.needs for rule in explanations if rule.may_explain(case))
     missing = case.observed.missing.intersection(chain.from_iterable(needs))
     return not_known(missing, *outcome.links) if outcome.why_not and missing else outcome
+
+
+def _any_case(observed: RunTraces, anomaly: Row) -> AnomalyCase:
+    return AnomalyCase(observed=observed, anomaly=anomaly)
+
+
+@dataclass(frozen=True, slots=True)
+class Explainer(Generic[C]):
+    """The explanations of one kind of anomaly; called with a run and an anomaly, it explains that.
+
+    Attributes:
+        explanations: the explanations, in the order in which they are tried.
+        why_not: the reason if none of them has evidence; empty for a single explanation that gives
+            the reason itself.
+        case: returns the case that the explanations need, or a chain that says why there is none.
+        always: returns links to show even if there is no explanation.
+    """
+
+    explanations: tuple[Explanation[C], ...]
+    why_not: str = ""
+    case: Callable[[RunTraces, Row], Any] = _any_case
+    always: Callable[[Any], Links] = lambda _: ()
+
+    def __call__(self, observed: RunTraces, anomaly: Row) -> Chain:
+        """Explain an anomaly of a run."""
+        case = self.case(observed, anomaly)
+        if isinstance(case, Chain):
+            return case
+        if self.why_not:
+            return by_first(self.explanations, case, self.why_not, *self.always(case))
+        return if_observed(self.explanations[0].outcome(case), self.explanations, case)
 
 
 UNACKNOWLEDGED: Final = Licence(

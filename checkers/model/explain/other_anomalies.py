@@ -5,7 +5,6 @@ from typing import Final
 import pyarrow.compute as pc
 
 from highwater.checkers.core.promises import CONTROLLER_DISK_LOSS
-from highwater.checkers.model.explain.evidence.cut_markers import written_later
 from highwater.checkers.model.explain.evidence.evidence_links import (
     AnomalyCase,
     Chain,
@@ -19,6 +18,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     refuse,
     unanswered,
 )
+from highwater.checkers.model.explain.evidence.markers import written_later
 from highwater.checkers.model.explain.evidence.reused_buffers import REUSES, expired_sends
 from highwater.checkers.model.explain.licences import (
     FAULT,
@@ -27,8 +27,8 @@ from highwater.checkers.model.explain.licences import (
     RESENT,
     SEEN_TO_HAPPEN,
     UNACKNOWLEDGED,
-    Explanation,
-    by_first,
+    Explainer,
+    explains,
     of_releases,
 )
 from highwater.checkers.model.explain.observations import FILES, LEADERS, LOGS, Observation
@@ -36,14 +36,10 @@ from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
 
-_TWO_AT_ONCE: Final = ((0, 10, 2), (0, 11, 0, 1))
+_FIRST, _FIXED = (0, 10, 2), (0, 11, 0, 1)
 """The first release whose broker handles two requests of a closed connection at once (KAFKA-3703),
 and the first release that no longer does so (KAFKA-5587)."""
 
-_RECOGNISED: Final = "Its producer is idempotent: the broker should have recognised the record."
-_IN_ORDER: Final = "Its producer is idempotent: the broker should have kept the order."
-
-_FIRST, _FIXED = _TWO_AT_ONCE
 TWO_AT_ONCE: Final = of_releases(
     "KAFKA-5587",
     "Only from 0.10.2.0 to 0.11.0.0 a broker handles two requests of a closed connection at once.",
@@ -51,10 +47,25 @@ TWO_AT_ONCE: Final = of_releases(
 )
 
 
+@explains("retry", RESENT, "The producer had no answer, and sent the record again.", needs=LEADERS)
 def _sent_again_at_all(case: RecordCase) -> Chain:
     return _sent_again(case, "because no answer to the first attempt came")
 
 
+def _has_two_epochs(case: RecordCase) -> bool:
+    """Return whether the disks may show a record in two epochs of its producer."""
+    disks = case.trace.disks.values() if case.trace else ()
+    twice = any(len(disk.writers(case.anomaly["value"])) > 1 for disk in disks)
+    return twice or case.observed.lacks(Observation.DISKS)
+
+
+@explains(
+    "retry-in-another-epoch",
+    NEW_EPOCH,
+    "An idempotent producer had no answer, took a new epoch, and sent the record again.",
+    applies=_has_two_epochs,
+    needs=LEADERS | FILES,
+)
 def _sent_in_another_epoch(case: RecordCase) -> Chain:
     """Return an idempotent producer's second send of a record, in a new producer epoch.
 
@@ -65,17 +76,22 @@ def _sent_in_another_epoch(case: RecordCase) -> Chain:
     return _sent_again(case, f"{how}, in which no broker recognises the record")
 
 
-def _has_two_epochs(case: RecordCase) -> bool:
-    """Return whether the disks may show a record in two epochs of its producer."""
-    disks = case.trace.disks.values() if case.trace else ()
-    twice = any(len(disk.writers(case.anomaly["value"])) > 1 for disk in disks)
-    return twice or case.observed.lacks(Observation.DISKS)
-
-
+@explains(
+    "retry-behind",
+    RESENT,
+    "The earlier record had no answer, and was sent again behind the later one: a producer has"
+    " several requests in flight (max.in.flight.requests.per.connection).",
+    needs=LEADERS,
+)
 def _sent_behind(case: RecordCase) -> Chain:
     return _sent_again(case, f"behind {case.anomaly['value']}")
 
 
+@explains(
+    "overtaken",
+    RESENT & UNACKNOWLEDGED,
+    "The earlier record waited at its broker when the client gave up the connection.",
+)
 def _overtaken(case: RecordCase) -> Links:
     """Return the end of the connection on which the earlier request waited at a busy broker.
 
@@ -99,6 +115,12 @@ def _overtaken(case: RecordCase) -> Links:
     return ()
 
 
+@explains(
+    "taken-at-once",
+    RESENT & TWO_AT_ONCE,
+    "A broker handled the last two requests of a client that left at the same time.",
+    needs=LEADERS,
+)
 def _taken_at_once(case: RecordCase) -> Links:
     """Return the end of a client whose last two requests its broker handled at the same time.
 
@@ -145,8 +167,12 @@ def _sent_again(case: RecordCase, how: str) -> Chain:
     return Chain(links=(link, again))
 
 
+@explains(
+    "reused-buffer",
+    REUSES,
+    "It was in the buffer of an expired batch, which the client gave to the next batch.",
+)
 def _reused_buffer(case: AnomalyCase) -> Links:
-    """Return a Java producer's expired batch, whose buffer another batch got."""
     sends = expired_sends(case.observed, case.anomaly["partition"])
     if not sends:
         return ()
@@ -164,8 +190,8 @@ def _reused_buffer(case: AnomalyCase) -> Links:
     return (expired,)
 
 
+@explains("final-read", SEEN_TO_HAPPEN, "The final read ended early, as the harness has reported.")
 def _final_read(case: AnomalyCase) -> Links:
-    """Return the problem because of which the harness ended the final read."""
     says = "The final read ended early."
     return tuple(
         ExplanationLink(rule="final-read", says=says, event=problem)
@@ -173,8 +199,13 @@ def _final_read(case: AnomalyCase) -> Links:
     )
 
 
+@explains(
+    "whole-set",
+    OLD_SETS,
+    "A compressed set from before 0.11 was fetched whole, though it begins in the log.",
+    needs=LOGS,
+)
 def _whole_set(case: AnomalyCase) -> Links:
-    """Return the truncation after which a follower fetched a whole message set from its leader."""
     for copy in case.anomaly["copies"] or ():
         trace = case.observed.traces.get(copy["partition"])
         cut = trace and trace.sent_whole(copy["broker"], copy["offset"])
@@ -194,6 +225,7 @@ def _went_on(cut: BrokerLogLine, copy: Row) -> ExplanationLink:
     )
 
 
+@explains("bit-flip", FAULT, "A fault damaged the disk.")
 def _bit_flip(case: AnomalyCase) -> Links:
     for copy in case.anomaly["copies"] or ():
         for fault, offsets in case.observed.removals(copy["partition"]):
@@ -203,6 +235,7 @@ def _bit_flip(case: AnomalyCase) -> Links:
     return ()
 
 
+@explains(CONTROLLER_DISK_LOSS, FAULT, "A voter lost its disk, with all that it had written.")
 def _controller_disks(case: AnomalyCase) -> Links:
     """Return the faults that emptied controllers' disks.
 
@@ -213,120 +246,11 @@ def _controller_disks(case: AnomalyCase) -> Links:
     return tuple(map(fault_link, faults))
 
 
-def _left_something_out(case: AnomalyCase) -> bool:
-    """Return whether a client left out records whose offsets are known."""
-    return any(copy["note"] == "skipped" for copy in case.anomaly["copies"] or ())
-
-
-DUPLICATE: Final = (
-    Explanation(
-        name="retry",
-        says="The producer had no answer, and sent the record again.",
-        licence=RESENT,
-        needs=LEADERS,
-        evidence=_sent_again_at_all,
-    ),
-    Explanation(
-        name="retry-in-another-epoch",
-        says="An idempotent producer had no answer, took a new epoch, and sent the record again.",
-        licence=NEW_EPOCH,
-        applies=_has_two_epochs,
-        needs=LEADERS | FILES,
-        evidence=_sent_in_another_epoch,
-    ),
-)
-REORDERED: Final = (
-    Explanation(
-        name="retry-behind",
-        says="The earlier record had no answer, and was sent again behind the later one: a producer"
-        " has several requests in flight (max.in.flight.requests.per.connection).",
-        licence=RESENT,
-        needs=LEADERS,
-        evidence=_sent_behind,
-    ),
-    Explanation(
-        name="taken-at-once",
-        says="A broker handled the last two requests of a client that left at the same time.",
-        licence=RESENT & TWO_AT_ONCE,
-        needs=LEADERS,
-        evidence=_taken_at_once,
-    ),
-    Explanation(
-        name="overtaken",
-        says="The earlier record waited at its broker when the client gave up the connection.",
-        licence=RESENT & UNACKNOWLEDGED,
-        evidence=_overtaken,
-    ),
-)
-PHANTOM: Final = (
-    Explanation(
-        name="reused-buffer",
-        says="It was in the buffer of an expired batch, which the client gave to the next batch.",
-        licence=REUSES,
-        evidence=_reused_buffer,
-    ),
-)
-UNSEEN: Final = (
-    Explanation(
-        name="final-read",
-        says="The final read ended early, as the harness has reported.",
-        licence=SEEN_TO_HAPPEN,
-        evidence=_final_read,
-    ),
-)
-CORRUPT: Final = (
-    Explanation(
-        name="whole-set",
-        says="A compressed set from before 0.11 was fetched whole, though it begins in the log.",
-        licence=OLD_SETS,
-        needs=LOGS,
-        evidence=_whole_set,
-    ),
-    Explanation(
-        name="bit-flip",
-        says="A fault damaged the disk.",
-        licence=FAULT,
-        evidence=_bit_flip,
-    ),
-)
-DECIDED: Final = (
-    Explanation(
-        name=CONTROLLER_DISK_LOSS,
-        says="A voter lost its disk, with all that it had written.",
-        licence=FAULT,
-        evidence=_controller_disks,
-    ),
-)
-SEEN: Final = (
-    Explanation(
-        name="written-later",
-        says="A fault removed records there, and others were written in their place.",
-        licence=FAULT,
-        applies=_left_something_out,
-        needs=LEADERS | FILES,
-        evidence=lambda case: written_later(case.observed, case.anomaly),
-    ),
-)
-
-
-def duplicate(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a duplicate: its producer got no answer, and sent the record again.
-
-    A broker recognises a record of an idempotent producer by producer id, epoch and sequence number
-    (KIP-98).
-    """
+def _of_its_send(observed: RunTraces, anomaly: Row) -> RecordCase | Chain:
     send = observed.suspects.get(anomaly["value"])
     if send is None:
         return refuse("The history does not show that the record was sent.")
-    return by_first(DUPLICATE, _sent(observed, anomaly, send), _RECOGNISED)
-
-
-def reordered(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a record that is in the log before a record that was sent earlier.
-
-    Without idempotence (KIP-98) the leader does not know that it refused an earlier record.
-    """
-    return by_first(REORDERED, _sent(observed, anomaly, anomaly["steps"][0]), _IN_ORDER)
+    return _sent(observed, anomaly, send)
 
 
 def _sent(observed: RunTraces, anomaly: Row, send: Row) -> RecordCase:
@@ -334,31 +258,27 @@ def _sent(observed: RunTraces, anomaly: Row, send: Row) -> RecordCase:
     return RecordCase(observed=observed, anomaly=anomaly, send=send, trace=trace)
 
 
-def phantom(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a record that was never sent to its topic."""
-    why_not = "No batch of its partition expired in a client that reuses its buffer."
-    return by_first(PHANTOM, AnomalyCase(observed=observed, anomaly=anomaly), why_not)
-
-
-def unseen(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain an unseen record: the harness must have reported that the final read ended early."""
-    why_not = "The final read ended without a problem, but it did not reach the fence."
-    return by_first(UNSEEN, AnomalyCase(observed=observed, anomaly=anomaly), why_not)
-
-
-def corrupt(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a damaged disk by an injected fault, or by the only rule that allows damage."""
-    case = AnomalyCase(observed=observed, anomaly=anomaly)
-    return by_first(CORRUPT, case, "No rule of replication damages a disk.")
-
-
-def decided(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a lost decision: a voter lost its disk, with all that it had written."""
-    case = AnomalyCase(observed=observed, anomaly=anomaly)
-    return by_first(DECIDED, case, "Every controller kept its disk.")
-
-
-def seen(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain client anomalies that follow from no lost record and no fork."""
-    why_not = "Nothing was truncated there, and no rule of replication lets a client see this."
-    return by_first(SEEN, AnomalyCase(observed=observed, anomaly=anomaly), why_not)
+# A broker recognises a record of an idempotent producer by producer id, epoch and sequence number;
+# without idempotence (KIP-98) the leader does not know that it refused an earlier record.
+duplicate: Final = Explainer(
+    (_sent_again_at_all, _sent_in_another_epoch),
+    "Its producer is idempotent: the broker should have recognised the record.",
+    _of_its_send,
+)
+reordered: Final = Explainer(
+    (_sent_behind, _taken_at_once, _overtaken),
+    "Its producer is idempotent: the broker should have kept the order.",
+    lambda observed, anomaly: _sent(observed, anomaly, anomaly["steps"][0]),
+)
+phantom: Final = Explainer(
+    (_reused_buffer,), "No batch of its partition expired in a client that reuses its buffer."
+)
+unseen: Final = Explainer(
+    (_final_read,), "The final read ended without a problem, but it did not reach the fence."
+)
+corrupt: Final = Explainer((_whole_set, _bit_flip), "No rule of replication damages a disk.")
+decided: Final = Explainer((_controller_disks,), "Every controller kept its disk.")
+seen: Final = Explainer(
+    (written_later,),
+    "Nothing was truncated there, and no rule of replication lets a client see this.",
+)

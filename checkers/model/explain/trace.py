@@ -196,8 +196,7 @@ class Trace(PartitionTrace):
             return None
         before = disk.offsets[disk.offsets < last]
         end = int(before[-1]) + 1 if len(before) else 0
-        cuts = (line for line in self.of_kind(broker, "truncation") if line.offset == end)
-        return next(cuts, None)
+        return self.cut_to(broker, end)
 
     def log_start(self, broker: int) -> int:
         """Return a replica's log start offset, if its broker logged that it moved (KIP-405).
@@ -206,10 +205,10 @@ class Trace(PartitionTrace):
         """
         return max((line.offset for line in self.of_kind(broker, "log-start")), default=0)
 
-    def cut_within(self, broker: int, offset: int) -> BrokerLogLine | None:
+    def cut_to(self, broker: int, offset: int) -> BrokerLogLine | None:
         """Return the truncation of a replica to an offset, which may be inside a batch.
 
-        Then the whole batch is removed, but the next fetched batch begins at the offset of the
+        If it is, the whole batch is removed, but the next fetched batch begins at the offset of the
         truncation, which leaves a gap (``LogSegment.truncateTo`` truncates the file before the
         batch, ``Log.truncateTo`` sets the LEO).
         """

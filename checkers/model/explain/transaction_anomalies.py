@@ -1,4 +1,4 @@
-"""Explains reads of aborted records, hanging transactions, and repeated records.
+"""Explains reads of aborted records, hanging transactions, and repeated records, by late requests.
 
 Whether these anomalies can happen depends on the brokers' release, and on the version of
 transactions that the client uses with them (KIP-890): switches of
@@ -7,131 +7,236 @@ transactions that the client uses with them (KIP-890): switches of
 
 from typing import Final
 
-from highwater.checkers.model.explain.evidence.cut_markers import cut_marker
-from highwater.checkers.model.explain.evidence.evidence_links import Chain, RecordCase, Row, refuse
-from highwater.checkers.model.explain.evidence.late_markers import late_marker
-from highwater.checkers.model.explain.evidence.late_requests import (
-    committed_with_the_next,
-    given_up,
-    late_end_txn,
-    opened_again,
-    was_its_first,
-    written_again,
+from highwater.checkers.model.explain.evidence.evidence_links import (
+    Chain,
+    Links,
+    RecordCase,
+    Row,
+    refuse,
 )
-from highwater.checkers.model.explain.licences import (
-    FAULT,
-    Explanation,
-    by_first,
-    has,
-    lacks,
-)
+from highwater.checkers.model.explain.evidence.markers import cut_marker, late_marker
+from highwater.checkers.model.explain.licences import Explainer, explains, has, lacks
 from highwater.checkers.model.explain.observations import FILES, LEADERS, MESSAGES
+from highwater.checkers.model.explain.tolerances import MS, WITHIN
 from highwater.checkers.model.explain.trace import RunTraces
+from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.history import FAIL
 
-CUT_MARKER: Final = Explanation(
-    name="cut-marker",
-    says="A fault removed the marker of the record's transaction from the leader's log, and a later"
-    " transaction's marker decided the record's outcome.",
-    licence=FAULT,
-    applies=lambda case: case.observed.plan.workload.transactions,
-    needs=LEADERS | FILES,
-    evidence=cut_marker,
-)
-LATE_MARKER: Final = Explanation(
-    name="late-marker",
-    says="An earlier transaction's marker came late, and ended the record's transaction, which had"
-    " the same producer epoch (KAFKA-19446).",
-    licence=lacks("marker_above"),
-    applies=lambda case: case.observed.plan.workload.transactions,
-    needs=LEADERS | FILES | MESSAGES,
-    evidence=late_marker,
-)
-WITHDRAWN: Final = (CUT_MARKER, LATE_MARKER)
-"""Explanations of a record whose outcome another transaction's marker decided."""
+_FORGETS: Final = "producer.id.expiration.ms"
+_FORGETS_USUALLY_MS: Final = 86_400_000
 
-FORGOTTEN: Final = Explanation(
-    name="forgotten-producer",
-    says="A leader that had forgotten the record's producer appended a late copy of it.",
-    licence=lacks("bumps_epoch") & has("unknown_accepted"),
-    needs=LEADERS | FILES | MESSAGES,
-    evidence=written_again,
+
+@explains(
+    "late-end-txn",
+    lacks("bumps_epoch"),
+    "An earlier transaction's EndTxn came late, and committed the record's transaction"
+    " (KAFKA-17754).",
+    needs=MESSAGES,
 )
-FORGOTTEN_FIRST: Final = Explanation(
-    name="forgotten-producer",
-    says="A leader that had forgotten the producer appended a late copy of its first record, whose"
+def _late_end_txn(case: RecordCase) -> Links:
+    """Return an earlier transaction's EndTxn that ended a record's transaction (KAFKA-17754).
+
+    An EndTxn has its producer's id and epoch, and with version 1 these are the same in every
+    transaction of that producer.
+    """
+    send = case.send
+    for row in case.observed.late("EndTxn", source=_sender(case)):
+        if not case.begun_ns <= row["time_ns"] <= case.until_ns:
+            continue
+        says = (
+            f"An EndTxn of {send['process']} that the wire had held back reached {row['target']}"
+            f" while the transaction of {send['value']} was open. It has producer id"
+            f" {row['producer_id']} and epoch {row['epoch']}, but no field that separates one"
+            " transaction of that producer from the next."
+        )
+        own_end = ExplanationLink(
+            rule="late-end-txn",
+            says=f"The end of its own transaction was requested after that: {send['outcome']}"
+            f"{', ' + send['error'] if send['error'] else ''}.",
+            event=f"{send['process']}: {send['outcome']}",
+            time_ns=send["complete_ns"],
+        )
+        return _came("late-end-txn", says, row), own_end
+    return ()
+
+
+@explains(
+    "late-produce",
+    lacks("verification"),
+    "The Produce of the record came after its abort, and opened its transaction again"
+    " (KAFKA-14402).",
+    needs=MESSAGES,
+)
+def _opened_again(case: RecordCase) -> Links:
+    """Return the late Produce of a record that opened its transaction again (KAFKA-14402)."""
+    so = "which opened that transaction again; no coordinator knows that it is open"
+    return _late_produce(case, so)
+
+
+@explains(
+    "late-produce",
+    lacks("verification") | has("purges_unanswered"),
+    "The Produce of the record came after its abort, and the next transaction of its producer"
+    " committed it.",
+    needs=MESSAGES,
+)
+def _committed_with_the_next(case: RecordCase) -> Links:
+    """Return the late Produce of a record that the next transaction of its producer committed.
+
+    Either the leader does not ask the coordinator. Or it already asked about the next transaction,
+    and takes the record for a record of that, to which the client gave the same sequence number.
+    """
+    return _late_produce(case, "so that the producer's next transaction committed the record")
+
+
+def _given_up(case: RecordCase) -> ExplanationLink:
+    """Return the abort of a record's transaction, before the producer had an answer."""
+    send = case.send
+    return ExplanationLink(
+        rule="late-produce",
+        says=f"{send['process']} had no answer about {send['value']}, and aborted its transaction.",
+        event=f"{send['process']}: {send['outcome']}",
+        time_ns=send["complete_ns"],
+    )
+
+
+def _late_produce(case: RecordCase, so: str) -> Links:
+    """Return the abort of an unanswered record, and the record's Produce, which came later."""
+    send = case.send
+    ended_ns = send["complete_ns"]
+    if send["outcome"] != FAIL or send["offset"] is not None or ended_ns is None:
+        return ()
+    partition = case.anomaly["partition"]
+    for row in case.observed.late("Produce", partition=partition, source=_sender(case)):
+        if row["time_ns"] < ended_ns - WITHIN.log:
+            continue
+        says = (
+            f"A Produce of {send['process']} that the wire had held back, with producer id"
+            f" {row['producer_id']} and epoch {row['epoch']}, reached {row['target']} after that."
+            f" The leader appended {send['value']} at offset {case.anomaly['offset']}, {so}."
+        )
+        return _given_up(case), _came("late-produce", says, row)
+    return ()
+
+
+def _written_again(case: RecordCase) -> Links:
+    """Return the late copy of a record that its leader appended a second time, and why.
+
+    A leader forgets a producer that has no transaction open for ``producer.id.expiration.ms``
+    (KIP-854), and accepts any sequence number from an unknown producer (KIP-360). The anomaly's
+    offset is the offset of the second copy, except for ``repeated-sequence``.
+    """
+    observed, send = case.observed, case.send
+    offset = None if case.anomaly["kind"] == "repeated-sequence" else case.anomaly["offset"]
+    ended_ns, place = send["complete_ns"], send["offset"]
+    if ended_ns is None or place is None or place == offset:
+        return ()
+    setting = observed.plan.broker_config.get(_FORGETS, _FORGETS_USUALLY_MS)
+    copies = _places(case)
+    for row in observed.late("Produce", partition=send["partition"], source=_sender(case)):
+        idle_ms = (row["time_ns"] - ended_ns) / MS
+        if idle_ms < int(setting) or len(copies) < 2:  # noqa: PLR2004 - two places
+            continue
+        says = (
+            f"A Produce of {send['process']} that the wire had held back, with producer id"
+            f" {row['producer_id']} and epoch {row['epoch']}, reached {row['target']}"
+            f" {idle_ms / 1000:.1f} s after the end of its transaction. Leaders forget a producer"
+            f" after {_FORGETS}={setting}."
+        )
+        stands = ExplanationLink(
+            rule="forgotten-producer",
+            says=f"{send['value']} is at offsets {' and '.join(map(str, copies))}: the leader did"
+            " not know that it had the record.",
+            event="replicas",
+        )
+        return _came("forgotten-producer", says, row), stands
+    return ()
+
+
+_forgotten: Final = explains(
+    "forgotten-producer",
+    lacks("bumps_epoch") & has("unknown_accepted"),
+    "A leader that had forgotten the record's producer appended a late copy of it.",
+    needs=LEADERS | FILES | MESSAGES,
+)(_written_again)
+
+
+def _was_its_first(case: RecordCase) -> bool:
+    """Return whether a record was its producer's first in the partition (sequence number 0)."""
+    send = case.send
+    sends = case.observed.sends(process=send["process"], partition=send["partition"])
+    return int(min(sends["invoke_ns"].to_pylist(), default=0)) == case.begun_ns
+
+
+_forgotten_first: Final = explains(
+    "forgotten-producer",
+    lacks("bumps_epoch"),
+    "A leader that had forgotten the producer appended a late copy of its first record, whose"
     " sequence number is 0.",
-    licence=lacks("bumps_epoch"),
-    applies=was_its_first,
+    applies=_was_its_first,
     needs=LEADERS | FILES | MESSAGES,
-    evidence=written_again,
-)
-ABORTED_READ: Final = (
-    Explanation(
-        name="late-end-txn",
-        says="An earlier transaction's EndTxn came late, and committed the record's transaction"
-        " (KAFKA-17754).",
-        licence=lacks("bumps_epoch"),
-        needs=MESSAGES,
-        evidence=late_end_txn,
-    ),
-    LATE_MARKER,
-    CUT_MARKER,
-    FORGOTTEN,
-    FORGOTTEN_FIRST,
-    Explanation(
-        name="late-produce",
-        says="The Produce of the record came after its abort, and the next transaction of its"
-        " producer committed it.",
-        licence=lacks("verification") | has("purges_unanswered"),
-        needs=MESSAGES,
-        evidence=committed_with_the_next,
-    ),
-)
-HANGING: Final = (
-    Explanation(
-        name="late-produce",
-        says="The Produce of the record came after its abort, and opened its transaction again"
-        " (KAFKA-14402).",
-        licence=lacks("verification"),
-        needs=MESSAGES,
-        evidence=opened_again,
-    ),
-)
-REPEATED: Final = (FORGOTTEN, FORGOTTEN_FIRST)
-
-_UNSENT: Final = "The history does not show that the record was sent."
+)(_written_again)
 
 
-def aborted_read(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a record of an aborted transaction that was read: a request came late."""
-    case = _case(observed, anomaly)
-    why = "No request of its producer came late, as far as the wire observed."
-    return refuse(_UNSENT) if case is None else by_first(ABORTED_READ, case, why)
+def _sender(case: RecordCase) -> str:
+    """Return the name of a record's producer on the wire."""
+    return f"client:{case.send['process']}"
 
 
-def repeated(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a record that a leader appended twice: it had forgotten the record's producer."""
-    case = _case(observed, anomaly)
-    why = "No copy of the record came after its leader had forgotten its producer."
-    return refuse(_UNSENT) if case is None else by_first(REPEATED, case, why)
+def _came(rule: str, says: str, row: Row) -> ExplanationLink:
+    """Return a request that the wire held back and then let pass, as a link."""
+    event = f"{row['api']} {row['event']}: {row['transactional_id']}, message {row['message']}"
+    return ExplanationLink(rule=rule, says=says, event=event, time_ns=row["time_ns"])
 
 
-def hanging(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a transaction that never ends: its record came after the transaction's end."""
-    case = _case(observed, anomaly)
-    if case is None:
-        return refuse(_UNSENT)
-    if case.send["outcome"] != FAIL or case.send["complete_ns"] is None:
-        return refuse("Its transaction was not aborted, or the abort was not answered.")
-    why = "No Produce of its producer came late, as far as the wire observed."
-    return by_first(HANGING, case, why, given_up(case))
+def _places(case: RecordCase) -> list[int]:
+    """Return the offsets at which the last leader's disk has a record."""
+    disk = case.trace.last_disk if case.trace else None
+    if disk is None:
+        return []
+    ids = zip(disk.offsets.tolist(), disk.ids, strict=True)
+    return [offset for offset, name in ids if name == case.send["value"]]
 
 
-def _case(observed: RunTraces, anomaly: Row) -> RecordCase | None:
-    """Return the case of an anomaly in a record; None if the history lacks the record's send."""
+def _case(observed: RunTraces, anomaly: Row) -> RecordCase | Chain:
+    """Return the case of an anomaly in a record whose send is in the history."""
     send = observed.suspects.get(anomaly["value"])
     if send is None:
-        return None
+        return refuse("The history does not show that the record was sent.")
     trace = observed.traces.get(send["partition"])
     return RecordCase(observed=observed, send=send, trace=trace, anomaly=anomaly)
+
+
+def _aborted_case(observed: RunTraces, anomaly: Row) -> RecordCase | Chain:
+    """Return the case of a transaction that never ends: it must have been aborted."""
+    case = _case(observed, anomaly)
+    if isinstance(case, Chain):
+        return case
+    if case.send["outcome"] != FAIL or case.send["complete_ns"] is None:
+        return refuse("Its transaction was not aborted, or the abort was not answered.")
+    return case
+
+
+aborted_read: Final = Explainer(
+    (
+        _late_end_txn,
+        late_marker,
+        cut_marker,
+        _forgotten,
+        _forgotten_first,
+        _committed_with_the_next,
+    ),
+    "No request of its producer came late, as far as the wire observed.",
+    _case,
+)
+hanging: Final = Explainer(
+    (_opened_again,),
+    "No Produce of its producer came late, as far as the wire observed.",
+    _aborted_case,
+    lambda case: (_given_up(case),),
+)
+repeated: Final = Explainer(
+    (_forgotten, _forgotten_first),
+    "No copy of the record came after its leader had forgotten its producer.",
+    _case,
+)

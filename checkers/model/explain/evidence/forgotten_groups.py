@@ -14,24 +14,18 @@ from highwater.checkers.groups.events import FOREVER, ended_ns
 from highwater.checkers.groups.ownership import conflict, ownerships
 from highwater.checkers.model.explain.evidence.evidence_links import (
     AnomalyCase,
-    Chain,
     Links,
     Row,
     fault_link,
 )
-from highwater.checkers.model.explain.licences import FAULT, Explanation, by_first
+from highwater.checkers.model.explain.licences import FAULT, Explainer, explains
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.facts import facts_of
 from highwater.harness.runs.faults.intervals import FaultInterval
 
 
-def forgotten(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain an offset that a coordinator lacked, or two owners, by the loss of all disks."""
-    why_not = "No faults removed the coordinators' topic from every disk between the two."
-    return by_first(FORGOTTEN_GROUP, AnomalyCase(observed=observed, anomaly=anomaly), why_not)
-
-
+@explains("forgotten-group", FAULT, "Faults removed the coordinators' topic from every disk.")
 def _all_disks(case: AnomalyCase) -> Links:
     """Return the faults that removed a group's records from every disk."""
     observed, anomaly = case.observed, case.anomaly
@@ -98,11 +92,6 @@ def _owned(observed: RunTraces, anomaly: Row) -> Iterator[tuple[int, int]]:
                 yield first.begun_ns, second.begun_ns
 
 
-FORGOTTEN_GROUP: Final = (
-    Explanation(
-        name="forgotten-group",
-        says="Faults removed the coordinators' topic from every disk.",
-        licence=FAULT,
-        evidence=_all_disks,
-    ),
+forgotten: Final = Explainer(
+    (_all_disks,), "No faults removed the coordinators' topic from every disk between the two."
 )

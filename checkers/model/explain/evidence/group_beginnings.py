@@ -23,9 +23,9 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
 )
 from highwater.checkers.model.explain.licences import (
     SEEN_TO_HAPPEN,
-    Explanation,
+    Explainer,
+    explains,
     hazard_of_release,
-    if_observed,
 )
 from highwater.checkers.model.explain.observations import LEADERS
 from highwater.checkers.model.explain.tolerances import SECOND
@@ -38,12 +38,13 @@ SHARE_HAZARD: Final = "KAFKA-20742"
 SHARE_SKIPS: Final = hazard_of_release(SHARE_HAZARD)
 
 
-def undelivered(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a record that a group was never given: the group began to read behind it."""
-    case = AnomalyCase(observed=observed, anomaly=anomaly)
-    return if_observed(_before_its_beginning(case), UNDELIVERED, case)
-
-
+@explains(
+    "auto.offset.reset",
+    SEEN_TO_HAPPEN | SHARE_SKIPS,
+    "A partition was added, and the group, which had committed no offset there, began behind the"
+    " record; share groups do so up to 4.3 (KAFKA-20742).",
+    needs=LEADERS,
+)
 def _before_its_beginning(case: AnomalyCase) -> Chain:
     """Return how the group came to begin its reading of the partition behind the record."""
     observed, anomaly = case.observed, case.anomaly
@@ -132,13 +133,4 @@ def _after(row: Row, added_ns: int) -> str:
     return f"{(row['complete_ns'] - added_ns) / SECOND:.1f} s after it was added"
 
 
-UNDELIVERED: Final = (
-    Explanation(
-        name="auto.offset.reset",
-        says="A partition was added, and the group, which had committed no offset there, began"
-        " behind the record; share groups do so up to 4.3 (KAFKA-20742).",
-        licence=SEEN_TO_HAPPEN | SHARE_SKIPS,
-        needs=LEADERS,
-        evidence=_before_its_beginning,
-    ),
-)
+undelivered: Final = Explainer((_before_its_beginning,))

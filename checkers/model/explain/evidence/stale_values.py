@@ -8,15 +8,9 @@ commits. (KAFKA-8522 and KIP-354 say how long consumers have; nothing says so fo
 
 from typing import Final
 
-from highwater.checkers.model.explain.evidence.evidence_links import (
-    AnomalyCase,
-    Chain,
-    Links,
-    Row,
-)
-from highwater.checkers.model.explain.licences import SEEN_TO_HAPPEN, Explanation, by_first
+from highwater.checkers.model.explain.evidence.evidence_links import AnomalyCase, Links
+from highwater.checkers.model.explain.licences import SEEN_TO_HAPPEN, Explainer, explains
 from highwater.checkers.model.explain.observations import LEADERS
-from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.topics.derived_settings import DELETE_RETENTION
 
@@ -24,12 +18,13 @@ DAY_MS = 24 * 60 * 60 * 1000
 """The default of ``delete.retention.ms``."""
 
 
-def stale(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a stale replica: it, or the replica ahead of it, was out of sync for too long."""
-    why_not = f"No replica was out of sync for as long as {DELETE_RETENTION}."
-    return by_first(STALE, AnomalyCase(observed=observed, anomaly=anomaly), why_not)
-
-
+@explains(
+    "delete-retention",
+    SEEN_TO_HAPPEN,
+    "A replica was out of sync for longer than delete.retention.ms, while the others removed"
+    " tombstones and markers.",
+    needs=LEADERS,
+)
 def _out_of_sync(case: AnomalyCase) -> Links:
     """Return a replica's absence from the ISR, if it was longer than ``delete.retention.ms``."""
     observed, anomaly = case.observed, case.anomaly
@@ -61,13 +56,6 @@ def _away(broker: int, since_ns: int, until_ns: int, retention_ms: int) -> Expla
     )
 
 
-STALE: Final = (
-    Explanation(
-        name="delete-retention",
-        says="A replica was out of sync for longer than delete.retention.ms, while the others"
-        " removed tombstones and markers.",
-        licence=SEEN_TO_HAPPEN,
-        needs=LEADERS,
-        evidence=_out_of_sync,
-    ),
+stale: Final = Explainer(
+    (_out_of_sync,), f"No replica was out of sync for as long as {DELETE_RETENTION}."
 )

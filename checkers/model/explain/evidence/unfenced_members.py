@@ -17,7 +17,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     refuse,
     unknown,
 )
-from highwater.checkers.model.explain.licences import Explanation, of_plan, of_releases
+from highwater.checkers.model.explain.licences import Explainer, explains, of_plan, of_releases
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.releases.client_choice import AIOKAFKA, KAFKA_PYTHON, read_client
@@ -36,15 +36,20 @@ _UNFENCED_CLIENTS: Final = {
 """Libraries whose loops a coordinator cannot fence (docs/findings/unfenced-loops.md)."""
 
 
-def processed_twice(observed: RunTraces, anomaly: Row) -> Chain:
-    """Explain a record that two transactions of a group read: the second began too early."""
-    return _unfenced(AnomalyCase(observed=observed, anomaly=anomaly))
-
-
 def _library(run: RunTraces) -> str:
     return read_client(run.plan.client, run.plan.played_on).library
 
 
+@explains(
+    "before-KIP-447",
+    of_releases("before KIP-447", _FENCES, lambda entry: entry.number < _FENCED)
+    | of_plan(
+        "aiokafka or kafka-python",
+        "This client sends member and generation.",
+        lambda run: _library(run) in _UNFENCED_CLIENTS,
+    ),
+    "No broker fenced a member that was removed from its group.",
+)
 def _unfenced(case: AnomalyCase) -> Chain:
     """Return how the second transaction could begin before the first had ended."""
     observed, anomaly = case.observed, case.anomaly
@@ -96,16 +101,4 @@ def _beginning(observed: RunTraces, step: Row, partition: int) -> Row | None:
     return rows[-1] if rows else None
 
 
-PROCESSED_TWICE: Final = (
-    Explanation(
-        name="before-KIP-447",
-        says="No broker fenced a member that was removed from its group.",
-        licence=of_releases("before KIP-447", _FENCES, lambda entry: entry.number < _FENCED)
-        | of_plan(
-            "aiokafka or kafka-python",
-            "This client sends member and generation.",
-            lambda run: _library(run) in _UNFENCED_CLIENTS,
-        ),
-        evidence=_unfenced,
-    ),
-)
+processed_twice: Final = Explainer((_unfenced,))

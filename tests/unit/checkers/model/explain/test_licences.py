@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from highwater.checkers.model.explain.explanations import EXPLANATIONS, NOT_EXPLAINING
+from highwater.checkers.model.explain.evidence.other_losses import OTHERWISE
+from highwater.checkers.model.explain.evidence.successions import SUCCESSION
+from highwater.checkers.model.explain.evidence.unanswered_sends import UNANSWERED
+from highwater.checkers.model.explain.explanations import EXPLANATIONS
 from highwater.checkers.model.explain.licences import Explanation
-from highwater.checkers.model.explain.lost_records import OTHERWISE, SUCCESSION, UNANSWERED
 from highwater.checkers.model.explain.software import Software
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES
@@ -26,6 +28,52 @@ Build = Callable[..., Row]
 
 ALL = [each for table in EXPLANATIONS.values() for each in table]
 EVERY_SWITCH = {*SWITCHES, *TRANSACTION_SWITCHES}
+
+SCRIPTED = (
+    "No log line shows its effect. If it loses or forks a record in a story (scripted scenario),"
+    " the model predicts that and names the switch; in a random run it stays unexplained."
+)
+CHECKED = "It is used to check elections and ISR changes, and explains no anomaly."
+HARMLESS = "No search found a promise that breaks without it (docs/model-rules.md)."
+REFUSED = "Without it a broker refuses a request that is correct, which is no anomaly."
+
+NOT_EXPLAINING = {
+    "kraft": "It chooses the coordinator, ZooKeeper or KRaft; neither loses records by itself.",
+    "below_first_is_empty": "It came with epoch_on_election, and leaves the same log lines.",
+    "no_epochs_is_undefined": "Every release without it lacks exact_epochs, which explains a fork.",
+    "cut_on_missed_epoch": SCRIPTED,
+    "cut_on_new_epoch": HARMLESS,
+    "fenced_questions": SCRIPTED,
+    "fenced_fetches": SCRIPTED,
+    "cut_on_fetch": "It decides how truncations are checked, and loses no record by itself.",
+    "diverging_is_no_progress": SCRIPTED,
+    "late_needs_fetching": SCRIPTED,
+    "out_of_range_cuts": "Without it a broker ends its process: the run shows that it died.",
+    "diverging_tells_hw": SCRIPTED,
+    "cut_drops_empty_epoch": HARMLESS,
+    "async_isr": "It decides for which brokers an answer waits: that is a delay, not a loss.",
+    "strict_min_isr": HARMLESS,
+    "caught_up_stays": HARMLESS,
+    "elr": CHECKED,
+    "unclean_start_leaves": HARMLESS,
+    "last_leader_alive": "Without it a partition waits for a dead leader, and loses no record.",
+    "removal_bumps_epoch": HARMLESS,
+    "live_joins_only": CHECKED,
+    "decisions_logged": "Without it decisions are missed: elected_again_is_new explains the loss.",
+    "joins_by_broker_epoch": CHECKED,
+    "added_complete": SCRIPTED,
+    "elr_of_replicas": SCRIPTED,
+    "partition_fails_alone": "Without it followers stop fetching more partitions; nothing is lost.",
+    "duplicates_cached": REFUSED,
+    "lowest_sequence": "It came with verification: the lack of that explains late records.",
+    "copy_is_not_lowest": REFUSED,
+    "open_in_epoch": REFUSED,
+    "stale_epoch_first": REFUSED,
+    "adds_by_produce": "It decides who adds a partition; late requests depend on bumps_epoch.",
+    "first_is_zero": "If it is on, bumps_epoch already refuses the requests that it would refuse.",
+    "answers_first": "Every release has it; late messages are seen on the wire.",
+}
+"""Switches that license no explanation, each with the reason."""
 
 
 def late_end_txn(

@@ -7,13 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from highwater.checkers.model.explain.evidence.loss_evidence import LostRecord
+from highwater.checkers.model.explain.evidence.lost_record import LostRecord
+from highwater.checkers.model.explain.evidence.other_losses import OTHERWISE
+from highwater.checkers.model.explain.evidence.successions import SUCCESSION, Succession
+from highwater.checkers.model.explain.evidence.unanswered_sends import UNANSWERED
 from highwater.checkers.model.explain.licences import Explanation, first
-from highwater.checkers.model.explain.lost_records import (
-    OTHERWISE,
-    SUCCESSION,
-    UNANSWERED,
-)
 from highwater.checkers.model.explain.software import Software, SoftwareChange, SoftwareHistory
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import (
@@ -50,7 +48,7 @@ class Situation:
     acks: Acks = "all"
     unclean: bool = False
     rows: tuple[Leadership, ...] = (QUIET, NEXT)
-    start: LeadershipStart | None = START
+    start: LeadershipStart = START
     starts: tuple[LeadershipStart, ...] = (START,)
     faults: tuple[FaultInterval, ...] = ()
     lines: tuple[BrokerLogLine, ...] = ()
@@ -70,7 +68,7 @@ class Situation:
     upgraded: tuple[int, ...] = ()
     """Brokers that run 3.9.2 before anything happens."""
 
-    def record(self) -> LostRecord:
+    def record(self) -> Succession:
         """The record as the explanation has it."""
         disk = FrozenReplica(
             offsets=np.arange(4), epochs=np.array([0, 0, 0, 1]), ids=["m0", "m1", "m2", "m4"]
@@ -118,7 +116,7 @@ class Situation:
             late_answers=list(self.late),
         )
         ack = ExplanationLink(rule=f"acks={self.acks}", says="It was acknowledged.", broker=1)
-        return LostRecord(observed=observed, trace=trace, send=send, ack=ack, start=self.start)
+        return Succession(observed=observed, trace=trace, send=send, ack=ack, start=self.start)
 
 
 def fault(
@@ -151,12 +149,11 @@ def deleted(begin: int) -> tuple[BrokerLogLine, ...]:
     return expired, moved
 
 
-CALM = Situation(acks="0", rows=(QUIET,), start=None, starts=())
+CALM = Situation(acks="0", rows=(QUIET,), starts=())
 UNCLEAN = replace(START, unclean="UNCLEAN partition change")
 PAUSED = fault("pause", 1, SENT - 10 * SECOND, ACKED - SECOND)
 DEPOSED = Situation(
     acks="1",
-    start=None,
     rows=(QUIET, replace(NEXT, time_ns=SENT - SECOND)),
     starts=(replace(START, time_ns=SENT - SECOND),),
     acked_ns=SENT + SECOND // 2,
@@ -165,7 +162,6 @@ MOVED = SENT - 8 * SECOND
 HEARD = BrokerLogLine(time_ns=ACKED, broker=1, kind="fetcher", offset=-1, text="Added fetcher")
 UNAWARE = Situation(
     acks="0",
-    start=None,
     rows=(QUIET, replace(NEXT, time_ns=MOVED)),
     starts=(replace(START, time_ns=MOVED),),
     lines=(HEARD,),
@@ -173,9 +169,7 @@ UNAWARE = Situation(
 UNREAD = replace(CALM, clients=(ClientLogLine(ACKED + 9 * SECOND, "Timed out"),))
 JOIN = (QUIET, replace(QUIET, time_ns=SENT - SECOND, isr=(1,)), replace(QUIET, time_ns=ACKED), NEXT)
 
-REUSED = Situation(
-    rows=(replace(QUIET, leader=2),), start=None, starts=(), transactions=True, aborted="m4"
-)
+REUSED = Situation(rows=(replace(QUIET, leader=2),), starts=(), transactions=True, aborted="m4")
 
 ARRIVED = ACKED + SECOND
 LATE_ANSWER = {
@@ -226,10 +220,9 @@ EXPLAINED = {
     "zombie": DEPOSED,
     "reused-sequence": REUSED,
     "segment-deleted": Situation(
-        start=None,
         faults=(fault("segment-deleted", 2, ACKED, ACKED, 3),),
     ),
-    "counted-twice": Situation(start=None, tiered=True, lines=deleted(4)),
+    "counted-twice": Situation(tiered=True, lines=deleted(4)),
 }
 """For each rule a situation in which it explains the loss."""
 
@@ -259,10 +252,8 @@ NOT_EXPLAINED = {
     "late_fenced": replace(LATE, kafka="3.9.2"),
     "zombie": replace(DEPOSED, acks="all"),
     "reused-sequence": replace(REUSED, aborted="m2"),  # which has another offset
-    "segment-deleted": Situation(
-        start=None, faults=(fault("segment-deleted", 3, ACKED, ACKED, 3),)
-    ),
-    "counted-twice": Situation(start=None, tiered=True, lines=deleted(3)),
+    "segment-deleted": Situation(faults=(fault("segment-deleted", 3, ACKED, ACKED, 3),)),
+    "counted-twice": Situation(tiered=True, lines=deleted(3)),
 }
 """The same with one thing changed: too late, another broker or offset, settings or release."""
 
@@ -278,7 +269,8 @@ def test_a_rule_explains_a_loss_by_its_evidence(rule: Explanation[LostRecord]) -
     links = rule.links(record)
     assert record.ack in links
     assert len(links) > 1
-    table = next(rules for rules in (UNANSWERED, SUCCESSION, OTHERWISE) if rule in rules)
+    tables: list[tuple[Explanation[Any], ...]] = [UNANSWERED, SUCCESSION, OTHERWISE]
+    table = next(rules for rules in tables if rule in rules)
     assert first(table, record) == links  # and no rule before it does
 
 

@@ -54,7 +54,7 @@ def read(run: Run) -> Reconciliation | None:
 def sentence(reconciliation: Reconciliation) -> str:
     """Return the model's answer in one sentence."""
     rules = f"the rules of {reconciliation.software}"
-    total = reconciliation.explained + reconciliation.unexplained + reconciliation.not_known
+    total = sum(finding.count for finding in reconciliation.findings)
     if reconciliation.status == "as-predicted" and reconciliation.predicted is not None:
         return f"By {rules}, {_outcome(reconciliation.predicted)}. So it was."
     if reconciliation.status in GOOD:
@@ -62,9 +62,10 @@ def sentence(reconciliation: Reconciliation) -> str:
             return f"Nothing happened that {rules} do not allow."
         return f"{_all(total)} from {rules}."
     if reconciliation.status == "unexplained":
-        unexplained = f"{reconciliation.unexplained:,} of {count(total, 'finding')}"
-        hidden = f" {reconciliation.not_known:,} more are not known: too little was observed."
-        return f"{unexplained} cannot follow from {rules}.{hidden * (reconciliation.not_known > 0)}"
+        unknown = reconciliation.number_of("unknown")
+        unexplained = f"{reconciliation.number_of('unexplained'):,} of {count(total, 'finding')}"
+        hidden = f" {unknown:,} more are not known: too little was observed."
+        return f"{unexplained} cannot follow from {rules}.{hidden * (unknown > 0)}"
     why = (
         " ".join(reconciliation.reasons or reconciliation.absent) or "The model lacks observations."
     )

@@ -11,7 +11,7 @@ from highwater.checkers.model.explain.explanations import EXPLANATIONS
 from highwater.checkers.model.explain.observations import SOURCES
 from highwater.checkers.model.protocol.invariants import INVARIANTS
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES, rules_of
-from highwater.checkers.model.search.kafka_model import Counterexample
+from highwater.checkers.model.search.kafka_model import PROMISES, Counterexample
 from highwater.checkers.model.transactions.transaction_invariants import TRANSACTION_INVARIANTS
 from highwater.checkers.model.transactions.transaction_machine import (
     TransactionCounterexample,
@@ -26,7 +26,6 @@ from highwater.reports.html import drawing_css
 
 DOCS: Final = Path(__file__).parent.parent / "docs"
 RESULTS: Final = DOCS / "model-results.json"
-PROMISES: Final = tuple(name for name, invariant in INVARIANTS.items() if invariant.promise)
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
@@ -273,7 +272,6 @@ def observations() -> str:
     """Return where each observation comes from on each kind of cluster, and what rests on it."""
     rows = []
     for observation, origin in SOURCES.items():
-        started = dict.fromkeys((origin.local, origin.containers))
         resting = {
             rule.name
             for rules_ in EXPLANATIONS.values()
@@ -281,7 +279,7 @@ def observations() -> str:
             if observation in rule.needs
         }
         given = (text or "**no**" for text in (origin.inventory, origin.managed))
-        sources = ("; ".join(started), *given)
+        sources = (origin.started, *given)
         rows.append((str(observation), origin.shows, *sources, str(len(resting))))
     heads = ("observation", "shows", "started by Highwater", "inventory", "managed service")
     return table((*heads, "explanations that rest on it"), rows)

@@ -150,20 +150,9 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         limits = " and ".join(f"{what} {most}" for what, most in verbs if most)
         return f"Kafka {names} {limits}".rstrip()
 
-    @property
-    def explained(self) -> int:
-        """The number of anomalies and events that follow from the rules."""
-        return sum(finding.count for finding in self.findings if finding.verdict == "explained")
-
-    @property
-    def unexplained(self) -> int:
-        """The number of anomalies and events that do not follow from the rules."""
-        return sum(finding.count for finding in self.findings if finding.verdict == "unexplained")
-
-    @property
-    def not_known(self) -> int:
-        """The number of anomalies for which too little was observed to explain them."""
-        return sum(finding.count for finding in self.findings if finding.verdict == "unknown")
+    def number_of(self, verdict: Word) -> int:
+        """Return the number of anomalies and events with a verdict."""
+        return sum(finding.count for finding in self.findings if finding.verdict == verdict)
 
     def to_json(self) -> bytes:
         """Return the answer as the text of ``analysis/model.json``."""

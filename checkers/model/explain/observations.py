@@ -37,15 +37,13 @@ class ObservationSource:
 
     Attributes:
         shows: what the observation shows.
-        local: the source on clusters of processes that Highwater starts.
-        containers: the source on clusters of containers that Highwater starts.
+        started: the source on clusters that Highwater starts, of processes or of containers.
         inventory: the source on brokers that others run, with commands for their machines.
         managed: the source on a service without access to its machines.
     """
 
     shows: str
-    local: str
-    containers: str
+    started: str
     inventory: str
     managed: str
 
@@ -56,46 +54,40 @@ _LOGS: Final = "the brokers' log files"
 SOURCES: Final[Mapping[Observation, ObservationSource]] = {
     Observation.LEADERSHIPS: ObservationSource(
         shows="who leads, in which leader epoch, with which ISR",
-        local=f"{_METADATA}, or ZooKeeper",
-        containers=f"{_METADATA}, or ZooKeeper",
+        started=f"{_METADATA}, or ZooKeeper",
         inventory=_METADATA,
         managed=_METADATA,
     ),
     Observation.REPLICAS: ObservationSource(
         shows="LEO and HW of each replica over time",
-        local=_METADATA,
-        containers=_METADATA,
+        started=_METADATA,
         inventory=_METADATA,
         managed=_METADATA,
     ),
     Observation.BROKER_LOGS: ObservationSource(
         shows="truncations, the offset at which each leader epoch begins, changes of the ISR"
         " between two observations, when a broker begins to follow which leader",
-        local=_LOGS,
-        containers=_LOGS,
+        started=_LOGS,
         inventory="",
         managed="",
     ),
     Observation.DISKS: ObservationSource(
         shows="the records of each replica at the end, and where each leader epoch begins; from"
         " 0.11 on readers show epochs, too, so that OffsetForLeaderEpoch is not needed",
-        local="the log directories",
-        containers="the log directories",
+        started="the log directories",
         inventory="the command `copy`",
         managed="",
     ),
     Observation.WIRE: ObservationSource(
         shows="requests and answers that came late",
-        local="`--wire-clients`",
-        containers="`--wire-clients`",
+        started="`--wire-clients`",
         inventory="",
         managed="",
     ),
     Observation.MACHINES: ObservationSource(
         shows="whether a broker came back without its unflushed records: a power failure removes"
         " them, the end of a process does not",
-        local="Highwater's own faults",
-        containers="Highwater's own faults",
+        started="Highwater's own faults",
         inventory="",
         managed="",
     ),

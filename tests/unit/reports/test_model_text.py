@@ -165,7 +165,7 @@ def test_what_is_not_known_is_counted_apart_and_stands_behind_the_unexplained() 
     said = predicted.unexplained("r")
     hidden = replace(said.findings[0], verdict="unknown", count=4)
     partly = replace(said, findings=(*said.findings, hidden))
-    assert partly.not_known == 4
+    assert partly.number_of("unknown") == 4
     assert model_text.sentence(partly).endswith(
         "2 of 7 findings cannot follow from the rules of Kafka 2.8.2."
         " 4 more are not known: too little was observed."

@@ -6,12 +6,13 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
+from highwater.checkers.model.search.kafka_model import PROMISES
 from highwater.harness.releases.catalogue import MODERN
 from tests.browser.lineage import lost
 from tools import model_tables
 from tools.model_tables import Results, drawings, replays, rules, searches, transaction_searches
 
-HELD = dict.fromkeys(model_tables.PROMISES)
+HELD = dict.fromkeys(PROMISES)
 FOUND = msgspec.convert(
     {
         "scopes": [

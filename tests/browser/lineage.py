@@ -32,7 +32,7 @@ def found(moves: tuple[tuple[Move, int, int], ...], invariant: str) -> Counterex
     leaps = play(machine, rows, machine.invariants[invariant])
     assert leaps is not None
     assert len(leaps) == len(moves)
-    return Counterexample.of(setting, invariant, leaps)
+    return setting.counterexample(invariant, leaps)
 
 
 def lost() -> Counterexample:

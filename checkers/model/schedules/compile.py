@@ -30,38 +30,15 @@ from highwater.checkers.model.protocol.state_layout import (
 from highwater.checkers.model.protocol.step_sentences import NAMES, says
 from highwater.checkers.model.schedules.compile_messages import (
     Row,
+    action_of,
     compile_by_message,
     ends_itself,
+    schedule_of,
     sent_by,
 )
-from highwater.checkers.model.schedules.schedule import (
-    OLD_FORMAT,
-    Action,
-    Expect,
-    Schedule,
-    ScheduleStep,
-)
+from highwater.checkers.model.schedules.schedule import Expect, Schedule, ScheduleStep
 from highwater.checkers.model.search.kafka_model import Counterexample
 from highwater.harness.base.errors import UsageError
-
-_ACTIONS: Final[dict[Move, Action]] = {
-    Move.SEND: "send",
-    Move.BATCH: "send",
-    Move.KILL: "kill",
-    Move.PAUSE: "pause",
-    Move.RESUME: "resume",
-    Move.START: "start",
-    Move.STOP: "stop",
-    Move.MOVE: "move",
-    Move.EXPIRE: "expire",
-    Move.RUN: "run",
-    Move.TELL: "tell",
-    Move.SAVE: "checkpoint",
-    Move.WIPE: "wipe",
-    Move.REASSIGN: "reassign",
-    Move.ELECT: "elect-unclean",
-}
-
 
 _EVERYBODY: Final = 7
 
@@ -98,23 +75,16 @@ def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
         path.append(_played(beat.moves, path[-1], k))
     killed = {beat.move[1] for beat in beats if beat.move[0] == Move.KILL}
     revived, revival = _revived(path[-1], k, killed)
-    return Schedule(
-        kafka=kafka,
-        name=counterexample.name,
-        replicas=counterexample.scope.brokers,
-        acks=counterexample.scope.acks,
-        min_isr=counterexample.scope.min_isr,
-        unclean=counterexample.scope.unclean,
+    steps = (
+        _step(beat, before, after, k)
+        for beat, before, after in zip(beats, path, path[1:], strict=False)
+    )
+    return schedule_of(
+        counterexample,
+        kafka,
         order=_order(beats, path, counterexample.scope.brokers, kraft=rules.kraft),
-        settings=dict(OLD_FORMAT) if counterexample.scope.old_format else {},
         partition=int(any(beat.move[0] == Move.REASSIGN for beat in beats)),
-        steps=(
-            *(
-                _step(beat, before, after, k)
-                for beat, before, after in zip(beats, path, path[1:], strict=False)
-            ),
-            *revived,
-        ),
+        steps=(*steps, *revived),
         moves=(*(row for beat in beats for row in beat.moves), *revival),
     )
 
@@ -221,7 +191,7 @@ def _step(beat: CompiledStep, before: Vector, after: Vector, k: Constants) -> Sc
     seen, running = decode(after, k), {*members(beat.running)}
     settled = up if kind == Move.STOP and k[K_KRAFT] else running & up
     return ScheduleStep(
-        action=_ACTIONS[Move(kind)],
+        action=action_of(Move(kind)),
         broker=None if kind in ROUNDS or kind == Move.REASSIGN else a,
         replicas=_reassigned(beat.move),
         record=sent_by(beat.move, seen),

@@ -7,7 +7,7 @@ refuse a fetch or an epoch question, the broker still sends it, and it must chan
 """
 
 from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
@@ -43,33 +43,57 @@ from highwater.harness.base.errors import UsageError
 
 Row = tuple[int, int, int]
 
-_ACTIONS: Final[dict[Move, Action]] = {
-    Move.SEND: "send",
+_RENAMED: Final[dict[Move, Action]] = {
     Move.BATCH: "send",
-    Move.FAILOVER: "failover",
-    Move.KILL: "kill",
-    Move.PAUSE: "pause",
-    Move.RESUME: "resume",
-    Move.REGISTER: "register",
-    Move.START: "start",
-    Move.STOP: "stop",
-    Move.MOVE: "move",
-    Move.EXPIRE: "expire",
-    Move.LAG: "lag",
     Move.SHRINK: "lag",
-    Move.LEARN: "learn",
-    Move.TRUNCATE: "truncate",
-    Move.FETCH: "fetch",
-    Move.ASK: "ask",
-    Move.RECEIVE: "receive",
+    Move.SAVE: "checkpoint",
     Move.ELECT: "elect-unclean",
 }
+"""The actions that are not called as their moves are."""
+
+_UNPLAYABLE: Final = frozenset(
+    {Move.SKIP, Move.CONFIRM, Move.CHECKPOINT, Move.WIPE, Move.PROPOSE, Move.ADMIT, Move.REASSIGN}
+)
+"""Moves that a replay by messages cannot make."""
+
 _REQUESTS: Final = {
     Move.FETCH: Fetcher.FETCHING,
     Move.ASK: Fetcher.FETCHING,
     Move.TRUNCATE: Fetcher.TRUNCATING,
 }
 """Moves that are a follower's request, and the state of its fetcher before the request."""
+
+
+def action_of(move: Move) -> Action:
+    """Return the action of a move in schedules."""
+    return _RENAMED.get(move) or cast("Action", move.name.lower())
+
+
+def schedule_of(
+    counterexample: Counterexample,
+    kafka: str,
+    *,
+    order: tuple[int, ...],
+    partition: int = 0,
+    steps: tuple[ScheduleStep, ...],
+    moves: tuple[Row, ...],
+) -> Schedule:
+    """Return a schedule with the settings of its counterexample's search."""
+    scope = counterexample.scope
+    return Schedule(
+        kafka=kafka,
+        name=counterexample.name,
+        replicas=scope.brokers,
+        acks=scope.acks,
+        min_isr=scope.min_isr,
+        unclean=scope.unclean,
+        order=order,
+        settings=dict(OLD_FORMAT) if scope.old_format else {},
+        by=scope.by,
+        partition=partition,
+        steps=steps,
+        moves=moves,
+    )
 
 
 def sent_by(row: Row, after: State) -> str | None:
@@ -111,7 +135,7 @@ def compile_by_message(counterexample: Counterexample, kafka: str) -> Schedule:
     steps: list[ScheduleStep] = []
     moves: list[Row] = []
     for row in rows:
-        if Move(row[0]) not in _ACTIONS:
+        if row[0] in _UNPLAYABLE:
             raise UsageError(
                 f"a replay by messages cannot make the move {Move(row[0]).name.lower()}",
                 hint="Search with other bounds, or search by rounds.",
@@ -125,16 +149,10 @@ def compile_by_message(counterexample: Counterexample, kafka: str) -> Schedule:
         elif _asks(row, state):
             steps.append(_without_hw(_refusal(row, state, k), lowered))
     last_steps, last_moves = _ending(state, k)
-    return Schedule(
-        kafka=kafka,
-        name=counterexample.name,
-        replicas=counterexample.scope.brokers,
-        acks=counterexample.scope.acks,
-        min_isr=counterexample.scope.min_isr,
-        unclean=counterexample.scope.unclean,
+    return schedule_of(
+        counterexample,
+        kafka,
         order=tuple(range(counterexample.scope.brokers)),
-        settings=dict(OLD_FORMAT) if counterexample.scope.old_format else {},
-        by="message",
         steps=(*steps, *last_steps),
         moves=(*moves, *last_moves),
     )
@@ -205,7 +223,7 @@ def _last_step(row: Row, before: Vector, after: Vector, k: Constants) -> Schedul
     elif kind == Move.EXPIRE:
         expect = Expect(leader=seen.leader, isr=frozenset(seen.isr))
     return ScheduleStep(
-        action="run" if kind == Move.RUN else _ACTIONS.get(Move(kind), "wipe"),
+        action=action_of(Move(kind)),
         broker=None if kind == Move.RUN else a,
         record=sent_by(row, seen),
         says=says(kind, a, b, before, after),
@@ -241,7 +259,7 @@ def _step(row: Row, before: Vector, after: Vector, k: Constants) -> ScheduleStep
         decision = newest(after)
     ended = kind == Move.FETCH and get(after, a, FETCHER) == Fetcher.ENDED
     return ScheduleStep(
-        action="end-fetch" if ended else _ACTIONS[Move(kind)],
+        action="end-fetch" if ended else action_of(Move(kind)),
         broker=None if kind == Move.FAILOVER else a,
         record=sent_by(row, seen),
         says=says(kind, a, b, before, after),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import permutations
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final
 
 import msgspec
 import numpy as np
@@ -26,7 +26,7 @@ from highwater.checkers.model.protocol.scope import Scope, constants, initial
 from highwater.checkers.model.protocol.step_sentences import says
 from highwater.checkers.model.search.machine import Machine, MachineFunctions
 from highwater.checkers.model.search.model_file import FORMAT, ModelFile
-from highwater.checkers.model.search.paths import PathStep, replayed
+from highwater.checkers.model.search.paths import PathStep, replayed, transitions
 from highwater.checkers.model.search.questions import invariants_by_name, switch
 from highwater.checkers.model.search.symmetry import canonical, rename
 from highwater.harness.base.errors import UsageError
@@ -98,7 +98,24 @@ class ModelSettings:
 
     def counterexample(self, invariant: str, path: Sequence[PathStep]) -> "Counterexample":
         """Return the counterexample of a shortest path that breaks an invariant."""
-        return Counterexample.of(self, invariant, path)
+        machine = self.machine()
+        return Counterexample(
+            kafka=self.kafka,
+            scope=self.scope,
+            switched=dict(self.switched),
+            invariant=invariant,
+            says=self.says(invariant),
+            shortest=True,
+            steps=tuple(
+                CounterexampleStep(
+                    move=Move(kind).name.lower(),
+                    brokers=_brokers(Move(kind), a, b),
+                    says=says(kind, a, b, before, after),
+                    after=decode(after, machine.constants),
+                )
+                for (kind, a, b), before, after in transitions(machine, path)
+            ),
+        )
 
 
 class CounterexampleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -181,32 +198,6 @@ class Counterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields
             UsageError: the model does not know the release, a rule, a move or the invariant.
         """
         return replayed(self.settings.machine(), self.steps, self.invariant)
-
-    @classmethod
-    def of(cls, setting: ModelSettings, invariant: str, path: Sequence[PathStep]) -> Self:
-        """Return a path as a counterexample, with a sentence for each move."""
-        machine = setting.machine()
-        before, steps = machine.initial, []
-        for leap in path:
-            kind, a, b = leap.move
-            steps.append(
-                CounterexampleStep(
-                    move=Move(kind).name.lower(),
-                    brokers=_brokers(Move(kind), a, b),
-                    says=says(kind, a, b, before, leap.after),
-                    after=decode(leap.after, machine.constants),
-                )
-            )
-            before = leap.after
-        return cls(
-            kafka=setting.kafka,
-            scope=setting.scope,
-            switched=dict(setting.switched),
-            invariant=invariant,
-            says=setting.says(invariant),
-            shortest=True,
-            steps=tuple(steps),
-        )
 
 
 def invariants(text: Iterable[str]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The moves and states of a path that a search found or that a file holds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,6 +37,16 @@ def follow(machine: Machine, chain: Sequence[int]) -> tuple[PathStep, ...]:
         if machine.overflowed(state):
             break
     return tuple(leaps)
+
+
+def transitions(
+    machine: Machine, path: Sequence[PathStep]
+) -> Iterator[tuple[tuple[int, int, int], State, State]]:
+    """Yield each move of a path with the states before and after it."""
+    before = machine.initial
+    for leap in path:
+        yield leap.move, before, leap.after
+        before = leap.after
 
 
 def overflows(machine: Machine, path: Sequence[PathStep]) -> bool:

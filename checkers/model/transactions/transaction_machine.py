@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Literal, Self
+from typing import ClassVar, Final, Literal
 
 import msgspec
 
 from highwater.checkers.model.search.machine import Machine, MachineFunctions
 from highwater.checkers.model.search.model_file import FORMAT, ModelFile
-from highwater.checkers.model.search.paths import PathStep, replayed
+from highwater.checkers.model.search.paths import PathStep, replayed, transitions
 from highwater.checkers.model.search.questions import invariants_by_name, switch
 from highwater.checkers.model.transactions.transaction_invariants import (
     TRANSACTION_INVARIANTS,
@@ -84,7 +84,25 @@ class TransactionSettings:
         self, invariant: str, path: Sequence[PathStep]
     ) -> "TransactionCounterexample":
         """Return the counterexample of a shortest path that breaks an invariant."""
-        return TransactionCounterexample.of(self, invariant, path)
+        machine = self.machine()
+        return TransactionCounterexample(
+            kafka=self.kafka,
+            client=self.client,
+            scope=self.scope,
+            switched=dict(self.switched),
+            invariant=invariant,
+            says=self.says(invariant),
+            shortest=True,
+            steps=tuple(
+                TransactionStep(
+                    move=TransactionMove(kind).name.lower(),
+                    arguments=(a, b),
+                    says=says_transaction(kind, a, b, before, after),
+                    after=decode_transactions(after, machine.constants),
+                )
+                for (kind, a, b), before, after in transitions(machine, path)
+            ),
+        )
 
 
 class TransactionStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -144,38 +162,6 @@ class TransactionCounterexample(ModelFile, frozen=True, kw_only=True, forbid_unk
             UsageError: the model does not know the release, a rule, a move or the invariant.
         """
         return replayed(self.settings.machine(), self.steps, self.invariant)
-
-    @classmethod
-    def of(
-        cls,
-        setting: TransactionSettings,
-        invariant: str,
-        path: Sequence[PathStep],
-    ) -> Self:
-        """Return a path as a counterexample, with a sentence for each move."""
-        machine = setting.machine()
-        before, steps = machine.initial, []
-        for leap in path:
-            kind, a, b = leap.move
-            steps.append(
-                TransactionStep(
-                    move=TransactionMove(kind).name.lower(),
-                    arguments=(a, b),
-                    says=says_transaction(kind, a, b, before, leap.after),
-                    after=decode_transactions(leap.after, machine.constants),
-                )
-            )
-            before = leap.after
-        return cls(
-            kafka=setting.kafka,
-            client=setting.client,
-            scope=setting.scope,
-            switched=dict(setting.switched),
-            invariant=invariant,
-            says=setting.says(invariant),
-            shortest=True,
-            steps=tuple(steps),
-        )
 
 
 def transaction_invariants(names: Iterable[str]) -> tuple[str, ...]:

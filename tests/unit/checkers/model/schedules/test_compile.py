@@ -31,7 +31,7 @@ def found(script: str, invariant: str, kafka: str, **bounds: Any) -> Counterexam
     leaps = play(machine, rows, machine.invariants[invariant])
     assert leaps is not None
     assert [leap.move for leap in leaps] == rows
-    return Counterexample.of(setting, invariant, leaps)
+    return setting.counterexample(invariant, leaps)
 
 
 def brief(step: ScheduleStep) -> tuple[object, ...]:

@@ -11,10 +11,12 @@ from highwater.checkers.core.anomaly_kinds import DOUBLED_OUTPUT, LOST_OUTPUT, K
 from highwater.checkers.core.checker import checker
 from highwater.checkers.core.promises import if_program_says
 from highwater.checkers.groups.events import Row, in_words
+from highwater.checkers.programs.evidence import seconds
 from highwater.checkers.programs.facts import ProgramFacts
 from highwater.checkers.programs.inputs import no_program, program_facts
 from highwater.checkers.programs.outcomes import DOUBLED, LOST, input_outcomes
 from highwater.checkers.programs.output_log import OutputLog
+from highwater.checkers.programs.requests import ProgramRequests, Repetition
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
@@ -78,12 +80,33 @@ def _of_run(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
         records, facts.outputs, everywhere, complete=True, needed=facts.program.outputs
     )
     rows = table.filter(pc.is_in(table["outcome"], pa.array(_KINDS))).to_pylist()
-    log = OutputLog.of(case, facts) if rows else OutputLog()
+    if not rows:
+        return
+    log = OutputLog.of(case, facts)
+    lost = [row["value"] for row in rows if row["outcome"] == LOST]
+    repeated = ProgramRequests.of(case, facts.program).repeated(lost)
     for row in rows:
-        yield _anomaly(facts, row, log)
+        yield _anomaly(facts, row, log, repeated.get(row["value"]))
 
 
-def _anomaly(facts: ProgramFacts, row: Row, log: OutputLog) -> Row:
+def _taken_for_another(repetition: Repetition | None, log: OutputLog, out: str) -> str:
+    """Show that brokers took a record for a repetition of another with its sequence number."""
+    if repetition is None or None in repetition.sequence:
+        return ""
+    place = (repetition.partition, repetition.offset)
+    for name, copies in log.copies.items():
+        for copy in copies:
+            if (copy.partition, copy.offset) == place and copy.sequence == repetition.sequence:
+                return (
+                    f"Its Produce was acknowledged at {seconds(repetition.answered_ns)} with offset"
+                    f" {copy.offset} of {out}-{copy.partition}: there is {name}, which the same"
+                    f" producer had sent with the same sequence number ({copy.sequence.sequence})."
+                    " The program: sequence number of another record; update the client."
+                )
+    return ""
+
+
+def _anomaly(facts: ProgramFacts, row: Row, log: OutputLog, repetition: Repetition | None) -> Row:
     name, out = row["value"], facts.program.out
     copies = log.copies.get(name, ())
     says = f"{name} was acknowledged, as instance {row['partition']} printed, and"
@@ -94,7 +117,8 @@ def _anomaly(facts: ProgramFacts, row: Row, log: OutputLog) -> Row:
         says += f" readers are not given it: broker {copies[0].broker} has it at {place}, "
         says += _IN_A_TRANSACTION if copies[0].transactional else _LOST_BY_BROKERS
     else:
-        says += f" {out} has no record of it. Who did it is not known."
+        who = _taken_for_another(repetition, log, out) or "Who did it is not known."
+        says += f" {out} has no record of it. {who}"
     return {
         "kind": _KINDS[row["outcome"]],
         "topic": out,

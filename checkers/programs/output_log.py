@@ -16,8 +16,22 @@ from highwater.harness.runs.programs.expressions import Expression, ProgramRecor
 
 _COLUMNS: Final = [
     *("broker", "partition", "offset", "leader_epoch", "producer_id", "timestamp_ms"),
+    *("producer_epoch", "sequence"),
     *("transactional", "control", "control_type", "key", "value"),
 ]
+
+
+class ProducerSequence(NamedTuple):
+    """The producer of a record, and the sequence number of the record; null if not idempotent."""
+
+    producer_id: int | None
+    producer_epoch: int | None
+    sequence: int | None
+
+    @classmethod
+    def of(cls, record: Row) -> Self:
+        """Return that of a record of ``reader.SCHEMA``."""
+        return cls(*(record[name] for name in cls._fields))
 
 
 class LogCopy(NamedTuple):
@@ -26,6 +40,7 @@ class LogCopy(NamedTuple):
     Attributes:
         time_ns: when a broker appended the record, since the run's start.
         producer_id: None if the producer is not idempotent.
+        sequence: by which a broker knows a repetition.
     """
 
     time_ns: int
@@ -34,6 +49,7 @@ class LogCopy(NamedTuple):
     offset: int
     producer_id: int | None
     transactional: bool
+    sequence: ProducerSequence | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +129,7 @@ def _copies(logs: Sequence[Sequence[Row]], facts: ProgramFacts) -> Iterator[tupl
                         row["offset"],
                         row["producer_id"],
                         row["transactional"],
+                        ProducerSequence.of(row),
                     ),
                 )
 

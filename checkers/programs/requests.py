@@ -6,7 +6,7 @@ lost.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Final, NamedTuple, Self
@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from highwater.checkers.groups.events import FOREVER
+from highwater.checkers.groups.events import FOREVER, Row
 from highwater.checkers.kafka_files.reader import read_bytes
 from highwater.checkers.kafka_files.segment_files import Segment
 from highwater.checkers.programs.facts import Output, Position, ProgramRequest
+from highwater.checkers.programs.output_log import ProducerSequence
 from highwater.checkers.run_files import RunFiles
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.history import REQUESTS, REQUESTS_TABLE
@@ -47,6 +48,19 @@ class GoneOutputs(NamedTuple):
     partition: int
     offset: int
     acks: int
+
+
+class Repetition(NamedTuple):
+    """A record that a broker acknowledged with an offset that it had answered before.
+
+    Attributes:
+        offset: the offset of the record, as the broker answered.
+    """
+
+    answered_ns: int
+    partition: int
+    offset: int
+    sequence: ProducerSequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,19 +125,40 @@ class ProgramRequests:
 
     def failed(self, names: Sequence[str]) -> Mapping[str, list[ProgramRequest]]:
         """Return the refused or lost Produce requests with outputs of these inputs, by input."""
-        chosen, by_name = {*names}, defaultdict[str, list[ProgramRequest]](list)
+        by_name = defaultdict[str, list[ProgramRequest]](list)
+        for name, row, *_ in self._recorded(names):
+            if row["error"] != 0:
+                by_name[name].append(_request(row))
+        return by_name
+
+    def repeated(self, names: Sequence[str]) -> Mapping[str, Repetition]:
+        """Return the records of these names that brokers took for a repetition of earlier ones."""
+        return {
+            name: Repetition(
+                row["answered_ns"],
+                row["partition"],
+                row["offset"] + number,
+                ProducerSequence.of(record),
+            )
+            for name, row, number, record in self._recorded(names)
+            if row["error"] == 0
+        }
+
+    def _recorded(self, names: Sequence[str]) -> Iterator[tuple[str, Row, int, Row]]:
+        """Yield name, request, place in its batch, and record of the recorded that have a name."""
+        chosen = {*names}
         rows = self.table.filter(pc.is_valid(self.table["batch"])).sort_by("time_ns")
         try:
             named = expression(self.program.match)
             for row in rows.to_pylist():
                 parts = read_bytes(row["batch"], _IN_MEMORY)
-                records = (record for part in parts for record in part.to_pylist())
-                names_of = (named(ProgramRecord(r["value"], r["key"])) for r in records)
-                for name in chosen.intersection(chain.from_iterable(names_of)):
-                    by_name[name].append(_request(row))
+                records = chain.from_iterable(part.to_pylist() for part in parts)
+                for number, record in enumerate(records):
+                    of_record = named(ProgramRecord(record["value"], record["key"]))
+                    for name in chosen.intersection(of_record):
+                        yield name, row, number, record
         except UsageError:  # the user's function may not exist here any more
-            return {}
-        return by_name
+            return
 
 
 def _at(rows: pa.Table, topic: str, partition: int) -> pa.Table:

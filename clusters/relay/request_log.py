@@ -2,8 +2,8 @@
 
 The outcome is an answer, or the end of the connection without an answer. Each row describes a
 request and one of its partitions; an EndTxn, which has no partition, gets one row. If a Produce was
-refused or not answered, its row contains the records, so that the judge can identify the program's
-outputs among them.
+refused or not answered, or was answered with an offset of an earlier answer, its row contains the
+records, so that the judge can identify the program's outputs among them.
 """
 
 import base64
@@ -63,6 +63,7 @@ class RequestLog:
         self._group = group
         self._report = report
         self._open: dict[ClientRequest, _Passed] = {}
+        self._last_offsets: dict[tuple[str, int], int] = {}
 
     def passed(self, request: ClientRequest, *, ends: Row, has_answer: bool) -> None:
         """Record a request that goes on.
@@ -131,18 +132,34 @@ class RequestLog:
             if seen.offsets:
                 row |= {"offset": seen.offsets[number]}
             if seen.batches and place[0] in self._topics:
-                row |= _records(request, seen, number, answer)
+                row |= self._records(request, seen, number, answer)
             if seen.offsets or not seen.batches or place[0] in self._topics:
                 self._report({**common, **row})
 
+    def _records(
+        self,
+        request: ClientRequest,
+        seen: Properties,
+        number: int,
+        answer: AnsweredPartition | None,
+    ) -> Row:
+        """Return the columns about a partition's records.
 
-def _records(
-    request: ClientRequest, seen: Properties, number: int, answer: AnsweredPartition | None
-) -> Row:
-    """Return the columns about a partition's records; include the records if the write failed."""
-    batch = seen.batches[number]
-    row: Row = {"records": batch.records}
-    if seen.acks and (answer is None or answer.error):
-        end = min(batch.end, batch.begin + _BATCH_BYTES_MOST)
-        row["batch"] = base64.b64encode(request.frame[batch.begin : end]).decode()
-    return row
+        They include the records if the write failed, and if they were taken for a repetition: an
+        earlier answer had the offset.
+        """
+        batch = seen.batches[number]
+        row: Row = {"records": batch.records}
+        repeated = answer is not None and self._repeated(answer)
+        if seen.acks and (answer is None or answer.error or repeated):
+            end = min(batch.end, batch.begin + _BATCH_BYTES_MOST)
+            row["batch"] = base64.b64encode(request.frame[batch.begin : end]).decode()
+        return row
+
+    def _repeated(self, answer: AnsweredPartition) -> bool:
+        """Return whether an earlier answer had this offset, or a later one; remember the last."""
+        place = (answer.topic, answer.partition)
+        offset = -1 if answer.offset is None else answer.offset
+        last = self._last_offsets.get(place, -1)
+        self._last_offsets[place] = max(last, offset)
+        return 0 <= offset <= last

@@ -342,7 +342,7 @@ REQUESTS: Final = pa.schema(
         pa.field("transactional_id", pa.string()),
         pa.field("producer_id", pa.int64()),
         pa.field("epoch", pa.int32()),
-        pa.field("batch", pa.binary()),  # records refused or never answered
+        pa.field("batch", pa.binary()),  # records refused, never answered, or repeated
     ]
 )
 """The requests of a program under test, and their answers, as they passed the wire: a row for each

@@ -4,13 +4,18 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from highwater.checkers.programs.acknowledged import acknowledged, nothing_acknowledged
 from highwater.checkers.programs.inputs import inputs, no_inputs
 from highwater.checkers.run_files import RunFiles
+from highwater.harness.runs.history import REQUESTS, REQUESTS_TABLE
 from tests.support.logdirs import batch
 from tests.unit.checkers.programs.test_inputs import output, tables, written
+from tests.unit.checkers.programs.test_mistakes import S
+from tests.unit.checkers.programs.test_requests import TO_OUTPUT
 
 
 def said(offset: int, name: str) -> dict[str, Any]:
@@ -62,6 +67,27 @@ def test_what_is_not_there_is_lost(tmp_path: Path, disk: bytes, says: str) -> No
     assert (name, kind) == ("p0-1", "lost-output")
     assert sentence.startswith("p0-1 was acknowledged, as instance 0 printed, and")
     assert says in sentence
+
+
+@pytest.mark.parametrize(("sequence", "named"), [(3, True), (4, False)])
+def test_a_record_with_the_sequence_number_of_another_is_the_programs_mistake(
+    tmp_path: Path, sequence: int, named: bool
+) -> None:
+    disk = batch(7, [(None, b"p0-1|..")], producer=(5, 0, 3))
+    case = produced(tmp_path, said(0, "p0-2"), output(7, 300, "p0-1"), disk=disk)
+    sent = {**TO_OUTPUT, "time_ns": 2 * S, "answered_ns": 3 * S, "records": 1}
+    sent |= {"partition": 0, "offset": 7, "error": 0}
+    records = batch(0, [(None, b"p0-2|..")], producer=(5, 0, sequence))
+    path = tmp_path / "requests.parquet"
+    pq.write_table(pa.Table.from_pylist([{**sent, "batch": records}], REQUESTS), path)
+    case.tables[REQUESTS_TABLE] = path
+    [(name, (kind, sentence))] = found(case).items()
+    assert (name, kind) == ("p0-2", "lost-output")
+    assert (
+        "Its Produce was acknowledged at 3.000 s with offset 7 of payments-0: there is p0-1, which"
+        " the same producer had sent with the same sequence number (3). The program: sequence"
+        " number of another record; update the client." in sentence
+    ) == named
 
 
 def test_what_is_there_twice_is_doubled(tmp_path: Path) -> None:

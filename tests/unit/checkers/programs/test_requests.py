@@ -6,7 +6,8 @@ import pyarrow as pa
 
 from highwater.checkers.groups.events import Row
 from highwater.checkers.programs.facts import Output, Position, ProgramRequest
-from highwater.checkers.programs.requests import ProgramRequests
+from highwater.checkers.programs.output_log import ProducerSequence
+from highwater.checkers.programs.requests import ProgramRequests, Repetition
 from highwater.checkers.programs.timeline import steps, witnesses
 from highwater.harness.runs.history import REQUESTS
 from highwater.harness.runs.plan import ProgramPlan
@@ -68,6 +69,17 @@ def test_outputs_that_came_to_no_log_are_known_by_their_records() -> None:
         "was refused: MESSAGE_TOO_LARGE",
         "was never answered",
     ]
+
+
+def test_acknowledged_records_that_were_taken_for_a_repetition_are_known_by_their_place() -> None:
+    records, unknown = batch(0, -1, ["p0-17", "p0-18"]), ProducerSequence(None, None, None)
+    rows = [
+        {**produce(2, first, 2, error=error), "batch": records}
+        for error, first in ((7, 40), (0, 50), (None, None))
+    ]
+    seen = requests(*rows)
+    assert seen.repeated(["p0-18", "p0-19"]) == {"p0-18": Repetition(3 * S, 2, 51, unknown)}
+    assert len(seen.failed(["p0-18"])["p0-18"]) == 2
 
 
 def test_the_way_of_an_input_tells_of_them() -> None:

@@ -86,6 +86,21 @@ def test_a_produce_is_reported_with_its_answer(wire: Recorded) -> None:
     assert base64.b64decode(refused["batch"]) == BATCH
 
 
+def test_what_is_answered_with_an_earlier_offset_is_reported_with_its_records(
+    wire: Recorded,
+) -> None:
+    client, broker = wire.connect(), None
+    for errors in ({0: 7}, {0: 0}):
+        client.sendall(produce())
+        broker = broker or wire.accept()
+        read_frame(broker)
+        broker.sendall(produced(errors))
+        read_frame(client)
+    answered = [row for row in wire.requests(4) if row["partition"] == 0]
+    assert [(row["error"], row["offset"]) for row in answered] == [(7, 90), (0, 90)]
+    assert {base64.b64decode(row["batch"]) for row in answered} == {BATCH}
+
+
 def test_what_was_not_answered_is_reported_when_its_connection_ends(wire: Recorded) -> None:
     client = wire.connect()
     client.sendall(produce() + produce(topic="other"))

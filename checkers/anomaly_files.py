@@ -24,7 +24,8 @@ from highwater.checkers.lineage.evidence import Row
 from highwater.checkers.spark.engine import Engine, Rows
 
 LISTED_MAX: Final = 100
-"""The most anomalies of one kind that a verdict lists; ``anomalies.parquet`` has all."""
+"""The most anomalies of one kind that a verdict lists; ``anomalies.parquet`` has all. Those with
+steps come before the others: a checker may explain only some."""
 
 ORDER: Final = ("run", "kind", "topic", "partition", "offset", "value")
 
@@ -40,7 +41,8 @@ class AnomalyCounts:
         counts: how many anomalies of each kind follow from no other anomaly.
         following: how many of each kind follow from another anomaly (their ``cause``); these are
             neither in ``counts`` nor in ``listed``.
-        listed: the first rows of each kind, ``LISTED_MAX`` at most.
+        listed: the first rows of each kind, ``LISTED_MAX`` at most, and those with steps before
+            the others.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -153,7 +155,9 @@ def _bring(table: pa.Table, target: Target) -> AnomalyCounts:
     counts = AnomalyCounts(counts=_counts(leading), following=_counts(table.filter(follows)))
     for kind in counts.counts:
         rows = leading.filter(pc.equal(leading["kind"], kind))
-        counts.listed += rows.slice(0, LISTED_MAX).to_pylist()
+        explained = pc.fill_null(pc.greater(pc.list_value_length(rows["steps"]), 0), False)
+        chosen = pc.sort_indices(pc.invert(explained).cast(pa.int8())).slice(0, LISTED_MAX)
+        counts.listed += rows.take(pc.array_take(chosen, pc.sort_indices(chosen))).to_pylist()
     return counts
 
 
@@ -174,7 +178,8 @@ def _written(frame: DataFrame, target: Target) -> AnomalyCounts:
     counts, following = Counter[str](), Counter[str]()
     for row in counted:
         (following if row["follows"] else counts)[row["kind"]] += row["count"]
-    order = Window.partitionBy("kind").orderBy(*ORDER)
+    explained = F.coalesce(F.size("steps"), F.lit(0)) > 0
+    order = Window.partitionBy("kind").orderBy(explained.desc(), *ORDER)
     first = written.where(F.col("cause").isNull()).withColumn("rank", F.row_number().over(order))
     listed = first.where(F.col("rank") <= LISTED_MAX).orderBy(*ORDER).drop("rank")
     rows = [row.asDict(recursive=True) for row in listed.collect()]

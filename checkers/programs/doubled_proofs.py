@@ -264,8 +264,8 @@ def taken_over(evidence: InputEvidence) -> str:
 def _out_of_group(evidence: InputEvidence, before: Generation, at: int) -> str:
     first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
     return (
-        f"its partition belonged to a member of generation {before.number} of the group, who was"
-        f" not in the next, which began at {seconds(at)}, when the committed position was"
+        f"its partition belonged to a member of generation {before.number} of the group, which was"
+        f" not in the next one, begun at {seconds(at)}, when the committed position was"
         f" {position_at(evidence.commits or (), at)}; the output was written at {seconds(first)}"
         f" and {seconds(last)}"
     )
@@ -274,14 +274,14 @@ def _out_of_group(evidence: InputEvidence, before: Generation, at: int) -> str:
 def _change_of_owner(evidence: InputEvidence) -> tuple[Generation, int, int] | None:
     """Return a generation whose owner of the partition is not in the next one, and both begins.
 
-    The input was read in it and not committed at its end, and the last output came after that.
+    The first output was written in it, and not committed at its end; the last output came later.
     """
     first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
     if evidence.commits is None:
         return None
     for (began_ns, before), (at, after) in pairwise(evidence.habits.generations):
         owner = before.owner(evidence.partition)
-        near = began_ns <= first and at <= last and first <= at + _WORKS_ON_NS
+        near = began_ns <= first <= at <= last
         lost = owner is not None and owner not in after.members and after.number > before.number
         if near and lost and position_at(evidence.commits, at) <= evidence.offset:
             return before, began_ns, at

@@ -1,6 +1,6 @@
 """Find the inputs that a program lost, doubled or did not reach, and outputs of no input.
 
-The policy decides which of these findings break the guarantee that the program gives. The first
+The policy decides which of these findings break the guarantee that the program gives. Some
 findings come with the input's way through the program, and with the mistake that this way shows.
 """
 
@@ -42,7 +42,8 @@ from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
 EXPLAINED_MAX: Final = 100
-"""The most inputs of each outcome whose way is described: a verdict lists no more."""
+"""The most inputs of each outcome whose way is described: a verdict lists no more. Of more inputs
+each second or third is, and so on, for a program may make several mistakes."""
 
 _KINDS: Final = {
     LOST: LOST_INPUT,
@@ -163,9 +164,10 @@ def inputs(tables: Tables) -> pa.Table:
 def _of_run(case: RunFiles, facts: ProgramFacts, table: pa.Table) -> Iterator[Row]:
     for outcome in (LOST, HALF, DOUBLED):
         rows = table.filter(pc.equal(table["outcome"], outcome)).to_pylist()
-        explain = _explainer(case, facts, rows[:EXPLAINED_MAX]) if rows else _unexplained
+        every = max(1, -(-len(rows) // EXPLAINED_MAX))
+        explain = _explainer(case, facts, rows[::every]) if rows else _unexplained
         for number, row in enumerate(rows):
-            says, ways = (explain if number < EXPLAINED_MAX else _unexplained)(row)
+            says, ways = (_unexplained if number % every else explain)(row)
             yield _anomaly(facts, row, f"{_finding(facts, row)}{says}", ways)
     unreached = table.filter(pc.equal(table["outcome"], UNREACHED)).to_pylist()
     for row in unreached if facts.complete else ():

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 
 from highwater.checkers.groups.generations import Generation, generations_on_disk
-from highwater.checkers.programs.facts import ProgramFacts, since_start_ns
+from highwater.checkers.programs.facts import Position, ProgramFacts, since_start_ns
 from highwater.checkers.programs.output_log import OutputLog
 from highwater.checkers.programs.output_times import OutputTimes
 from highwater.checkers.run_files import RunFiles
@@ -38,7 +38,7 @@ _FEW: Final = 0.05
 _STEADY: Final = 0.8
 _CLOSING_NS: Final = 2_000_000_000
 
-_CLOSE_MS: Final = 500
+_CLOSE_MS: Final = 3000
 _LONG_S: Final = 10.0
 
 _NOT_ONE: Final = 2
@@ -76,6 +76,7 @@ class Habits:
         past_the_end: commits past the end of the log, in order of time.
         aborted: the end of each transaction that was not committed.
         busy_s: seconds in which outputs followed each other closely.
+        reversals: commits of an older position than the last one, in one generation.
     """
 
     ahead: int = 0
@@ -90,6 +91,7 @@ class Habits:
     past_the_end: Sequence[EarlyCommit] = ()
     aborted: Sequence[int] = ()
     busy_s: float = 0.0
+    reversals: int = 0
 
     @classmethod
     def of(cls, case: RunFiles, facts: ProgramFacts, times: OutputTimes, log: OutputLog) -> Self:
@@ -121,6 +123,7 @@ class Habits:
                 if transaction.end not in {COMMITTED, OPEN}
             ],
             busy_s=_busy_s(facts),
+            reversals=sum(_reversals(of, generations) for of in commits.values()),
         )
 
     @property
@@ -145,6 +148,11 @@ class Habits:
         """
         early = self.ahead + self.amid
         return self.newest >= _ENOUGH_COMMITS and self.newest >= _STEADY * early
+
+    @property
+    def commits_in_two_places(self) -> bool:
+        """True if positions went back time and again, as if two parts committed without order."""
+        return self.reversals >= _ENOUGH_COMMITS
 
     @property
     def works_long(self) -> bool:
@@ -206,6 +214,15 @@ def program_transactions(case: RunFiles, log: OutputLog) -> list[CoordinatedTran
     """Return the transactions of the producers that wrote a program's output."""
     transactions = transactions_on_disk(case)
     return [transaction for transaction in transactions if transaction.producer_id in log.producers]
+
+
+def _reversals(commits: Sequence[Position], generations: Sequence[tuple[int, Generation]]) -> int:
+    begun = np.array([at for at, _ in generations])
+    return sum(
+        0 < after.offset < before.offset
+        and not ((begun > before.time_ns) & (begun <= after.time_ns)).any()
+        for before, after in pairwise(commits)
+    )
 
 
 def _busy_s(facts: ProgramFacts) -> float:

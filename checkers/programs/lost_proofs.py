@@ -244,6 +244,18 @@ def newest_committed(evidence: InputEvidence) -> str:
     )
 
 
+def committed_twice(evidence: InputEvidence) -> str:
+    """Show that two parts of a program commit, and one of them before the input's output."""
+    passed, habits = evidence.passed, evidence.habits
+    if passed is None or passed.transactional or not habits.commits_in_two_places:
+        return ""
+    ended = _ended_before_its_output(evidence)
+    return ended and (
+        f"positions were committed over newer ones {habits.reversals} times, without a rebalance:"
+        f" {ended}"
+    )
+
+
 def committed_first(evidence: InputEvidence) -> str:
     """Show that a position was committed before the output, unless the program never does that."""
     if evidence.habits.awaits_outputs:

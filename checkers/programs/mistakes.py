@@ -77,6 +77,13 @@ _NEWEST: Final = Mistake(
     fix="Commit up to the first input that is not finished.",
     proof=lost_proofs.newest_committed,
 )
+_TWICE: Final = Mistake(
+    name="automatic commit beside the program's own",
+    outcome=LOST,
+    evidence="positions go back time and again",
+    fix="Set enable.auto.commit=false.",
+    proof=lost_proofs.committed_twice,
+)
 _AUTOMATIC: Final = Mistake(
     name="automatic commit while records were in work",
     outcome=LOST,
@@ -148,6 +155,7 @@ MISTAKES: Final = (
     ),
     _NOT_WAITED_FOR,
     _NEWEST,
+    _TWICE,
     _AUTOMATIC,
     _COMMITTED_FIRST,
     replace(_AUTOMATIC, outcome=HALF),

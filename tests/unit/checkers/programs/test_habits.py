@@ -157,3 +157,14 @@ def test_a_timer_begins_with_the_assignment(
     closing = commit(13, 4900, 14)  # comes off the timer
     habits = of(written(tmp_path, output(0, 300, "p0-0"), commits=log + closing))[2]
     assert (habits.interval_s is not None) == steady
+
+
+def test_positions_that_go_back_without_a_rebalance(tmp_path: Path) -> None:
+    commits = [commit(1 + n, 700 + 10 * n, 2 if n % 2 else 3) for n in range(6)]
+    log = generation(0, 1, {"a": assignment("orders", 0)}) + b"".join(commits)
+    habits = of(written(tmp_path / "one", output(0, 300, "p0-0"), commits=log))[2]
+    assert habits.reversals == 3
+    again = generation(8, 2, {"b": assignment("orders", 0)})
+    log += again + commit(9, 900, 1)
+    habits = of(written(tmp_path / "two", output(0, 300, "p0-0"), commits=log))[2]
+    assert habits.reversals == 3

@@ -199,6 +199,10 @@ SHOWN = (
     ("position committed before the output was acknowledged", HALF_OF_IT),
     ("delivery error ignored, or input skipped", IGNORED),
     ("position of the newest finished input committed", NEWEST),
+    (
+        "automatic commit beside the program's own",
+        replace(COMMITTED_FIRST, habits=Habits(behind=400, ahead=12, reversals=12)),
+    ),
     ("no way back after an aborted transaction", ABORTED_BEFORE),
     ("no way back after an aborted transaction, or input skipped", BY_TRANSACTION),
     ("rebalance that was not waited for", TWO_SENDERS),

@@ -25,7 +25,7 @@ from highwater.harness.clients.libraries.interfaces import (
     ClientLibrary,
     DeliveredRecord,
 )
-from highwater.harness.clients.operation_buffers import Answered, OperationBuffer, SendBuffer
+from highwater.harness.clients.operation_buffers import Answered, SendBuffer
 from highwater.harness.clients.producer_loop import ProducerLoop
 from highwater.harness.clients.send_rate import RateLimiter
 from highwater.harness.releases.catalogue import MODERN, release
@@ -51,7 +51,7 @@ class Round(NamedTuple):
     cpu_us: float
 
 
-class NullTape:
+class NullTape(SendBuffer):
     """Counts acknowledgements and forgets them."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class NullTape:
 
 
 def one_round(
-    plan: Plan, settings: clients.Settings, tape: OperationBuffer, library: ClientLibrary
+    plan: Plan, settings: clients.Settings, tape: SendBuffer, library: ClientLibrary
 ) -> Round:
     """Send for ``ROUND_S`` and wait for every answer."""
     opened = partial(library.producer, settings)

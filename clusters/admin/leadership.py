@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from kafka.protocol.admin import AlterPartitionReassignmentsRequest
 
@@ -42,31 +42,8 @@ _EPOCH: Final = "/controller_epoch"
 _ELECTED: Final = frozenset({0, elections.NOT_NEEDED})
 
 
-class Freezer(Protocol):
-    """Freezes every running broker except the brokers in ``but``, while its context is open."""
-
-    def __call__(self, *but: int) -> AbstractContextManager[None]:
-        """Return the context; ``but`` are the ids of brokers that are not frozen."""
-
-
-class Mover(Protocol):
-    """Asks the controller for the steps of a move. Every method may raise UnreachableError."""
-
-    def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Put the replicas in the assignment in this order."""
-
-    def arrange(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Put the replicas in the assignment in this order, without a new leader epoch."""
-
-    def assign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Ask the controller to create and remove replicas until exactly these exist."""
-
-    def elect(self, topic: str, partition: int) -> None:
-        """Elect the first replica in the assignment."""
-
-    def close(self) -> None:
-        """Close the connections that the mover opened."""
-
+Freezer = Callable[..., AbstractContextManager[None]]
+"""Freezes every running broker except the brokers whose ids it gets, while its context is open."""
 
 LeadershipChange = Callable[[CoordinationView, Mapping[int, Address], Freezer, str, int, int], None]
 """The function ``move`` or ``set_next_leader``."""
@@ -318,7 +295,9 @@ def assign(
     )
 
 
-def _mover(view: CoordinationView, brokers: Mapping[int, Address], frozen: Freezer) -> Mover:
+def _mover(
+    view: CoordinationView, brokers: Mapping[int, Address], frozen: Freezer
+) -> ZooKeeperMover | KraftMover:
     if isinstance(view, ZooKeeperView):
         return ZooKeeperMover(view, frozen)
     return KraftMover(brokers)

@@ -4,10 +4,10 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, permutations
-from typing import Protocol, Self
+from typing import Self
 
 import psutil
 
@@ -31,11 +31,9 @@ _BLOCKS = _PORTS[::_BLOCK]
 """The first port of each block; a cluster takes one block."""
 
 
-class Connector(Protocol):
-    """Opens a connection that is ready for requests. May raise OSError."""
-
-    def __call__(self, address: tuple[str, int], timeout_s: float, /) -> socket.socket:
-        """Open the connection to an address; no step takes longer than ``timeout_s``."""
+Connector = Callable[[tuple[str, int], float], socket.socket]
+"""Opens a connection to an address that is ready for requests; no step takes longer than the given
+seconds. May raise OSError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,22 +56,6 @@ class Address:
         """Read an address from ``host:port``, or from ``[host]:port`` for IPv6."""
         host, _, port = text.rpartition(":")
         return cls(host=host.removeprefix("[").removesuffix("]"), port=int(port))
-
-
-class Addresses(Protocol):
-    """Addresses of a cluster's nodes, as clients or peers see them."""
-
-    @property
-    def brokers(self) -> Mapping[int, Address]:
-        """Broker id (from 1) to address."""
-
-    @property
-    def coordination(self) -> Mapping[int, Address]:
-        """Controller id to the address of each ZooKeeper or KRaft controller."""
-
-    @property
-    def ensemble(self) -> Mapping[int, "EnsemblePorts"]:
-        """Controller id to the ports on which that ZooKeeper listens for other ZooKeepers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +160,10 @@ class AddressGroup:
         """Release the claimed addresses."""
         if self._claim is not None:
             self._claim.close()
+
+
+Addresses = AddressGroup | InternalAddresses
+"""Addresses of a cluster's nodes, as clients or peers see them."""
 
 
 def free_ports(count: int) -> list[int]:

@@ -1,7 +1,7 @@
 """Buffers of operations, with which producers and readers record at little cost."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -30,24 +30,10 @@ Answered = Callable[[int, ClientError | None, DeliveredRecord], None]
 """Called with a record's sequence number and its outcome."""
 
 
-class OperationBuffer(Protocol):
-    """The buffer of one producer, to be used only in its thread, callbacks included."""
-
-    def burst(self) -> Answered:
-        """Return the callback for delivery reports of records sent from now on."""
-
-    def refused(self, sequence: int, partition: int, error: ClientError) -> None:
-        """Note that the client refused to queue a record."""
-
-    def turn(self) -> None:
-        """Note that a poll has ended, and write waiting rows if due; call this after every poll."""
-
-    def close(self) -> None:
-        """Write all waiting rows."""
-
-
 class SendBuffer:
     """The tape of one producer, whose records ``<prefix>-<sequence>`` go to partitions in turn.
+
+    It is used only in the producer's thread, callbacks included.
 
     An answer is three integers in one flat list, because that costs the producer least; names and
     partitions are computed from the sequence numbers, for a whole batch at once. Times are taken
@@ -105,7 +91,7 @@ class SendBuffer:
         )  # fmt: skip
 
     def turn(self) -> None:
-        """Note that a poll has ended, and write waiting rows if due."""
+        """Note that a poll has ended, and write waiting rows if due; call this after every poll."""
         now, answers = self._clock(), len(self._answers)
         if answers and (not self._polls or self._polls[-1][0] < answers):
             self._polls.append((answers, now))

@@ -8,7 +8,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 
 from highwater.harness.clients.libraries.interfaces import ClientError, RecordProducer
-from highwater.harness.clients.operation_buffers import OperationBuffer
+from highwater.harness.clients.operation_buffers import SendBuffer
 from highwater.harness.clients.send_rate import POLL_S, RateLimiter, StopSignal
 from highwater.harness.runs.history import record_value
 from highwater.harness.runs.plan import Plan
@@ -34,7 +34,7 @@ class ProducerLoop:
         self,
         opened: Callable[[], RecordProducer],
         plan: Plan,
-        tape: OperationBuffer,
+        tape: SendBuffer,
         prefix: str,
         pace: RateLimiter,
         *,

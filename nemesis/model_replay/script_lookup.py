@@ -1,27 +1,16 @@
 """Finds the script of a plan, if the plan has one: a story, or a schedule of the model."""
 
-from typing import Protocol
-
 from highwater.checkers.model.schedules.schedule import Schedule
-from highwater.clusters.core.interfaces import Cluster, Probe
 from highwater.harness.runs.plan import Plan
-from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.model_replay.schedule_replay import Replay
 from highwater.nemesis.model_replay.transaction_replay import (
     TransactionReplay,
     is_transaction_replay,
 )
-from highwater.nemesis.stories.registry import find_story
+from highwater.nemesis.stories.registry import Story, find_story
 
-
-class Script(Protocol):
-    """A schedule that knows which broker plays which replica."""
-
-    def cast(self, cluster: Cluster, probe: Probe) -> tuple[int, ...]:
-        """Return the brokers of the partition, preferred leader first."""
-
-    def play(self, context: ScheduleContext, /) -> None:
-        """Play the schedule; raise ScheduleNotFollowedError if it cannot be followed."""
+Script = Story | Replay | TransactionReplay
+"""A schedule that knows which broker plays which replica (``cast``, ``play``)."""
 
 
 def find_script(plan: Plan) -> Script | None:

@@ -5,8 +5,10 @@ means are looked up when the fault is injected.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Self
+from functools import partial
+from typing import Final, Self, TypeVar
 
 from highwater.clusters.core.addresses import controller_ids
 from highwater.clusters.core.interfaces import UnreachableError
@@ -55,6 +57,8 @@ CONTROLLER_TARGETS: Final = {
 }
 """Targets of a fault of the coordination, beside the id of a controller or ZooKeeper."""
 
+_Seen = TypeVar("_Seen")
+_Other = TypeVar("_Other")
 _WORD: Final = re.compile(r"(?P<name>[a-z][a-z\d-]*)(?:@(?P<target>[\w.-]+))?(?:=(?P<weight>\d+))?")
 
 
@@ -178,7 +182,7 @@ def resolve_controllers(context: ScheduleContext, target: str, choice: float) ->
         return _portion(ids, len(ids), target, choice)
     candidates = ids
     if target in {"leader", "follower"}:
-        leader = _quorum_leader(context)
+        leader = _answer(context.probe.quorum_leader, -1)
         candidates = [id_ for id_ in ids if (id_ == leader) == (target == "leader")] or ids
     return [candidates[int(choice * len(candidates))]]
 
@@ -250,7 +254,7 @@ def resolve(context: ScheduleContext, target: str, partition: int, choice: float
         return [broker for broker in healthy if broker in isr]
     candidates = healthy
     if target == "controller":
-        controller = _controller(context)
+        controller = _answer(context.probe.controller, -1)
         candidates = [broker for broker in healthy if broker == controller]
     elif target != "any":
         leader = _state(context, partition)[0]
@@ -275,22 +279,14 @@ def _state(
     context: ScheduleContext, partition: int, topic: str = ""
 ) -> tuple[int, tuple[int, ...]]:
     """Return leader and ISR of a partition (by default of the topic under test); else -1, ()."""
+    look = partial(context.probe.partition, topic or context.topic, partition)
+    state = _answer(look, None)
+    return (-1, ()) if state is None else (state.leader, state.isr)
+
+
+def _answer(look: Callable[[], _Seen], otherwise: _Other) -> _Seen | _Other:
+    """Return a probe's answer, or another value if no node answers."""
     try:
-        state = context.probe.partition(topic or context.topic, partition)
+        return look()
     except (UnreachableError, WaitTimeoutError):
-        return -1, ()
-    return state.leader, state.isr
-
-
-def _quorum_leader(context: ScheduleContext) -> int:
-    try:
-        return context.probe.quorum_leader()
-    except (UnreachableError, WaitTimeoutError):
-        return -1
-
-
-def _controller(context: ScheduleContext) -> int:
-    try:
-        return context.probe.controller()
-    except (UnreachableError, WaitTimeoutError):
-        return -1
+        return otherwise

@@ -164,7 +164,6 @@ class Story:
     needs: StoryNeeds
     outcome: str
     controller: Role
-    broker_config: Mapping[str, str]
     topic_config: Mapping[str, str]
     min_isr_most: int
     why_not: Callable[[Release], str]
@@ -181,7 +180,7 @@ class Story:
     @property
     def summary(self) -> str:
         """One sentence that says what happens in the story."""
-        return _first_line(self.play)
+        return (self.play.__doc__ or "").partition("\n")[0]
 
     def modelled(
         self, release: Release, plan: Plan, rules: "Rules | None" = None
@@ -276,7 +275,7 @@ class Story:
                 transactions=self.needs.transactions,
                 record_bytes=self.needs.record_bytes,
             ),
-            broker_config=dict(self.broker_config),
+            broker_config=dict(BROKER_CONFIG),
             client=self.needs.client,
             wire_clients=self.needs.wire == "clients",
             tiered=self.needs.tiered,
@@ -309,7 +308,6 @@ def story(
             needs=needs,
             outcome=outcome,
             controller=controller,
-            broker_config=BROKER_CONFIG,
             topic_config=topic_config,
             min_isr_most=min_isr_most,
             why_not=why_not,
@@ -322,7 +320,3 @@ def story(
 def _about(topic: str, ending: Prediction) -> Prediction:
     others = frozenset((kind, value.format(topic=topic)) for kind, value in ending.others)
     return replace(ending, others=others)
-
-
-def _first_line(function: Callable[..., object]) -> str:
-    return (function.__doc__ or "").partition("\n")[0]

@@ -366,7 +366,8 @@ def test_every_story_can_be_asked_for_and_speaks_for_itself(name: str) -> None:
 
 
 def test_one_warm_cluster_can_play_every_story() -> None:
-    assert len({tuple(sorted(story.broker_config.items())) for story in STORIES.values()}) == 1
+    plans = [story.plan("4.4.0") for story in STORIES.values()]
+    assert len({tuple(sorted(plan.broker_config.items())) for plan in plans}) == 1
 
 
 def verdict(word: Word, *anomalies: tuple[str, int | None, str | None]) -> Verdict:

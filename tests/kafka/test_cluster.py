@@ -207,8 +207,12 @@ def test_a_topic_twice_is_refused_with_kafkas_reason(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("name", ["0.10.2.2", MODERN])
-def test_freeze_leaves_evidence_and_nothing_running(opener: Opener, name: str) -> None:
-    cluster = opener(name)
+def test_freeze_leaves_evidence_and_nothing_running(
+    opener: Opener, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below any path: Java reads files as ISO 8859-1, and arguments as its locale says."""
+    monkeypatch.setenv("LC_ALL", "C")
+    cluster = opener(name, "j\u00fcrgen \u4e2d \U0001f600")
     cluster.create_topic("frozen", [[1]], {})
     send(cluster, "frozen", "m1", "m2")
     pids = cluster.pids
@@ -269,16 +273,6 @@ def test_without_a_whole_loopback_each_broker_has_a_port(
         await_replicas(probe, "events", ReplicaState(leo=1, hw=1), brokers=(1,))
 
 
-def test_close_twice_leaves_nothing(opener: Opener) -> None:
-    cluster = opener("0.10.2.2")
-    pids = cluster.pids
-    assert all(psutil.pid_exists(pid) for pid in pids)
-    cluster.brokers[1].pause()
-    cluster.close()
-    cluster.close()
-    await_gone(pids)
-
-
 @pytest.mark.parametrize("name", ["0.10.2.2", MODERN])
 def test_a_broker_that_dies_at_start_says_why_and_leaves_nothing(tmp_path: Path, name: str) -> None:
     before = {child.pid for child in psutil.Process().children(recursive=True)}
@@ -293,7 +287,7 @@ def test_a_broker_that_dies_at_start_says_why_and_leaves_nothing(tmp_path: Path,
     assert not after - before
 
 
-def test_a_port_in_use_names_its_holder(opener: Opener) -> None:
+def test_a_port_in_use_names_its_holder_and_close_twice_leaves_nothing(opener: Opener) -> None:
     cluster = opener("0.10.2.2")
     broker = cluster.brokers[1]
     broker.stop()
@@ -302,6 +296,12 @@ def test_a_port_in_use_names_its_holder(opener: Opener) -> None:
     with socket.create_server((host, int(port))), pytest.raises(HarnessError, match=told):
         broker.start()
     broker.start()
+    pids = cluster.pids
+    assert all(psutil.pid_exists(pid) for pid in pids)
+    broker.pause()
+    cluster.close()
+    cluster.close()
+    await_gone(pids)
 
 
 def test_advice_reads_a_cluster_and_names_what_applies(cluster: Cluster) -> None:
@@ -400,18 +400,3 @@ def test_nothing_outlives_the_harness(
         harness.communicate(timeout=60)
     assert len(pids) == 6
     await_gone(pids)
-
-
-@pytest.mark.parametrize("kafka", ["4.4.0", "0.10.2.2"])
-def test_a_path_may_have_any_letter(
-    kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Java reads configuration files as ISO 8859-1, and arguments as its locale says."""
-    monkeypatch.setenv("LC_ALL", "C")
-    folder = tmp_path / "j\u00fcrgen \u4e2d \U0001f600"
-    with contextlib.closing(
-        open_cluster(release(kafka), folder, brokers=1, broker_config={})
-    ) as cluster:
-        cluster.create_topic("events", [[1]], {})
-        send(cluster, "events", "m1")
-    assert list(tmp_path.glob("*/replicas/1/events-0/*.log"))

@@ -33,7 +33,7 @@ from tests.kafka.external_cluster import Landlord, landlord
 from tests.support.commands import finish, start
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
-KAFKAS = ("0.10.2.2", MODERN)
+OLD = pytest.param("0.10.2.2", marks=pytest.mark.nightly)
 APPS = Path(__file__).parents[2] / "docs/examples/apps"
 LIKE_KAFKAS = ("1.0.2", "3.9.2", "3.9.2-zk")
 """One that does not tell the sources of settings, one of another line, one on ZooKeeper."""
@@ -60,7 +60,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.fixture(scope="module", params=KAFKAS)
+@pytest.fixture(scope="module", params=[MODERN, OLD])
 def theirs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Landlord]:
@@ -242,12 +242,6 @@ def await_wound(theirs: Landlord, process: "subprocess.Popen[str]") -> None:
     await_condition(look, lambda seen: "paused" in seen, what="a broker to be paused", limit_s=120)
 
 
-at_night_on_the_old = pytest.mark.parametrize(
-    "theirs", [MODERN, pytest.param(KAFKAS[0], marks=pytest.mark.nightly)], indirect=True
-)
-
-
-@at_night_on_the_old
 @pytest.mark.parametrize(
     "guarded",
     [
@@ -301,7 +295,6 @@ def test_a_kill_at_any_moment_leaves_nothing(theirs: Landlord, tmp_path: Path) -
         require_whole(theirs)
 
 
-@at_night_on_the_old
 def test_an_interrupted_run_heals_before_it_ends(theirs: Landlord, tmp_path: Path) -> None:
     process = run(theirs, tmp_path)
     await_wound(theirs, process)
@@ -350,6 +343,7 @@ PLAN = Plan(
 )
 
 
+@pytest.mark.parametrize("theirs", [MODERN], indirect=True)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -367,8 +361,6 @@ PLAN = Plan(
 def test_what_goes_wrong_is_told_and_nothing_stays_hurt(
     theirs: Landlord, tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
-    if theirs.cluster.release.name != KAFKAS[-1]:
-        pytest.skip("told the same on every release")
     path = theirs.inventory(**changes)
     with pytest.raises(HighwaterError) as caught:
         execute(onto(PLAN, path, theirs.code), Store(tmp_path), stop=threading.Event())

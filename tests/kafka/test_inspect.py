@@ -2,7 +2,6 @@
 
 import contextlib
 import shutil
-import threading
 import time
 from pathlib import Path
 
@@ -16,11 +15,8 @@ from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
-from highwater.harness.runs.store import Store
-from highwater.nemesis.stories.registry import find_story
-from highwater.runtime.cluster_pool import ClusterPool
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("spark"), pytest.mark.timeout(900)]
 
 CLEANER = {
     "log.cleaner.enable": "true",
@@ -167,14 +163,3 @@ def test_healthy_compacted_transactional_behind_flipped_and_torn(name: str, tmp_
     torn = of(inspect([disks], spark()), "healthy")
     assert torn.verdict == "lag", torn.says
     assert "torn-tail" in [each.kind for each in torn.replicas[0].findings]
-
-
-def test_a_fork_on_0_10_is_found_and_placed(tmp_path: Path) -> None:
-    with ClusterPool(tmp_path / "fleet") as fleet:
-        plan = find_story("divergence").plan("0.10.2.2", acks="all", unclean=False)
-        run = fleet.execute(plan, Store(tmp_path), stop=threading.Event())
-    (partition,) = inspect([run.path], spark()).partitions
-    assert partition.verdict == "fork"
-    assert partition.divergent == 1
-    (shown,) = partition.shown
-    assert len({each.value for each in shown.copies}) > 1

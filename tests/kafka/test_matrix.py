@@ -60,11 +60,9 @@ def test_an_interrupted_matrix_goes_on_where_it_was_and_every_form_agrees(tmp_pa
     untouched = first.path.stat().st_ino
     assert not (folder.path / "clusters").exists()
 
-    process = start(
-        "matrix", "--resume", str(folder.path), "--expect", "--json", "--store", tmp_path
-    )
-    code, out, err = finish(process)
-    assert code == 0, err
+    words = ("matrix", "--resume", folder.path, "--expect", "--json", "--store", tmp_path)
+    code, out = perform(*words)
+    assert code == 0, out
     assert first.path.stat().st_ino == untouched
     assert [path.name for path in (folder.path / "aside").iterdir()] == [f"{cells[1].run}.1"]
     assert not (folder.path / "clusters").exists()

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from highwater.api import JudgedRun, judge_all, load
+from highwater.checkers.inspection.inspect import inspect
 from highwater.checkers.spark.session import spark
 from highwater.harness.releases.catalogue import MODERN, SAMPLE, release
 from highwater.harness.runs.plan import Acks, Plan
@@ -17,7 +18,7 @@ from highwater.reports.model_text import sentence
 from highwater.runtime.cluster_pool import ClusterPool
 from highwater.runtime.prediction_check import as_predicted
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("spark"), pytest.mark.timeout(600)]
 
 
 class Cell(NamedTuple):
@@ -148,6 +149,15 @@ def _assert_as_predicted(judged: JudgedRun) -> None:
         assert verdict.ledger.lost == (plan.topic.min_insync_replicas == 1)
     if plan.story == "loss" and plan.workload.acks == "all" and verdict.ledger.lost:
         _assert_the_loss_is_told(judged)
+    if plan.story == "divergence" and verdict.verdict == "invalid":
+        _assert_the_fork_is_inspected(judged)
+
+
+def _assert_the_fork_is_inspected(judged: JudgedRun) -> None:
+    (partition,) = inspect([judged.run.path], spark()).partitions
+    assert (partition.verdict, partition.divergent) == ("fork", 1)
+    (shown,) = partition.shown
+    assert len({each.value for each in shown.copies}) > 1
 
 
 def _unacknowledged(plan: Plan) -> int:

@@ -41,7 +41,10 @@ def replace(**changes: object) -> Settings:
     return msgspec.structs.replace(TRANSACTIONS, **changes)
 
 
-@pytest.fixture(scope="module", params=["0.11.0.3", MODERN])
+FIRST = pytest.param("0.11.0.3", marks=pytest.mark.nightly)
+
+
+@pytest.fixture(scope="module", params=[FIRST, MODERN])
 def cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RealCluster]:
@@ -160,7 +163,6 @@ def test_a_group_that_transforms_takes_each_record_once(
     assert any(row["kind"] == "seek" and row["offset"] for row in rows), "no abort went back"
 
 
-@pytest.mark.parametrize("cluster", ["0.11.0.3"], indirect=True)
 def test_members_come_and_go_and_read_everything(cluster: RealCluster, tmp_path: Path) -> None:
     made = plan(cluster, "group", Settings(rate=300.0, consumers=0, subscribe=3, churn_s=4.0))
 

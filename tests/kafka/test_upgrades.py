@@ -17,7 +17,7 @@ from highwater.nemesis.stories.registry import find_story
 from highwater.runtime.prediction_check import as_predicted
 from highwater.runtime.runner import execute
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("spark"), pytest.mark.timeout(400)]
 
 ROLLED = Plan(
     kafka="0.10.2.2",

@@ -141,7 +141,7 @@ OLD: Final = (
 )
 
 
-@pytest.fixture(scope="module", params=[OLD[0], "0.11.0.2", OLD[2], MODERN])
+@pytest.fixture(scope="module", params=[*OLD, MODERN])
 def stage(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stage]:

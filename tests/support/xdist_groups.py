@@ -48,11 +48,14 @@ def group(path: str) -> str:
     """The group of a file: its tests share a cluster, so it is a group of its own.
 
     What has Docker is one group, and so is what needs Spark and no broker: a session's start costs
-    more than most of its tests. (pytest-xdist's own groups, ``--dist loadgroup``, are lost on
-    pytest 9.2, which took away the attribute by which a test's process tells its group.)
+    more than most of its tests. What has a browser shares its pages. (pytest-xdist's own groups,
+    ``--dist loadgroup``, are lost on pytest 9.2, which took away the attribute by which a test's
+    process tells its group.)
     """
     if path in DOCKER:
         return "docker"
+    if path.startswith("tests/browser/"):
+        return "browser"
     needs_spark = not _has_brokers(path) and "spark" in (ROOT / path).read_text("utf-8")
     return "spark" if needs_spark else path
 

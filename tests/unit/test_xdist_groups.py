@@ -27,6 +27,7 @@ def test_every_file_that_starts_containers_is_in_one_group() -> None:
 def test_a_file_is_in_the_group_of_what_it_needs() -> None:
     assert {group(path) for path in DOCKER} == {"docker"}
     assert group("tests/unit/checkers/test_golden_runs.py") == "spark"
+    assert group("tests/browser/test_questions.py") == "browser"
     assert group("tests/kafka/test_stories.py") == "tests/kafka/test_stories.py"
     assert (
         group("tests/unit/nemesis/faults/test_registry.py")

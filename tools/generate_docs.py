@@ -27,11 +27,11 @@ from highwater.nemesis.faults.registry import faults as registered_faults
 from highwater.nemesis.schedules.fault_spec import CONTROLLER_TARGETS, TARGETS
 from highwater.nemesis.stories.registry import STORIES
 from highwater.nemesis.stories.story import BROKER_CONFIG
+from highwater.reports.markdown import table
 from tools.api_page import api
 from tools.clients_page import clients
 from tools.hazards_page import hazards
 from tools.model_tables import drawings, explanations, external, model, model_results, model_rules
-from tools.model_tables import table as _table
 from tools.programs_page import programs
 from tools.results_page import results
 
@@ -138,8 +138,8 @@ def apps() -> str:
     """docs/apps.md, of which the last section is of the code."""
     text = (DOCS / "apps.md").read_text("utf-8").partition(_MISTAKES)[0]
     rows = {mistake.name: [mistake.evidence, mistake.fix] for mistake in MISTAKES}
-    table = _table(("mistake", "evidence", "fix"), [[name, *row] for name, row in rows.items()])
-    return f"{text}{_MISTAKES}{table}"
+    mistakes = table(("mistake", "evidence", "fix"), [[name, *row] for name, row in rows.items()])
+    return f"{text}{_MISTAKES}{mistakes}"
 
 
 def faults() -> str:
@@ -164,14 +164,14 @@ def faults() -> str:
             *where,
             "\n## Targets\n",
             _TARGETS_NOTE,
-            _table(("target", "whom it means when its moment has come"), targets),
+            table(("target", "whom it means when its moment has come"), targets),
             "\n## Targets of the coordination\n",
             _CONTROLLERS_NOTE,
-            _table(("target", "which controllers or ZooKeepers it means then"), voters),
+            table(("target", "which controllers or ZooKeepers it means then"), voters),
             "\n## Stories\n",
-            _table(("story", "what happens", "what it comes to"), tales),
+            table(("story", "what happens", "what it comes to"), tales),
             "\n" + _STORIES_NOTE,
-            _table(("broker setting of every story", "value"), BROKER_CONFIG.items()),
+            table(("broker setting of every story", "value"), BROKER_CONFIG.items()),
         ]
     )
 

@@ -23,6 +23,7 @@ from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.reports.drawings.counterexample_svg import whole
 from highwater.reports.drawings.transaction_svg import whole_transactions
 from highwater.reports.html import drawing_css
+from highwater.reports.markdown import table
 
 DOCS: Final = Path(__file__).parent.parent / "docs"
 RESULTS: Final = DOCS / "model-results.json"
@@ -391,9 +392,3 @@ def drawings() -> dict[str, Callable[[], str]]:
 
     paths = sorted((DOCS / "counterexamples").glob("*.json"))
     return {f"counterexamples/{path.stem}.svg": drawing(path) for path in paths}
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines) + "\n"

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from tools.model_tables import table
+from highwater.reports.markdown import table
 
 MEASUREMENTS: Final = Path(__file__).parent.parent / "docs" / "results"
 

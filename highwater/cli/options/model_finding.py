@@ -14,6 +14,7 @@ from highwater.checkers.model.search.result import SearchAnswer, search
 from highwater.cli.model_rules import says, source
 from highwater.cli.options.model import bounds, holdings, settings
 from highwater.harness.base.wording import count
+from highwater.reports.markdown import table
 from highwater.reports.pages.counterexample import write
 
 _SECONDS: Final = 120.0
@@ -105,20 +106,18 @@ def _replays(tallies: Sequence[Tally]) -> str:
     if not tallies:
         return "Not replayed."
     rows = [
-        f"| {tally.kafka} | {tally.reproduced} of {tally.runs} | {tally.kept} of {tally.runs} |"
+        (tally.kafka, f"{tally.reproduced} of {tally.runs}", f"{tally.kept} of {tally.runs}")
         for tally in tallies
     ]
-    heads = "| Kafka | lost or forked, as predicted | kept, as predicted |\n| --- | --- | --- |"
-    return "\n".join([heads, *rows])
+    return table(("Kafka", "lost or forked, as predicted", "kept, as predicted"), rows).rstrip()
 
 
 def _rules_table(tried: Sequence[TriedRule]) -> str:
     rows = [
-        f"| `{row.rule}` | {_effect(row.answer)} | {says(row.rule)} | {source(row.rule)} |"
+        (f"`{row.rule}`", _effect(row.answer), says(row.rule), source(row.rule))
         for row in sorted(tried, key=_rank)
     ]
-    heads = "| rule | with it | what it is | source |\n| --- | --- | --- | --- |"
-    return "\n".join([heads, *rows])
+    return table(("rule", "with it", "what it is", "source"), rows).rstrip()
 
 
 def _rank(row: TriedRule) -> int:

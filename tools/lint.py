@@ -80,9 +80,9 @@ Complaint = tuple[Path, int, str]
 
 
 def sources(root: Path) -> Iterator[Path]:
-    """Yield the product's Python files, each once."""
-    for package in PRODUCT:
-        for path in sorted((root / package).rglob("*.py")):
+    """Yield the Python files of the product, the tests, the benchmarks and the docs, each once."""
+    for folder in (*PRODUCT, "tests", "benchmarks", "docs"):
+        for path in sorted((root / folder).rglob("*.py")):
             if not any(parent.is_symlink() for parent in path.parents):
                 yield path
 
@@ -199,28 +199,24 @@ def many_words(pages: Iterable[Path]) -> Iterator[Complaint]:
 
 def complaints(root: Path) -> list[Complaint]:
     """Return every violation below ``root``, the project's folder, in order of place."""
-    trees = [(path, ast.parse(path.read_text())) for path in sources(root)]
-    everywhere = [
-        path
-        for folder in (*PRODUCT, "tests", "benchmarks", "docs")
-        for path in (root / folder).rglob("*.py")
-        if not any(parent.is_symlink() for parent in path.parents)
-    ]
+    everywhere = list(sources(root))
+    product = [path for path in everywhere if path.relative_to(root).parts[0] in PRODUCT]
+    trees = [(path, ast.parse(path.read_text())) for path in product]
+    pages = sorted((root / "docs").rglob("*.md"))
     violations: list[Complaint] = list(repeated_classes(trees))
-    violations += crowded_folders(path for path, _ in trees)
+    violations += crowded_folders(product)
     for path, tree in trees:
         violations += vague_names(path, tree)
         violations += obscure_docstrings(path, tree)
     for path in everywhere:
         violations += packages_imported(path)
-    for path in [*everywhere, *root.glob("*.md"), *(root / "docs").rglob("*.md")]:
+    for path in [*everywhere, *root.glob("*.md"), *pages]:
         if path.name not in {"lint.py", "style.md"}:
             violations += refused_words(path, _MANNERED)
-    for path in [*(path for path, _ in trees), *(root / "docs").rglob("*.md")]:
+    for path in [*product, *pages]:
         if path.name not in {"lint.py", "style.md", "changelog.md"}:
             violations += refused_words(path, _VAGUE)
-    pages = [root / "README.md", root / "CONTRIBUTING.md", root / "SECURITY.md"]
-    pages += sorted((root / "docs").rglob("*.md"))
+    pages += [root / "README.md", root / "CONTRIBUTING.md", root / "SECURITY.md"]
     violations += many_words(pages)
     for page in pages:
         violations += long_paragraphs(page)

@@ -11,6 +11,7 @@ from highwater.checkers.model.explain.explanations import EXPLANATIONS
 from highwater.checkers.model.explain.observations import SOURCES
 from highwater.checkers.model.protocol.invariants import INVARIANTS
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES, rules_of
+from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.search.kafka_model import PROMISES, Counterexample
 from highwater.checkers.model.transactions.transaction_invariants import TRANSACTION_INVARIANTS
 from highwater.checkers.model.transactions.transaction_machine import (
@@ -18,6 +19,7 @@ from highwater.checkers.model.transactions.transaction_machine import (
 )
 from highwater.checkers.model.transactions.transaction_rules import CLIENTS
 from highwater.cli.model_rules import ORDER, ranges, says, transaction_table
+from highwater.cli.options.model import rare_bounds
 from highwater.harness.base.wording import count
 from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.reports.drawings.counterexample_svg import whole
@@ -44,22 +46,7 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     kafka: str
-    acks: str
-    min_isr: int
-    brokers: int
-    records: int
-    failures: int
-    moves: int
-    late: int
-    batch: int = 1
-    failovers: int = 0
-    wipes: int = 0
-    joins: int = 0
-    reassignments: int = 0
-    unclean: bool = False
-    by_hand: bool = False
-    stops: bool = True
-    by: str = "message"
+    scope: Scope
     switched: Mapping[str, bool] = {}
     states: int
     depth: int
@@ -133,14 +120,14 @@ def model() -> str:
 
 def model_rules() -> str:
     """docs/model-rules.md."""
-    mutations = _read().mutations
+    mutations = read().mutations
     blocks = {"rules": lambda: rules(mutations), "transaction-rules": transaction_rules}
     return _with_blocks("model-rules.md", blocks)
 
 
 def model_results() -> str:
     """docs/model-results.md."""
-    results = _read()
+    results = read()
     blocks = {
         "searches": lambda: searches(results.scopes),
         "replays": lambda: replays(results.replays),
@@ -154,7 +141,8 @@ def explanations() -> str:
     return _with_blocks("explanations.md", {"explanations": explaining})
 
 
-def _read() -> Results:
+def read() -> Results:
+    """Return everything that was measured."""
     return msgspec.json.decode(RESULTS.read_bytes(), type=Results)
 
 
@@ -289,8 +277,8 @@ def observations() -> str:
 def searches(measured: Sequence[Searched]) -> str:
     """Return a list for each set of bounds: releases and failures, and what breaks there."""
     outcomes: dict[str, dict[tuple[str, str], list[str]]] = {}
-    for search in sorted(measured, key=lambda row: (ORDER.index(row.kafka), row.failures)):
-        failures = f"{count(search.failures, 'failure')}"
+    for search in sorted(measured, key=lambda row: (ORDER.index(row.kafka), row.scope.failures)):
+        failures = f"{count(search.scope.failures, 'failure')}"
         places = outcomes.setdefault(_bounds(search), {})
         places.setdefault((failures, _outcome(search)), []).append(search.kafka)
     return _listed(
@@ -310,31 +298,20 @@ def _failures(row: tuple[tuple[str, str], object]) -> str:
 
 
 def _bounds(searched: Searched) -> str:
-    unclean = f"{', unclean elections' if searched.unclean else ''}"
-    by_hand = f"{', elections by hand' if searched.by_hand else ''}"
-    acks = "" if searched.acks == "all" else f"acks={searched.acks}, "
-    min_isr = f", min.insync.replicas={searched.min_isr}" if searched.min_isr > 1 else ""
-    rounds = "" if searched.by == "message" else f", by {searched.by}"
-    return (
-        f"{acks}{searched.brokers} brokers, {count(searched.records, 'record')},"
-        f" {count(searched.moves, 'move')}{_rare(searched)}{min_isr}{unclean}{by_hand}{rounds}"
-    )
-
-
-def _rare(searched: Searched) -> str:
-    """Return the bounds that most searches do not have."""
-    counted = {
-        "late answer": searched.late,
-        "controller failover": searched.failovers,
-        "replaced disk": searched.wipes,
-        "late ISR request": searched.joins,
-        "reassignment": searched.reassignments,
-    }
-    parts = [f", {count(n, what)}" for what, n in counted.items() if n]
-    if searched.batch > 1:
-        parts.append(f", {searched.batch} records in a batch")
-    parts += [f", `{name}` {'on' if on else 'off'}" for name, on in searched.switched.items()]
-    return "".join(parts) + ("" if searched.stops else ", no orderly stops")
+    """Return what was searched, without the failures; bounds that are usual are not named."""
+    scope = searched.scope
+    parts = [] if scope.acks == "all" else [f"acks={scope.acks}"]
+    parts += [f"{scope.brokers} brokers", count(scope.records, "record")]
+    parts += [count(scope.moves, "move")]
+    parts += [count(scope.late, "late answer")] if scope.late else []
+    parts += rare_bounds(scope)
+    parts += [f"`{name}` {'on' if on else 'off'}" for name, on in searched.switched.items()]
+    parts += [] if scope.stops else ["no orderly stops"]
+    parts += [f"min.insync.replicas={scope.min_isr}"] if scope.min_isr > 1 else []
+    parts += ["unclean elections"] if scope.unclean else []
+    parts += ["elections by hand"] if scope.by_hand else []
+    parts += [] if scope.by == "message" else [f"by {scope.by}"]
+    return ", ".join(parts)
 
 
 def _outcome(searched: Searched) -> str:

@@ -21,7 +21,7 @@ from highwater.checkers.model.search.kafka_model import (
     invariants,
 )
 from highwater.checkers.model.search.result import SearchAnswer, search
-from tools.model_tables import RESULTS
+from tools.model_tables import RESULTS, read
 
 _LIMIT_S: Final = 900.0
 
@@ -106,19 +106,13 @@ def main() -> None:
     """Do what is missing, and write the file after each search."""
     for scope in SCOPES:
         for names in _alike(scope):
-            missing = [
-                name for name in names if not _there("scopes", {"kafka": name, **_bounds(scope)})
-            ]
+            done = {(row.kafka, row.scope) for row in read().scopes if not row.switched}
+            missing = [name for name in names if (name, scope) not in done]
             if missing:
                 _add("scopes", _searched(missing, scope))
     for switch in SWITCHES:
-        if switch != "kraft" and not _there("mutations", {"switch": switch}):
+        if switch not in {"kraft", *(row.switch for row in read().mutations)}:
             _add("mutations", [_mutated(switch, *_BASES.get(switch, _ZOOKEEPER))])
-
-
-def _there(key: str, wanted_scope: Mapping[str, Any]) -> bool:
-    rows: Rows = json.loads(RESULTS.read_text("utf-8"))[key]
-    return any(wanted_scope.items() <= row.items() for row in rows)
 
 
 def _add(key: str, rows: Rows) -> None:
@@ -141,17 +135,12 @@ def _alike(scope: Scope) -> Iterable[list[str]]:
     return groups.values()
 
 
-def _bounds(scope: Scope) -> dict[str, Any]:
-    names = ("acks", "min_isr", "brokers", "records", "failures", "moves", "late", "by")
-    return {name: getattr(scope, name) for name in names}
-
-
 def _searched(names: list[str], scope: Scope) -> Rows:
     setting = ModelSettings(kafka=names[0], scope=scope)
     results = _search(setting, PROMISES)
     first = results[0]
-    row = _bounds(scope)
-    row |= {
+    row = {
+        "scope": asdict(scope),
         "states": first.states,
         "depth": first.depth,
         "seconds": round(first.seconds, 1),

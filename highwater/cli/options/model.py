@@ -115,17 +115,20 @@ def bounds(scope: Scope) -> str:
         "leadership move": scope.moves,
         "late answer": scope.late,
     }
+    parts = [count(n, what) for what, n in counted.items()]
+    return "at most " + ", ".join([*parts, *rare_bounds(scope)])
+
+
+def rare_bounds(scope: Scope) -> list[str]:
+    """Return the bounds that most searches do not have."""
     rare = {
         "controller failover": scope.failovers,
         "replaced disk": scope.wipes,
         "late ISR request": scope.joins,
         "reassignment": scope.reassignments,
     }
-    counted |= {what: n for what, n in rare.items() if n}
-    parts = [count(n, what) for what, n in counted.items()]
-    if scope.batch > 1:
-        parts.append(f"{scope.batch} records in a batch")
-    return "at most " + ", ".join(parts)
+    parts = [count(n, what) for what, n in rare.items() if n]
+    return [*parts, f"{scope.batch} records in a batch"] if scope.batch > 1 else parts
 
 
 def effort(answer: SearchAnswer[Any]) -> str:

@@ -6,6 +6,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
+from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.search.kafka_model import PROMISES
 from highwater.harness.releases.catalogue import MODERN
 from tests.browser.lineage import lost
@@ -17,9 +18,8 @@ FOUND = msgspec.convert(
     {
         "scopes": [
             {
-                "kafka": kafka, "acks": "all", "min_isr": 1, "brokers": 3, "records": 2,
-                "failures": 1, "moves": 2, "late": 0, "states": 1234, "depth": 21, "seconds": 2.0,
-                "exhausted": kafka != "4.3.1",
+                "kafka": kafka, "scope": {"records": 2, "failures": 1, "moves": 2},
+                "states": 1234, "depth": 21, "seconds": 2.0, "exhausted": kafka != "4.3.1",
                 "invariants": HELD if kafka > "2" else {
                     **HELD, "acked-kept": {"depth": 9, "counterexample": "lost.json"},
                 },
@@ -55,7 +55,7 @@ def test_releases_alike_share_a_line_that_says_what_breaks() -> None:
 
 
 def test_bounds_apart_are_lists_apart() -> None:
-    other = msgspec.structs.replace(FOUND.scopes[0], min_isr=2)
+    other = msgspec.structs.replace(FOUND.scopes[0], scope=Scope(min_isr=2))
     assert searches([*FOUND.scopes, other]).count("**3 brokers") == 2
 
 

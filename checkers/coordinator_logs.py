@@ -17,19 +17,27 @@ Row = dict[str, Any]
 
 
 def coordinator_records(case: RunFiles, topic: str) -> list[Row] | None:
-    """Return every record of a coordinators' topic, in order, in columns of ``reader.SCHEMA``.
+    """Return every record of a coordinators' topic, in columns of ``reader.SCHEMA``.
 
-    The records come from the most up-to-date replica; another checker compares the replicas. The
-    result is None if the run has no copy of the topic, or if a part of the copy is no evidence.
+    The records of a partition are in order, and come from its most up-to-date replica; another
+    checker compares the replicas. The result is None if the run has no copy of the topic, or if a
+    part of the copy is no evidence.
     """
     folder = case.run.coordinators
     if any(unused.path.startswith(f"{folder.name}/") for unused in case.unread):
         return None
-    replicas: dict[int, list[Segment]] = defaultdict(list)
+    replicas: dict[int, dict[int, list[Segment]]] = defaultdict(lambda: defaultdict(list))
     files = [segment for replica in folder.glob(f"*/{topic}-*/") for segment in inside(replica)]
     for segment in limited(files) if files else ():
-        replicas[segment.broker].append(segment)
-    return max(([*_records(segments)] for segments in replicas.values()), key=_end, default=None)
+        replicas[segment.partition][segment.broker].append(segment)
+    if not replicas:
+        return None
+    records: list[Row] = []
+    for _, copies in sorted(replicas.items()):
+        logs = [list(_records(segments)) for segments in copies.values()]
+        newest = max(logs, key=_end)
+        records += newest
+    return records
 
 
 def _end(rows: list[Row]) -> tuple[int, int]:

@@ -7,23 +7,21 @@ is, and read_committed readers get no record after it (KAFKA-14402, KIP-890). Bo
 disks: the partition's log, and the coordinator's log, ``__transaction_state``.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
+from highwater.checkers.coordinator_logs import coordinator_records
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.core.anomaly_kinds import HANGING, Kind, Severity
 from highwater.checkers.core.checker import checker
 from highwater.checkers.core.promises import if_committed_is_kept
 from highwater.checkers.disks.log_ends import log_ends
-from highwater.checkers.kafka_files.segment_files import Segment, inside, limited
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
-from highwater.checkers.spark import kafka_log
 from highwater.checkers.transactions.coordinated import TOPIC, VALUE
 
 _ENDED: Final = {0: "Empty", 4: "CompleteCommit", 5: "CompleteAbort"}
@@ -31,7 +29,6 @@ _ENDED: Final = {0: "Empty", 4: "CompleteCommit", 5: "CompleteAbort"}
 
 _REMOVED: Final = "removed"
 _PLACE: Final = ("run", "topic", "partition", "producer_id")
-_STATE_COLUMNS: Final = ("run", "leader_epoch", "offset", "key", "value")
 
 Row = dict[str, Any]
 
@@ -92,11 +89,11 @@ def hanging_transaction(tables: Tables) -> pa.Table:
     ]
     if not opened:
         return SCHEMA.empty_table()
-    states = _states(tables, [cases[run] for run in sorted({row["run"] for row in opened})])
+    states = {run: _states(cases[run]) for run in {row["run"] for row in opened}}
     rows = [
         _row(row, state)
         for row in opened
-        if (state := states.get((row["run"], row["producer_id"]))) and state.state
+        if (state := states[row["run"]].get(row["producer_id"])) and state.state
     ]
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
@@ -137,40 +134,26 @@ def _open(log: DataFrame, runs: Iterable[str]) -> DataFrame:
     )
 
 
-def _states(tables: Tables, cases: Iterable[RunFiles]) -> dict[tuple[str, int], _Coordinated]:
-    """Return the coordinators' last state for each producer id, by run and producer id.
+def _states(case: RunFiles) -> dict[int, _Coordinated]:
+    """Return the coordinators' last state for each producer id.
 
-    The longest replica of a coordinator's log decides; ``coordinator-divergence`` reports replicas
-    that differ. ``state`` is empty if a transaction may be open.
+    ``state`` is empty if a transaction may be open.
     """
-    segments = [segment for case in cases for segment in _segments(case)]
-    log = kafka_log.read_segments(tables.spark, segments, _STATE_COLUMNS)
-    at = F.struct("leader_epoch", "offset")
-    value = F.col("value")
-    last = (
-        log.where(F.col("key").isNotNull())
-        .groupBy("run", "key")
-        .agg(
-            F.max_by(value.isNull(), at).alias("removed"),
-            F.max_by(value, F.when(value.isNotNull(), at)).alias("value"),
-        )
-        .where(value.isNotNull())
-    )
-    states: dict[tuple[str, int], _Coordinated] = {}
-    for row in last.collect():
-        _, producer, _, _, status = VALUE.unpack_from(row["value"])
-        name = bytes(row["key"])[4:].decode(errors="replace")
-        state = _REMOVED if row["removed"] else _ENDED.get(status, "")
-        before = states.get((row["run"], producer))
+    last: dict[bytes, tuple[bytes, bool]] = {}
+    for row in coordinator_records(case, TOPIC) or ():
+        key, value = row["key"], row["value"]
+        if value is not None and key is not None:
+            last[key] = value, False
+        elif key in last:
+            last[key] = last[key][0], True
+    states: dict[int, _Coordinated] = {}
+    for key, (value, is_removed) in last.items():
+        _, producer, _, _, status = VALUE.unpack_from(value)
+        before = states.get(producer)
         if before is None or before.state:  # a state that may be open outweighs other states
-            states[row["run"], producer] = _Coordinated(name, state)
+            state = _REMOVED if is_removed else _ENDED.get(status, "")
+            states[producer] = _Coordinated(key[4:].decode(errors="replace"), state)
     return states
-
-
-def _segments(case: RunFiles) -> Iterator[Segment]:
-    folders = case.run.coordinators.glob(f"*/{TOPIC}-*/")
-    segments = limited([segment for folder in folders for segment in inside(folder)])
-    yield from (replace(segment, run=case.key) for segment in segments)
 
 
 def _row(opened: Row, coordinated: _Coordinated) -> Row:

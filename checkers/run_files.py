@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -152,6 +152,19 @@ class RunFiles:
         """Return whether a table of the run is no evidence."""
         return is_table_among(name, [unused.path for unused in self.unread])
 
+    def rows(self, name: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
+        """Return the rows of a small table, in order of ``time_ns`` if they have it.
+
+        There are no rows if the run has no such table.
+        """
+        if name not in self.tables:
+            return []
+        table = pq.read_table(self.tables[name], columns=columns)
+        if "time_ns" in table.column_names:
+            table = table.sort_by("time_ns")
+        rows: list[dict[str, Any]] = table.to_pylist()
+        return rows
+
     @property
     def compacted(self) -> bool:
         """True if Kafka may remove records from the middle of this run's topic."""
@@ -171,10 +184,7 @@ class RunFiles:
     @property
     def committed(self) -> dict[int, int]:
         """The offset below which each controller's metadata log must hold the committed records."""
-        if QUORUM_TABLE not in self.tables:
-            return {}
-        seen = pq.read_table(self.tables[QUORUM_TABLE], columns=["time_ns", "node", "leo", "hw"])
-        rows = seen.sort_by("time_ns").to_pylist()
+        rows = self.rows(QUORUM_TABLE, ["time_ns", "node", "leo", "hw"])
         watermark = max((row["hw"] for row in rows), default=0)
         # The last LEO counts: a fault may have emptied a disk, which the leader learns by a fetch.
         ends = {row["node"]: row["leo"] for row in rows}
@@ -405,13 +415,12 @@ def _stage_remote_tier(case: RunFiles) -> None:
 
 def _answered(case: RunFiles) -> dict[tuple[str, str], int]:
     """Return the LEO that each broker last returned, by the broker's id and the replica's name."""
-    if case.listed or _REPLICAS not in case.tables:
+    if case.listed:
         return {}
     columns = ["time_ns", "broker", "topic", "partition", "leo"]
-    seen = pq.read_table(case.tables[_REPLICAS], columns=columns).sort_by("time_ns")
     return {
         (str(row["broker"]), f"{row['topic']}-{row['partition']}"): row["leo"]
-        for row in seen.to_pylist()
+        for row in case.rows(_REPLICAS, columns)
         if row["leo"] is not None
     }
 
@@ -458,10 +467,7 @@ def _missing_controllers(case: RunFiles, folders: Mapping[int, Path]) -> str:
     outside = case.plan.external is not None or isinstance(case.run, RemoteRun)
     if case.listed or outside:
         return ""
-    voters: set[int] = set()
-    if QUORUM_TABLE in case.tables:
-        seen = pq.read_table(case.tables[QUORUM_TABLE], columns=["node", "voter"])
-        voters = {row["node"] for row in seen.to_pylist() if row["voter"]}
+    voters = {row["node"] for row in case.rows(QUORUM_TABLE, ["node", "voter"]) if row["voter"]}
     if lacking := sorted(voters - folders.keys()):
         return f"lacks the metadata log of controller {', '.join(map(str, lacking))}"
     planned = case.plan.controllers

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
@@ -91,7 +90,7 @@ def _last_begins(cases: Iterable[RunFiles]) -> dict[Key, int]:
 def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
     """Yield each partition's last observed ISR, and the last offset of the final read."""
     quiesced = {
-        case.key: case.tables[_PARTITIONS]
+        case.key: case
         for case in tables.cases
         if case.status.quiesced and _PARTITIONS in case.tables
         if case.listed or _REPLICAS in case.tables
@@ -102,7 +101,7 @@ def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
         if book.run in quiesced and book.complete and book.last is not None
     }
     for run in sorted(quiesced):
-        rows = pq.read_table(quiesced[run], columns=_ISR).sort_by("time_ns").to_pylist()
+        rows = quiesced[run].rows(_PARTITIONS, _ISR)
         latest = {(row["topic"], row["partition"]): row["isr"] for row in rows}
         for (topic, partition), isr in latest.items():
             last = reach.get((run, topic, partition))

@@ -10,8 +10,6 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final, Self
 
-import pyarrow.parquet as pq
-
 from highwater.checkers.groups.events import FOREVER, Row
 from highwater.checkers.run_files import RunFiles
 
@@ -43,8 +41,8 @@ class Disturbances:
         """Return the disturbances of a run; the whole run, if its faults are not known."""
         if _FAULTS not in case.tables or _PARTITIONS not in case.tables:
             return cls([(-FOREVER, FOREVER)])
-        faults = pq.read_table(case.tables[_FAULTS]).sort_by("time_ns").to_pylist()
-        leaders = pq.read_table(case.tables[_PARTITIONS]).sort_by("time_ns").to_pylist()
+        faults = case.rows(_FAULTS)
+        leaders = case.rows(_PARTITIONS)
         return cls([*_faults(faults), *_changes(leaders)])
 
     def touch(self, begin: int, end: int) -> bool:

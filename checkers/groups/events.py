@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.run_files import RunFiles
@@ -47,14 +46,6 @@ def no_group(_tables: Tables, case: RunFiles) -> str:
     return "no member of a group kept a journal"
 
 
-def journal(case: RunFiles) -> list[Row]:
-    """Return the journal rows of all members in a run; empty if the run has no journal."""
-    if GROUPS_TABLE not in case.tables:
-        return []
-    rows: list[Row] = pq.read_table(case.tables[GROUPS_TABLE]).to_pylist()
-    return rows
-
-
 def by_place(rows: Iterable[Row]) -> dict[Place, list[Row]]:
     """Return the rows for each group and partition, in the order of their ends."""
     places: dict[Place, list[Row]] = defaultdict(list)
@@ -81,7 +72,7 @@ def _rows(
     tables: Tables, find: Callable[[RunFiles, list[Row]], Iterable[GroupFinding]]
 ) -> Iterator[Row]:
     for case in tables.cases:
-        rows = journal(case)
+        rows = case.rows(GROUPS_TABLE)
         for finding in find(case, rows) if rows else ():
             yield {
                 "run": case.key,

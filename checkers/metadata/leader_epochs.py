@@ -10,7 +10,6 @@ increments the epoch with every leader that it elects (``PartitionChangeBuilder`
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.core.anomaly_kinds import Kind, Severity
@@ -20,7 +19,7 @@ from highwater.checkers.run_tables import Tables
 
 _KIND: Final = "shared-epoch"
 _PARTITIONS: Final = "events/partitions"
-_COLUMNS: Final = ("topic", "partition", "leader_epoch", "leader")
+_COLUMNS: Final = ["topic", "partition", "leader_epoch", "leader"]
 
 
 def _says(row: dict[str, Any]) -> str:
@@ -48,11 +47,9 @@ def shared_epoch(tables: Tables) -> pa.Table:
     """Return the leader epochs with two leaders, without "no leader" and unknown epochs."""
     anomalies = []
     for case in tables.cases:
-        if _PARTITIONS not in case.tables:
-            continue
-        seen = pq.read_table(case.tables[_PARTITIONS], columns=list(_COLUMNS)).to_pylist()
         leaders: dict[tuple[str, int, int], set[int]] = {}
-        for topic, partition, epoch, leader in (row.values() for row in seen):
+        for row in case.rows(_PARTITIONS, _COLUMNS):
+            topic, partition, epoch, leader = row.values()
             if epoch is not None and min(epoch, leader) >= 0:
                 leaders.setdefault((topic, partition, epoch), set()).add(leader)
         anomalies += [

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.core.anomaly_kinds import LOST_DECISION, Kind, Severity
@@ -51,10 +50,10 @@ def _idle(tables: Tables, case: RunFiles) -> str:
     logs = controller_logs(tables)[case.key]
     if logs and all(log.damage or log.unread for log in logs):
         return "no metadata log of a controller could be read to its end"
-    decisions = _table(case, DECISIONS_TABLE)
+    decisions = case.rows(DECISIONS_TABLE)
     if not logs and all(row["evidence"] != _END for row in decisions):
         return "what the controllers had at the end was not recorded"
-    seen = _table(case, _PARTITIONS, ["time_ns", "leader_epoch"])
+    seen = case.rows(_PARTITIONS, ["time_ns", "leader_epoch"])
     answered = any(row["evidence"] == _ANSWERED for row in decisions)
     if answered or any(row["leader_epoch"] is not None for row in seen):
         return ""
@@ -92,8 +91,8 @@ def lost_decision(tables: Tables) -> pa.Table:
 
 
 def _losses(case: RunFiles, logs: list[ControllerLog]) -> list[_Loss]:
-    decisions = _table(case, DECISIONS_TABLE)
-    seen = _table(case, _PARTITIONS, _SEEN)
+    decisions = case.rows(DECISIONS_TABLE)
+    seen = case.rows(_PARTITIONS, _SEEN)
     ends = _ends(decisions, logs)
     if not ends:
         return []
@@ -102,15 +101,6 @@ def _losses(case: RunFiles, logs: list[ControllerLog]) -> list[_Loss]:
     first, *others = by_end
     # If equally good logs differ, that is a separate anomaly: metadata-divergence.
     return [loss for loss in dict.fromkeys(first) if all(loss in losses for losses in others)]
-
-
-def _table(case: RunFiles, name: str, columns: list[str] | None = None) -> list[Row]:
-    if name not in case.tables:
-        return []
-    rows: list[Row] = (
-        pq.read_table(case.tables[name], columns=columns).sort_by("time_ns").to_pylist()
-    )
-    return rows
 
 
 def _ends(decisions: list[Row], logs: list[ControllerLog]) -> list[DecidedState]:

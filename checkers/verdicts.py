@@ -39,6 +39,7 @@ from highwater.checkers.lineage.subject import Subject
 from highwater.checkers.policy import Promise, decide, elections, promised
 from highwater.checkers.run_files import RunFiles
 from highwater.harness.base.errors import StoreError
+from highwater.harness.base.wording import joined
 from highwater.harness.runs.faults.counts import FaultCounts, Happening, requested
 from highwater.harness.runs.history import DECISIONS_TABLE, OPERATIONS_TABLE
 from highwater.harness.runs.plan import Plan
@@ -307,7 +308,7 @@ def _counted(words: Mapping[str, str], counts: Mapping[str, int]) -> str:
         for name, word in words.items()
         if (number := counts.get(name))
     ]
-    return ", ".join(parts[:-1]) + " and " * (len(parts) > 1) + "".join(parts[-1:])
+    return joined(parts)
 
 
 def _no_promise(plan: Plan) -> str:

@@ -1,6 +1,6 @@
 """The reference model's explanation of a run as text, for pages, terminals and scripts."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -12,7 +12,7 @@ from highwater.checkers.model.report_types import (
     Reconciliation,
 )
 from highwater.harness.base.errors import StoreError, UsageError
-from highwater.harness.base.wording import count
+from highwater.harness.base.wording import count, joined
 from highwater.harness.runs.store import Run
 
 Colour = Literal["valid", "invalid", "unknown"]
@@ -83,17 +83,11 @@ def _all(number: int) -> str:
 def _outcome(outcome: PartitionOutcome) -> str:
     """Return ``m3 is lost and offset 3 forks``, or ``nothing is lost and nothing forks``."""
     offsets = [str(offset) for offset in outcome.forked]
-    lost = f"{listed(outcome.lost)} {'is' if len(outcome.lost) == 1 else 'are'} lost"
+    lost = f"{joined(outcome.lost)} {'is' if len(outcome.lost) == 1 else 'are'} lost"
     plural = "s" * (len(offsets) > 1)
-    forked = f"offset{plural} {listed(offsets)} fork{'' if plural else 's'}"
+    forked = f"offset{plural} {joined(offsets)} fork{'' if plural else 's'}"
     lost = lost if outcome.lost else "nothing is lost"
     return f"{lost} and {forked if offsets else 'nothing forks'}"
-
-
-def listed(words: Iterable[str]) -> str:
-    """Return ``m1``, ``m1 and m2``, ``m1, m2 and m3``."""
-    *first, last = list(words) or [""]
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

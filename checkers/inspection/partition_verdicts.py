@@ -14,6 +14,7 @@ from highwater.checkers.inspection.report_types import (
     LogFinding,
     Verdict,
 )
+from highwater.harness.base.wording import joined
 
 
 def partition(
@@ -125,7 +126,7 @@ def _fork(
     if records:
         epochs = [f"broker {copy.broker} {_in(copy.epoch)}" for copy in records[0].copies]
         if any(copy.epoch is not None for copy in records[0].copies):
-            yield f"At that offset the records are: {_joined(epochs)}."
+            yield f"At that offset the records are: {joined(epochs)}."
     if compared.below_hw:
         lies = _lies(compared.below_hw, number)
         yield f"{lies} below the HW of every replica that holds it: no replica will truncate there."
@@ -165,7 +166,7 @@ def _lag(states: Sequence[InspectedReplica]) -> str:
         if shared
         else "No two of them have an offset in common."
     )
-    return f"The longest log ends at {end}; {_joined(behind)}. {says}"
+    return f"The longest log ends at {end}; {joined(behind)}. {says}"
 
 
 def _agree(states: Sequence[InspectedReplica]) -> str:
@@ -186,9 +187,5 @@ def _doubt(states: Sequence[InspectedReplica]) -> Iterable[str]:
         if any(finding.kind == LATE_START for finding in replica.findings)
     ]
     if late:
-        logs = f"log of broker {late[0]}" if len(late) == 1 else f"logs of brokers {_joined(late)}"
+        logs = f"log of broker {late[0]}" if len(late) == 1 else f"logs of brokers {joined(late)}"
         yield f"No file shows whether retention or an incomplete copy shortened the {logs}."
-
-
-def _joined(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,11 +1,12 @@
 """Describes an anomaly in a few plain sentences: Let R be …, Then …, However …."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from highwater.checkers.core.anomaly_kinds import ABOVE, BELOW, CORRUPT, DIVERGENCE, DUPLICATE, LOST
 from highwater.checkers.lineage.evidence import Row
 from highwater.checkers.lineage.remote_tier import gone_by_retention
 from highwater.checkers.lineage.subject import Subject, where
+from highwater.harness.base.wording import joined
 from highwater.harness.runs.history import OK
 from highwater.harness.runs.partition_trace import UNKNOWN, EndOffsetDrop, Leadership
 from highwater.harness.runs.verdict import ACKNOWLEDGED
@@ -160,9 +161,3 @@ def _corrupt(row: Row) -> str:
 
 def _brokers(ids: Sequence[str]) -> str:
     return f"broker {ids[0]} holds" if len(ids) == 1 else f"brokers {joined(ids)} hold"
-
-
-def joined(words: Iterable[str]) -> str:
-    """Return ``a``, ``a and b``, ``a, b and c``."""
-    parts = list(words)
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from highwater.checkers.model.protocol.step_sentences import NAMES
-from highwater.harness.base.wording import count
+from highwater.harness.base.wording import count, joined
 from highwater.harness.runs.store import Run
 from highwater.reports import model_text
 from highwater.reports.drawings import frame_strip
@@ -97,9 +97,9 @@ def headline(counterexample: "Counterexample") -> str:
 def conclusion(counterexample: "Counterexample") -> str:
     """Return one sentence about the damage in the last state."""
     harmed, end = harm(counterexample), counterexample.steps[-1].after
-    records = model_text.listed(sorted(harmed.records))
+    records = joined(sorted(harmed.records))
     if harmed.instead:
-        there = model_text.listed(sorted(harmed.instead))
+        there = joined(sorted(harmed.instead))
         return f"In the end one replica holds {records} where another holds {there}."
     if not records:
         return f"In the end this does not hold: {counterexample.says}"

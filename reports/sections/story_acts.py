@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from highwater.checkers.model.protocol.step_sentences import NAMES
 from highwater.checkers.model.report_types import ModelSnapshot, Reconciliation
+from highwater.harness.base.wording import joined
 from highwater.harness.runs.history import FENCE
 from highwater.harness.runs.verdict import Anomaly
 from highwater.reports.drawings import frame_strip
@@ -27,7 +28,6 @@ from highwater.reports.drawings.replica_frames import (
     states,
     window,
 )
-from highwater.reports.model_text import listed
 from highwater.reports.replica_contents import Holdings
 from highwater.reports.run_evidence import PartitionObservations, RunObservations
 
@@ -287,4 +287,4 @@ def _says(beat: ModelSnapshot) -> str:
         heir = f", and broker {beat.leader} is to lead" if beat.leader else ""
         return _PHRASES[verb].format(who[0]) + heir
     phrase = _PHRASES.get(verb, f"{verb} {{}}")
-    return phrase.format(listed(what or who))
+    return phrase.format(joined(what or who))

@@ -117,7 +117,8 @@ def keyed_values(tables: Tables) -> LastValues | None:
     return last_values(client_view(tables), tables.cases)
 
 
-def _without_keys(_tables: Tables, case: RunFiles) -> str:
+def without_keys(_tables: Tables, case: RunFiles) -> str:
+    """Return why keys cannot be judged: records have no keys. Empty if they have keys."""
     return "" if case.plan.workload.keys else "records had no keys"
 
 
@@ -131,7 +132,7 @@ def _without_keys(_tables: Tables, case: RunFiles) -> str:
         promise="compaction: a tombstone goes after all that it deletes (KIP-354)",
         breaks=if_acknowledged_is_kept,
     ),
-    idle=_without_keys,
+    idle=without_keys,
 )
 def resurrected_values(tables: Tables) -> Rows | None:
     """Return deleted values that the final read returned."""

@@ -25,6 +25,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
+from highwater.checkers.compaction.last_values import without_keys
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.core.anomaly_kinds import STALE_REPLICA, Kind, Severity
 from highwater.checkers.core.checker import checker, without_disks
@@ -92,11 +93,6 @@ def _says(row: Row) -> str:
 
 def _not_keyed(tables: Tables, case: RunFiles) -> str:
     return without_disks(tables, case) or without_keys(tables, case)
-
-
-def without_keys(_tables: Tables, case: RunFiles) -> str:
-    """Return why keys cannot be judged: records have no keys. Empty if they have keys."""
-    return "" if case.plan.workload.keys else "records had no keys"
 
 
 @checker(

@@ -167,10 +167,12 @@ def begins_at_latest(evidence: InputEvidence) -> str:
 
     The input was sent before a member was assigned the partition, and the next input with an output
     was sent after that. In between no instance ended or was paused, and no input before this input
-    was processed.
+    was processed. A program that skips inputs elsewhere may have skipped this one, too.
     """
     passed, following, sent_ns = evidence.passed, evidence.following, evidence.sent_ns
-    if passed is None or following is None or sent_ns is None or evidence.before:
+    if passed is None or following is None or sent_ns is None:
+        return ""
+    if evidence.before or evidence.calm:
         return ""
     if following.output_ns >= evidence.undisturbed_ns:
         return ""
@@ -345,8 +347,12 @@ def passed_by_transaction(evidence: InputEvidence) -> str:
 
 
 def passed_calmly(evidence: InputEvidence) -> bool:
-    """Return whether an input was passed without an output, and nothing had a fault meanwhile."""
-    return bool(passed_over(evidence)) and trouble_meanwhile(evidence) is None
+    """Return whether an input was passed without an output, and nothing had a fault meanwhile.
+
+    Before a partition has a position, its first inputs may not have been read at all.
+    """
+    skipped = evidence.before > 0 and passed_over(evidence)
+    return bool(skipped) and trouble_meanwhile(evidence) is None
 
 
 def trouble_meanwhile(evidence: InputEvidence) -> Trouble | None:

@@ -30,7 +30,7 @@ while not signals:
             time.sleep(0.005)  # the work
             producer.produce(os.environ["HIGHWATER_OUT"], record.value())
             producer.poll(0)
-        if zlib.crc32(records[-1].value() or b"") % 10 == 0:  # the work has failed
+        if any(zlib.crc32(each.value() or b"") % 60 == 0 for each in records):  # the work failed
             producer.abort_transaction()
             continue  # the mistake: the consumer is behind these records
         positions = consumer.position(consumer.assignment())

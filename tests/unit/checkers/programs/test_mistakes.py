@@ -291,6 +291,7 @@ def test_a_mistake_is_told_by_its_evidence(name: str, evidence: InputEvidence) -
         (replace(LATEST, commits=[committed(1, 10), committed(4, 20)]), "passed without"),
         (replace(LATEST, following=FollowingInput(18, S, int(3.5 * S))), "passed without"),
         (replace(LATEST, habits=Habits()), "passed without"),
+        (replace(LATEST, calm=1), "passed without"),  # it skips inputs elsewhere
         (replace(LATEST, overdue_ns=lambda *_: int(2.2 * S)), "passed without"),
         (replace(LATEST, events=[event(2.5, "killed")]), None),
         # A program that skips inputs without any fault may have skipped this one, too.

@@ -23,7 +23,6 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
 from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.protocol.rules_by_release import Rules, old_format
-from highwater.checkers.model.report_types import ExplanationLink
 from highwater.checkers.model.transactions.transaction_rules import TransactionRules
 from highwater.harness.releases.catalogue import release
 from highwater.harness.releases.client_choice import read_client
@@ -197,29 +196,6 @@ def first(explanations: Sequence[Explanation[C]], case: C) -> Links:
     return next((links for rule in explanations if (links := rule.links(case))), ())
 
 
-def by_first(
-    explanations: Sequence[Explanation[C]], case: C, why_not: str, *present: ExplanationLink
-) -> Chain:
-    """Explain an anomaly by the first explanation that has evidence and a licence in force.
-
-    Args:
-        explanations: the explanations, in order.
-        case: the anomaly.
-        why_not: the reason to return if no explanation has evidence or a reason of its own.
-        present: links to return even if there is no explanation.
-    """
-    refused = []
-    for rule in explanations:
-        outcome = rule.outcome(case)
-        if outcome.why_not:
-            refused += [outcome] if rule.may_explain(case) else []
-        elif outcome.links and rule.allows(case, outcome):
-            return outcome
-        elif outcome.links:
-            refused.insert(0, refuse(rule.licence.says, *outcome.links))
-    return if_observed(refused[0] if refused else refuse(why_not, *present), explanations, case)
-
-
 def if_observed(outcome: Chain, explanations: Iterable[Explanation[C]], case: C) -> Chain:
     """Return a chain; a refusal becomes "not known" if an allowed explanation lacks observations.
 
@@ -259,9 +235,21 @@ class Explainer(Generic[C]):
         case = self.case(observed, anomaly)
         if isinstance(case, Chain):
             return case
-        if self.why_not:
-            return by_first(self.explanations, case, self.why_not, *self.always(case))
-        return if_observed(self.explanations[0].outcome(case), self.explanations, case)
+        outcome = self._first(case) if self.why_not else self.explanations[0].outcome(case)
+        return if_observed(outcome, self.explanations, case)
+
+    def _first(self, case: C) -> Chain:
+        """Return the first outcome that explains; else the best reason why none does."""
+        refused = []
+        for rule in self.explanations:
+            outcome = rule.outcome(case)
+            if outcome.why_not:
+                refused += [outcome] if rule.may_explain(case) else []
+            elif outcome.links and rule.allows(case, outcome):
+                return outcome
+            elif outcome.links:
+                refused.insert(0, refuse(rule.licence.says, *outcome.links))
+        return refused[0] if refused else refuse(self.why_not, *self.always(case))
 
 
 UNACKNOWLEDGED: Final = Licence(

@@ -1,7 +1,7 @@
 """A broker's process and session: kill, pause, stop, start, and their effects."""
 
 from highwater.checkers.model.protocol import state_layout as layout
-from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.protocol.compiled import Constants, State, rule, spend_one
 from highwater.checkers.model.protocol.controller import elect, lose, welcome
 from highwater.checkers.model.protocol.scope import (
     K_DECISIONS_LOGGED,
@@ -34,22 +34,6 @@ def crash(s: State, b: int, end: int) -> None:
     put(s, b, layout.APPLIED_DECISION, -1)
     for field in range(layout.FETCHER, layout.BLOCK):
         put(s, b, field, 0)  # ELECTED too: when opened, Log drops epochs that begin at its end
-
-
-@rule
-def _spend_failure(s: State, k: Constants) -> bool:
-    if s[layout.FAILURES] >= k[K_FAILURES]:
-        return False
-    s[layout.FAILURES] = int(s[layout.FAILURES]) + 1
-    return True
-
-
-@rule
-def _spend_move(s: State, k: Constants) -> bool:
-    if s[layout.MOVES] >= k[K_MOVES]:
-        return False
-    s[layout.MOVES] = int(s[layout.MOVES]) + 1
-    return True
 
 
 @rule
@@ -93,7 +77,7 @@ def kill(s: State, k: Constants, b: int) -> bool:
     if get(s, b, layout.PROCESS) not in (
         ProcessState.UP,
         ProcessState.PAUSED,
-    ) or not _spend_failure(s, k):
+    ) or not spend_one(s, layout.FAILURES, k[K_FAILURES]):
         return False
     crash(s, b, ProcessState.DEAD)
     return True
@@ -102,7 +86,7 @@ def kill(s: State, k: Constants, b: int) -> bool:
 @rule
 def pause(s: State, k: Constants, b: int) -> bool:
     """Pause a broker (SIGSTOP): it does nothing, and messages to it wait."""
-    if not is_up(s, b) or not _spend_failure(s, k):
+    if not is_up(s, b) or not spend_one(s, layout.FAILURES, k[K_FAILURES]):
         return False
     put(s, b, layout.PROCESS, ProcessState.PAUSED)
     return True
@@ -149,7 +133,7 @@ def register(s: State, k: Constants, b: int) -> bool:
 @rule
 def stop(s: State, k: Constants, b: int, successor: int) -> bool:
     """Shut a broker down in order: first leadership moves, last the HW is written to disk."""
-    if not is_up(s, b) or not is_live(s, b) or not _spend_move(s, k):
+    if not is_up(s, b) or not is_live(s, b) or not spend_one(s, layout.MOVES, k[K_MOVES]):
         return False
     s[layout.LATE_JOINERS] = int(s[layout.LATE_JOINERS]) | (1 << b)
     if not lose(s, k, b, successor):
@@ -166,7 +150,9 @@ def move(s: State, k: Constants, b: int) -> bool:
     leader = leader_of(s, last)
     if leader < 0 or leader == b or not is_live(s, leader) or not is_up(s, b):
         return False
-    if not ((isr_of(s, last) & int(s[layout.LIVE])) >> b) & 1 or not _spend_move(s, k):
+    if not ((isr_of(s, last) & int(s[layout.LIVE])) >> b) & 1 or not spend_one(
+        s, layout.MOVES, k[K_MOVES]
+    ):
         return False
     elect(s, k, b)
     return True

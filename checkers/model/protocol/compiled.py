@@ -34,3 +34,12 @@ def copy_state(source: State, target: State) -> None:
     """
     for place in range(source.shape[0]):
         target[place] = source[place]
+
+
+@rule
+def spend_one(s: State, field: int, most: int) -> bool:
+    """Count one more in a field that a bound limits; return False if the bound is reached."""
+    if s[field] >= most:
+        return False
+    s[field] = int(s[field]) + 1
+    return True

@@ -2,7 +2,7 @@
 
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
-from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.protocol.compiled import Constants, State, rule, spend_one
 from highwater.checkers.model.protocol.controller import complete, keep_eligible
 from highwater.checkers.model.protocol.replica_log import raise_hw, start_after
 from highwater.checkers.model.protocol.state_layout import (
@@ -101,9 +101,8 @@ def shrink(s: State, k: Constants, leader: int, b: int) -> bool:
 @rule
 def lag(s: State, k: Constants, leader: int, b: int) -> bool:
     """Drop a running follower from the ISR because a network failure keeps it from the leader."""
-    if s[layout.FAILURES] >= k[scope.K_FAILURES] or not is_up(s, b):
+    if not is_up(s, b) or not spend_one(s, layout.FAILURES, k[scope.K_FAILURES]):
         return False
-    s[layout.FAILURES] = int(s[layout.FAILURES]) + 1
     return _shrink(s, k, leader, b)
 
 

@@ -147,9 +147,3 @@ def _retire(s: State, b: int) -> None:
     put(s, b, layout.AWAITED, 0)
     for other in range(layout.MAX_BROKERS):
         put(s, b, layout.REMOTE + other, 0)
-
-
-@rule
-def settled(s: State, b: int) -> bool:
-    """Return whether a broker runs, has a session, and knows the newest decision."""
-    return is_up(s, b) and is_live(s, b) and get(s, b, layout.APPLIED_DECISION) == newest(s)

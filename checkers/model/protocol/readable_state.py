@@ -1,7 +1,5 @@
 """The state of the model in readable form, for people, files and drawings."""
 
-from typing import Final
-
 import msgspec
 
 from highwater.checkers.model.protocol import state_layout as layout
@@ -21,8 +19,6 @@ from highwater.checkers.model.protocol.state_layout import (
     newest,
     replicas_of,
 )
-
-NO_LEADER: Final = -1
 
 
 class LogEntry(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.broker_process import crash
-from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.protocol.compiled import Constants, State, rule, spend_one
 from highwater.checkers.model.protocol.isr import progress
 from highwater.checkers.model.protocol.replica_log import (
     UNDEFINED,
@@ -111,12 +111,12 @@ def fetch(s: State, k: Constants, b: int) -> bool:
 @rule
 def ask(s: State, k: Constants, b: int) -> bool:
     """Fetch from the leader; its answer is in flight afterwards."""
-    if s[layout.LATES] >= k[scope.K_LATE] or not request(s, k, b) or get(s, b, layout.ANSWER) == 0:
+    if not spend_one(s, layout.LATES, k[scope.K_LATE]):
         return False
-    if get(s, b, layout.ANSWER) == AnswerKind.RECORDS and get(s, b, layout.ANSWER_COUNT) == 0:
-        return False  # the leader parks such a fetch, as if it had not been sent
-    s[layout.LATES] = int(s[layout.LATES]) + 1
-    return True
+    if not request(s, k, b) or get(s, b, layout.ANSWER) == 0:
+        return False
+    # The leader parks a fetch without an answer, as if it had not been sent.
+    return get(s, b, layout.ANSWER) != AnswerKind.RECORDS or get(s, b, layout.ANSWER_COUNT) > 0
 
 
 @rule

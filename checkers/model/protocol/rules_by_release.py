@@ -12,7 +12,8 @@ from highwater.harness.base.suggestions import nearest_release
 from highwater.harness.releases.catalogue import CATALOGUE
 
 
-def _switch(says: str, source: str) -> Any:  # noqa: ANN401 - as dataclasses.field is typed
+def switch_field(says: str, source: str) -> Any:  # noqa: ANN401 - as dataclasses.field is typed
+    """Return the field of a switch, with its meaning and the source in which it was read."""
     return field(metadata={"says": says, "source": source})
 
 
@@ -20,152 +21,152 @@ def _switch(says: str, source: str) -> Any:  # noqa: ANN401 - as dataclasses.fie
 class Rules:
     """The rules of one release."""
 
-    kraft: bool = _switch(
+    kraft: bool = switch_field(
         "The controller is a KRaft quorum, not a broker with ZooKeeper.",
         "KIP-500, KIP-631",
     )
-    epochs: bool = _switch(
+    epochs: bool = switch_field(
         "A new follower asks its leader where its last epoch ended; without the rule, it truncates"
         " its log to its own HW at once.",
         "KIP-101; ReplicaFetcherThread.maybeTruncate",
     )
-    exact_epochs: bool = _switch(
+    exact_epochs: bool = switch_field(
         "The leader also says which epoch its answer is for, and the follower goes back epoch by"
         " epoch until both logs have the epoch.",
         "KIP-279; AbstractFetcherThread.getOffsetTruncationState",
     )
-    epoch_on_election: bool = _switch(
+    epoch_on_election: bool = switch_field(
         "An epoch begins when its leader is elected, not with its first record.",
         "KAFKA-7415; Partition.makeLeader",
     )
-    below_first_is_empty: bool = _switch(
+    below_first_is_empty: bool = switch_field(
         "Asked about an epoch before its first, a leader answers that the epoch ends where its"
         " first starts; without the rule, that it does not know.",
         "KAFKA-7415; LeaderEpochFileCache.endOffsetFor of 2.0.1",
     )
-    no_epochs_is_undefined: bool = _switch(
+    no_epochs_is_undefined: bool = switch_field(
         "A leader without epochs says so; without the rule, it returns its LEO, and the follower"
         " truncates nothing.",
         "KAFKA-6857; LeaderEpochFileCache.endOffsetFor",
     )
-    cut_on_missed_epoch: bool = _switch(
+    cut_on_missed_epoch: bool = switch_field(
         "A follower that missed an epoch asks again where to truncate, though the leader is the"
         " same.",
         "KAFKA-7164; Partition.makeFollower",
     )
-    cut_on_new_epoch: bool = _switch(
+    cut_on_new_epoch: bool = switch_field(
         "A follower asks again where to truncate whenever the epoch is new.",
         "KAFKA-7395; Partition.makeFollower of 2.1.0",
     )
-    join_from_epoch_start: bool = _switch(
+    join_from_epoch_start: bool = switch_field(
         "A follower joins the ISR only with all records that the leader had when its epoch began;"
         " without the rule, with all below the leader's HW, which a new leader does not know yet.",
         "KAFKA-7128; Partition.maybeExpandIsr",
     )
-    fenced_questions: bool = _switch(
+    fenced_questions: bool = switch_field(
         "The question where an epoch ended carries the leader epoch; the leader refuses another"
         " epoch.",
         "KIP-320; Partition.checkCurrentLeaderEpoch",
     )
-    fenced_fetches: bool = _switch(
+    fenced_fetches: bool = switch_field(
         "Every fetch carries the leader epoch. Up to 2.4 only the first fetch of a session did.",
         "KIP-320, KAFKA-9338; FetchSession.CachedPartition",
     )
-    cut_on_fetch: bool = _switch(
+    cut_on_fetch: bool = switch_field(
         "A fetch names the last epoch in the follower's log, and the answer says where the logs"
         " diverge.",
         "KIP-595, KAFKA-10435, KAFKA-10554; Partition.readRecords, AbstractFetcherThread",
     )
-    diverging_is_no_progress: bool = _switch(
+    diverging_is_no_progress: bool = switch_field(
         "A fetch that is answered with a diverging epoch does not count as progress.",
         "KAFKA-13141; ReplicaManager.updateFollowerFetchState",
     )
-    late_fenced: bool = _switch(
+    late_fenced: bool = switch_field(
         "A follower drops the answer to a fetch that it sent in an older leader epoch.",
         "KAFKA-18991; AbstractFetcherThread.processFetchRequest",
     )
-    late_needs_fetching: bool = _switch(
+    late_needs_fetching: bool = switch_field(
         "A follower that must still ask where to truncate drops a late fetch answer; without the"
         " rule, it appends the records and never asks.",
         "KAFKA-5163; AbstractFetcherThread.processFetchRequest, isReadyForFetch",
     )
-    out_of_range_cuts: bool = _switch(
+    out_of_range_cuts: bool = switch_field(
         "A follower that is ahead of its leader truncates its log to the leader's LEO; without the"
         " rule, the broker exits, unless unclean elections are allowed.",
         "KAFKA-7414; ReplicaFetcherThread.handleOffsetOutOfRange",
     )
-    diverging_tells_hw: bool = _switch(
+    diverging_tells_hw: bool = switch_field(
         "A response that says where the logs diverge changes the follower's HW too.",
         "KAFKA-14704; ReplicaFetcherThread.processPartitionData",
     )
-    cut_drops_empty_epoch: bool = _switch(
+    cut_drops_empty_epoch: bool = switch_field(
         "A truncation at the log's end drops the epoch that began there without a record.",
         "KAFKA-10706; Log.truncateTo",
     )
-    elected_again_is_new: bool = _switch(
+    elected_again_is_new: bool = switch_field(
         "A leader that is elected again after a leader that it never knew forgets its followers'"
         " LEOs; without the rule, it commits by their LEOs from before they truncated. No release"
         " has this. KRaft brokers skip decisions; with ZooKeeper brokers miss those of a controller"
         " that died.",
         "none yet, see docs/findings/elected-again.md; Partition.makeLeader, isNewLeader",
     )
-    async_isr: bool = _switch(
+    async_isr: bool = switch_field(
         "The leader asks the controller to change the ISR, and uses the larger ISR until the answer"
         " comes; without the rule, it writes the ISR to ZooKeeper at once.",
         "KIP-497; AlterIsrManager",
     )
-    strict_min_isr: bool = _switch(
+    strict_min_isr: bool = switch_field(
         "The HW does not rise while the ISR is smaller than min.insync.replicas.",
         "KIP-966, KAFKA-15583; Partition.maybeIncrementLeaderHW",
     )
-    caught_up_stays: bool = _switch(
+    caught_up_stays: bool = switch_field(
         "A follower whose LEO equals its leader's stays in the ISR however long it is silent.",
         "KAFKA-7152; Partition.getOutOfSyncReplicas",
     )
-    elr: bool = _switch(
+    elr: bool = switch_field(
         "Replicas that leave an ISR smaller than min.insync.replicas stay eligible to lead.",
         "KIP-966; PartitionChangeBuilder",
     )
-    unclean_start_leaves: bool = _switch(
+    unclean_start_leaves: bool = switch_field(
         "A broker that was killed leaves the ELR when it registers again.",
         "KIP-966; ClusterControlManager.registerBroker",
     )
-    last_leader_alive: bool = _switch(
+    last_leader_alive: bool = switch_field(
         "The last known leader is elected only when it is alive.",
         "KAFKA-19522; PartitionChangeBuilder.electAnyLeader",
     )
-    removal_bumps_epoch: bool = _switch(
+    removal_bumps_epoch: bool = switch_field(
         "The leader epoch rises when the controller takes a follower out of the ISR.",
         "KAFKA-15021; PartitionChangeBuilder.triggerLeaderEpochBumpForIsrShrinkIfNeeded",
     )
-    live_joins_only: bool = _switch(
+    live_joins_only: bool = switch_field(
         "Only an unfenced broker joins the ISR.",
         "KIP-841; Partition.isReplicaIsrEligible",
     )
-    decisions_logged: bool = _switch(
+    decisions_logged: bool = switch_field(
         "Every broker reads every decision in a log; without the log, decisions that a dead"
         " controller had not delivered are lost, and the next controller sends the present state.",
         "KIP-500; ControllerChannelManager, KafkaController.onControllerFailover",
     )
-    joins_by_broker_epoch: bool = _switch(
+    joins_by_broker_epoch: bool = switch_field(
         "A leader that asks for a larger ISR sends the broker epochs that it saw, and the"
         " controller refuses a broker that has started again since.",
         "KIP-903, KAFKA-14139; ReplicationControlManager.ineligibleReplicasForIsr,"
         " MetadataVersion.fetchRequestVersion",
     )
-    added_complete: bool = _switch(
+    added_complete: bool = switch_field(
         "A reassignment that removes no more replicas than it adds is complete when the added"
         " replicas are in the ISR; without the rule, when all remaining replicas are.",
         "KAFKA-19975; PartitionReassignmentReplicas.maybeCompleteReassignment (in 4.3.1, not in"
         " 4.2.1)",
     )
-    elr_of_replicas: bool = _switch(
+    elr_of_replicas: bool = switch_field(
         "A replica that a reassignment removes leaves the ELR; without the rule, it is eligible"
         " when it is added again, empty. No release has this.",
         "none yet, see docs/findings/removed-but-eligible.md;"
         " PartitionChangeBuilder.maybePopulateTargetElr",
     )
-    partition_fails_alone: bool = _switch(
+    partition_fails_alone: bool = switch_field(
         "A batch that a follower cannot append ends the fetching of its partition until the next"
         " leader epoch; without the rule, the batch ends the fetcher thread for good.",
         "KIP-461; AbstractFetcherThread.processFetchRequest",

@@ -1,5 +1,6 @@
 """The bounds of a search, and the constants vector that every rule reads."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Final, Literal
 
@@ -27,6 +28,16 @@ BOUNDS: Final = {
     "reassignments": (0, 3),
 }
 """The least and the largest value of each bound; ``min_isr`` is 1 to the number of brokers."""
+
+
+def require_bounds(scope: object, bounds: Mapping[str, tuple[int, int]]) -> None:
+    """Raise a UsageError for a bound of a scope that does not fit in a state."""
+    for name, (low, high) in bounds.items():
+        value = getattr(scope, name)
+        if not low <= value <= high:
+            raise UsageError(
+                f"{name} = {value} is outside the model's bounds", hint=f"Choose {low} to {high}."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +88,7 @@ class Scope:
 
     def __post_init__(self) -> None:
         """Raise an error for bounds that do not fit in a state."""
-        bounds = {**BOUNDS, "min_isr": (1, self.brokers)}
-        for name, (low, high) in bounds.items():
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise UsageError(
-                    f"{name} = {value} is outside the model's bounds",
-                    hint=f"Choose {low} to {high}.",
-                )
+        require_bounds(self, {**BOUNDS, "min_isr": (1, self.brokers)})
         if self.acks not in ACKS:
             raise UsageError(f"acks {self.acks!r} is unknown", hint="Choose 0, 1 or all.")
 

@@ -34,18 +34,11 @@ REFUSED: Final = 2
 LATER: Final = 3
 """The request is done, and its answer comes later."""
 
-_EMPTY: Final = int(CoordinatorState.EMPTY)
-_ONGOING: Final = int(CoordinatorState.ONGOING)
-_PREPARE_COMMIT: Final = int(CoordinatorState.PREPARE_COMMIT)
-_PREPARE_ABORT: Final = int(CoordinatorState.PREPARE_ABORT)
-_COMPLETE_COMMIT: Final = int(CoordinatorState.COMPLETE_COMMIT)
-_COMPLETE_ABORT: Final = int(CoordinatorState.COMPLETE_ABORT)
-
 
 @rule
 def is_preparing(s: State) -> bool:
     """Return whether the coordinator must still write markers."""
-    return int(s[layout.STATE]) in (_PREPARE_COMMIT, _PREPARE_ABORT)
+    return int(s[layout.STATE]) in (CoordinatorState.PREPARE_COMMIT, CoordinatorState.PREPARE_ABORT)
 
 
 @rule
@@ -56,7 +49,7 @@ def add_partition(s: State, p: int, epoch: int) -> int:
     if is_preparing(s):
         return WAIT
     s[layout.PARTS] = int(s[layout.PARTS]) | 1 << p
-    s[layout.STATE] = _ONGOING
+    s[layout.STATE] = CoordinatorState.ONGOING
     return OK
 
 
@@ -74,16 +67,16 @@ def verify_partition(s: State, p: int, epoch: int) -> int:
 def end_transaction(s: State, k: Constants, commit: int, epoch: int) -> int:  # noqa: PLR0911 - as in the source
     """Handle EndTxn: decide to commit or to abort (``endTransaction``)."""
     state, own_epoch = int(s[layout.STATE]), int(s[layout.EPOCH])
-    decided = _PREPARE_COMMIT if commit else _PREPARE_ABORT
-    done = _COMPLETE_COMMIT if commit else _COMPLETE_ABORT
+    decided = CoordinatorState.PREPARE_COMMIT if commit else CoordinatorState.PREPARE_ABORT
+    done = CoordinatorState.COMPLETE_COMMIT if commit else CoordinatorState.COMPLETE_ABORT
     again = False
-    if k[K_BUMPS_EPOCH] and state not in (_EMPTY, _ONGOING):
+    if k[K_BUMPS_EPOCH] and state not in (CoordinatorState.EMPTY, CoordinatorState.ONGOING):
         again = own_epoch == epoch + 1
         if not again and (is_preparing(s) or epoch != own_epoch):
             return REFUSED
     elif epoch != own_epoch:
         return REFUSED
-    if state == _ONGOING:
+    if state == CoordinatorState.ONGOING:
         prepare(s, decided, int(k[K_BUMPS_EPOCH]))
         return OK if k[K_ANSWERS_FIRST] else LATER
     if is_preparing(s):
@@ -92,7 +85,7 @@ def end_transaction(s: State, k: Constants, commit: int, epoch: int) -> int:  # 
         if commit:
             return REFUSED
         s[layout.EPOCH] = own_epoch + 1
-        s[layout.STATE] = _COMPLETE_ABORT
+        s[layout.STATE] = CoordinatorState.COMPLETE_ABORT
         return OK
     return OK if state == done else REFUSED
 
@@ -108,7 +101,7 @@ def prepare(s: State, decided: int, bump: int) -> None:
 @rule
 def fence(s: State, k: Constants) -> None:
     """Abort the transaction in an epoch that no producer has (``prepareFenceProducerEpoch``)."""
-    prepare(s, _PREPARE_ABORT, 1 + int(k[K_BUMPS_EPOCH]))
+    prepare(s, CoordinatorState.PREPARE_ABORT, 1 + int(k[K_BUMPS_EPOCH]))
 
 
 @rule

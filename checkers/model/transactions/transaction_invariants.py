@@ -9,7 +9,6 @@ from highwater.checkers.model.transactions import transaction_layout as layout
 from highwater.checkers.model.transactions.transaction_brokers import is_preparing
 from highwater.checkers.model.transactions.transaction_layout import (
     CoordinatorState,
-    RecordState,
     Status,
     leader,
 )
@@ -21,13 +20,6 @@ WITHDRAWN: Final = 4
 """What a log says about a record, one bit for each place of the record: no marker behind it, a
 commit, or an abort. A read_committed reader decides in the same way (``Fetcher``, aborted
 transactions): by the next marker behind the record."""
-
-_ACKNOWLEDGED: Final = int(RecordState.ACKNOWLEDGED)
-_ONGOING: Final = int(CoordinatorState.ONGOING)
-_STATUS_ABORTED: Final = int(Status.ABORTED)
-_STATUS_COMMITTED: Final = int(Status.COMMITTED)
-_STATUS_COMMIT_ASKED: Final = int(Status.COMMIT_ASKED)
-_STATUS_OPEN: Final = int(Status.OPEN)
 
 
 _ALL: Final = 10
@@ -71,7 +63,7 @@ def _status(s: State, r: int) -> int:
 def aborted_unread(s: State) -> bool:
     """No read_committed reader gets a record of a transaction that its application aborted."""
     for r in range(int(s[layout.SENT])):
-        if _status(s, r) == _STATUS_ABORTED and verdict_of(s, r) & PUBLISHED:
+        if _status(s, r) == Status.ABORTED and verdict_of(s, r) & PUBLISHED:
             return False
     return True
 
@@ -80,7 +72,7 @@ def aborted_unread(s: State) -> bool:
 def open_unread(s: State) -> bool:
     """No read_committed reader gets a record before its application has asked for a commit."""
     for r in range(int(s[layout.SENT])):
-        if _status(s, r) == _STATUS_OPEN and verdict_of(s, r) & PUBLISHED:
+        if _status(s, r) == Status.OPEN and verdict_of(s, r) & PUBLISHED:
             return False
     return True
 
@@ -89,7 +81,7 @@ def open_unread(s: State) -> bool:
 def committed_kept(s: State) -> bool:
     """Every record of a transaction that its application committed is in the log, not aborted."""
     for r in range(int(s[layout.SENT])):
-        if _status(s, r) == _STATUS_COMMITTED and not verdict_of(s, r) & (PUBLISHED | UNDECIDED):
+        if _status(s, r) == Status.COMMITTED and not verdict_of(s, r) & (PUBLISHED | UNDECIDED):
             return False
     return True
 
@@ -99,7 +91,7 @@ def all_or_nothing(s: State) -> bool:
     """No transaction that its application wanted to commit is committed only in part."""
     for number in range(1, int(s[layout.BEGUN]) + 1):
         status = int(s[layout.STATUS + number - 1])
-        if status not in (_STATUS_COMMIT_ASKED, _STATUS_COMMITTED):
+        if status not in (Status.COMMIT_ASKED, Status.COMMITTED):
             continue
         published, missing = False, False
         for r in range(int(s[layout.SENT])):
@@ -125,8 +117,8 @@ def written_once(s: State) -> bool:
 
 
 @rule
-def gapless(s: State) -> bool:
-    """In a log the sequence numbers of a producer epoch start at 0, without gap or repetition."""
+def _rises(s: State, by_sequence: bool) -> bool:
+    """Return whether in each log the records of a producer epoch rise, by sequence without gap."""
     for p in range(layout.MAX_PARTITIONS):
         epoch, last = -1, -1
         for offset in range(leader(s, p, layout.LENGTH)):
@@ -135,27 +127,23 @@ def gapless(s: State) -> bool:
                 continue
             if int(s[layout.R_EPOCH + r]) != epoch:
                 epoch, last = int(s[layout.R_EPOCH + r]), -1
-            if int(s[layout.R_SEQUENCE + r]) != last + 1:
+            number = int(s[layout.R_SEQUENCE + r]) if by_sequence else r
+            if number <= last or (by_sequence and number > last + 1):
                 return False
-            last += 1
+            last = number
     return True
+
+
+@rule
+def gapless(s: State) -> bool:
+    """In a log the sequence numbers of a producer epoch start at 0, without gap or repetition."""
+    return _rises(s, True)
 
 
 @rule
 def in_order(s: State) -> bool:
     """In a log the records of a producer epoch are in the order in which they were sent."""
-    for p in range(layout.MAX_PARTITIONS):
-        epoch, last = -1, -1
-        for offset in range(leader(s, p, layout.LENGTH)):
-            r = leader(s, p, layout.LOG + offset) - 1
-            if r + 1 >= layout.COMMIT:
-                continue
-            if int(s[layout.R_EPOCH + r]) != epoch:
-                epoch, last = int(s[layout.R_EPOCH + r]), -1
-            if r <= last:
-                return False
-            last = r
-    return True
+    return _rises(s, False)
 
 
 @rule
@@ -166,7 +154,7 @@ def ends(s: State) -> bool:
             continue
         if is_preparing(s):
             owed = int(s[layout.PENDING])
-        elif int(s[layout.STATE]) == _ONGOING:
+        elif int(s[layout.STATE]) == CoordinatorState.ONGOING:
             owed = int(s[layout.PARTS])
         else:
             owed = 0

@@ -1,11 +1,10 @@
 """Every move of the model of transactions, by number."""
 
 from enum import IntEnum
-from typing import Final
 
 import numpy as np
 
-from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.protocol.compiled import Constants, State, rule, spend_one
 from highwater.checkers.model.search.machine import Moves
 from highwater.checkers.model.transactions import transaction_layout as layout
 from highwater.checkers.model.transactions.transaction_brokers import (
@@ -76,55 +75,34 @@ class TransactionMove(IntEnum):
     FORGET = 11
 
 
-_BEGIN: Final = int(TransactionMove.BEGIN)
-_SEND: Final = int(TransactionMove.SEND)
-_COMMIT: Final = int(TransactionMove.COMMIT)
-_ABORT: Final = int(TransactionMove.ABORT)
-_RETRY: Final = int(TransactionMove.RETRY)
-_GIVE_UP: Final = int(TransactionMove.GIVE_UP)
-_ARRIVE: Final = int(TransactionMove.ARRIVE)
-_MARKER: Final = int(TransactionMove.MARKER)
-_REPEAT_MARKER: Final = int(TransactionMove.REPEAT_MARKER)
-_OPEN_PRODUCER: Final = int(TransactionMove.OPEN_PRODUCER)
-_EXPIRE: Final = int(TransactionMove.EXPIRE)
-_FORGET: Final = int(TransactionMove.FORGET)
-_PREPARE_COMMIT: Final = int(CoordinatorState.PREPARE_COMMIT)
-_ONGOING: Final = int(CoordinatorState.ONGOING)
-_PRODUCE: Final = int(Request.PRODUCE)
-_ADD: Final = int(Request.ADD_PARTITION)
-_END: Final = int(Request.END_TXN)
-_UNANSWERED: Final = int(RecordState.UNANSWERED)
-_MARKER_LATE: Final = int(Request.MARKER)
-_FAILED: Final = int(Phase.FAILED)
-_OFF: Final = int(Phase.OFF)
-_READY: Final = int(Phase.READY)
-_OPENING: Final = int(Phase.OPENING)
-
-
 def transaction_moves(scope: TransactionScope) -> Moves:
     """Return every move that a scope allows."""
     rows = []
     for c in range(scope.producers):
-        kinds = (_BEGIN, _COMMIT, _ABORT)
+        kinds = (TransactionMove.BEGIN, TransactionMove.COMMIT, TransactionMove.ABORT)
         rows += [(kind, c, 0) for kind in kinds]
         for p in range(scope.partitions):
-            rows += [(_SEND, c, p), (_RETRY, c, p), (_GIVE_UP, c, p)]
-        rows.append((_GIVE_UP, c, layout.COORDINATOR))
+            rows += [
+                (TransactionMove.SEND, c, p),
+                (TransactionMove.RETRY, c, p),
+                (TransactionMove.GIVE_UP, c, p),
+            ]
+        rows.append((TransactionMove.GIVE_UP, c, layout.COORDINATOR))
         if c:
-            rows.append((_OPEN_PRODUCER, c, 0))
-    rows += [(_ARRIVE, slot, 0) for slot in range(layout.MAX_MESSAGES)]
+            rows.append((TransactionMove.OPEN_PRODUCER, c, 0))
+    rows += [(TransactionMove.ARRIVE, slot, 0) for slot in range(layout.MAX_MESSAGES)]
     for p in range(scope.partitions):
-        rows.append((_MARKER, p, 0))
-        rows += [(_REPEAT_MARKER, p, 0)] if scope.late_markers else []
-        rows += [(_FORGET, p, 0)] if scope.forgets else []
-    rows += [(_EXPIRE, 0, 0)] if scope.expiries else []
+        rows.append((TransactionMove.MARKER, p, 0))
+        rows += [(TransactionMove.REPEAT_MARKER, p, 0)] if scope.late_markers else []
+        rows += [(TransactionMove.FORGET, p, 0)] if scope.forgets else []
+    rows += [(TransactionMove.EXPIRE, 0, 0)] if scope.expiries else []
     return np.array(rows, dtype=np.int64)
 
 
 @rule
 def is_possible(s: State, k: Constants, kind: int, a: int) -> bool:  # noqa: ARG001 - of all machines
     """Return whether a move may be possible, by a look at its message."""
-    return kind != _ARRIVE or message(s, a, layout.M_KIND) != 0
+    return kind != TransactionMove.ARRIVE or message(s, a, layout.M_KIND) != 0
 
 
 @rule
@@ -132,27 +110,27 @@ def take(s: State, k: Constants, kind: int, a: int, b: int) -> bool:  # noqa: C9
     """Take a move in place; return False if the move is not possible."""
     if k[K_IN_TURN] and not _is_its_turn(s, kind, a):
         return False
-    if kind == _BEGIN:
+    if kind == TransactionMove.BEGIN:
         return begin(s, k, a)
-    if kind == _SEND:
+    if kind == TransactionMove.SEND:
         return send(s, k, a, b)
-    if kind == _COMMIT:
+    if kind == TransactionMove.COMMIT:
         return commit(s, a)
-    if kind == _ABORT:
+    if kind == TransactionMove.ABORT:
         return abort(s, k, a)
-    if kind == _RETRY:
+    if kind == TransactionMove.RETRY:
         return retry(s, a, b)
-    if kind == _GIVE_UP:
+    if kind == TransactionMove.GIVE_UP:
         return give_up(s, k, a, b)
-    if kind == _ARRIVE:
+    if kind == TransactionMove.ARRIVE:
         return _arrive(s, k, a)
-    if kind == _MARKER:
+    if kind == TransactionMove.MARKER:
         return _write(s, k, a)
-    if kind == _REPEAT_MARKER:
+    if kind == TransactionMove.REPEAT_MARKER:
         return _repeat(s, k, a)
-    if kind == _OPEN_PRODUCER:
+    if kind == TransactionMove.OPEN_PRODUCER:
         return open_producer(s, k, a)
-    if kind == _EXPIRE:
+    if kind == TransactionMove.EXPIRE:
         return _expire(s, k)
     return _forget(s, k, a)
 
@@ -160,22 +138,34 @@ def take(s: State, k: Constants, kind: int, a: int, b: int) -> bool:  # noqa: C9
 @rule
 def _is_its_turn(s: State, kind: int, a: int) -> bool:  # noqa: PLR0911 - one for each case
     """Return whether a move comes in its turn (``TransactionScope.in_turn``)."""
-    if kind == _ARRIVE:
+    controls = _is_awaited(s, Request.ADD_PARTITION, Request.END_TXN)
+    if kind == TransactionMove.ARRIVE:
         late = message(s, a, layout.M_CONNECTION) != 0
-        return not late or not (is_preparing(s) or _is_awaited(s, _ADD, _END))
-    if kind not in (_BEGIN, _SEND, _COMMIT, _ABORT, _OPEN_PRODUCER, _FORGET):
+        return not late or not (is_preparing(s) or controls)
+    if kind not in (
+        TransactionMove.BEGIN,
+        TransactionMove.SEND,
+        TransactionMove.COMMIT,
+        TransactionMove.ABORT,
+        TransactionMove.OPEN_PRODUCER,
+        TransactionMove.FORGET,
+    ):
         return True
-    if _is_awaited(s, _ADD, _END) or _is_awaited(s, _PRODUCE, _PRODUCE):
+    if controls or _is_awaited(s, Request.PRODUCE, Request.PRODUCE):
         return False
-    if kind == _SEND:
+    if kind == TransactionMove.SEND:
         for r in range(int(s[layout.SENT])):
-            if int(s[layout.R_STATE + r]) == _UNANSWERED:
+            if int(s[layout.R_STATE + r]) == RecordState.UNANSWERED:
                 return False
-    if kind == _OPEN_PRODUCER and producer(s, 0, layout.PHASE) != _READY:
+    if kind == TransactionMove.OPEN_PRODUCER and producer(s, 0, layout.PHASE) != Phase.READY:
         return False
-    if kind == _BEGIN and a == 0 and producer(s, 1, layout.PHASE) != _OFF:
+    if kind == TransactionMove.BEGIN and a == 0 and producer(s, 1, layout.PHASE) != Phase.OFF:
         return False
-    return kind not in (_BEGIN, _OPEN_PRODUCER, _FORGET) or not is_preparing(s)
+    return kind not in (
+        TransactionMove.BEGIN,
+        TransactionMove.OPEN_PRODUCER,
+        TransactionMove.FORGET,
+    ) or not is_preparing(s)
 
 
 @rule
@@ -197,13 +187,13 @@ def _arrive(s: State, k: Constants, slot: int) -> bool:
         return False
     way, argument = message(s, slot, layout.M_WAY), message(s, slot, layout.M_ARGUMENT)
     epoch, awaited = message(s, slot, layout.M_EPOCH), message(s, slot, layout.M_CONNECTION) == 0
-    if kind == _PRODUCE:
+    if kind == Request.PRODUCE:
         if not awaited and not k[K_OVERDUE] and _is_overdue(s, way, argument):
             return False
         answer = append_record(s, k, argument)
-    elif kind == _ADD:
+    elif kind == Request.ADD_PARTITION:
         answer = add_partition(s, argument, epoch)
-    elif kind == _MARKER_LATE:
+    elif kind == Request.MARKER:
         write_marker(s, k, argument >> 1, argument & 1, epoch)
         answer = OK
     else:
@@ -231,9 +221,9 @@ def _is_overdue(s: State, way: int, r: int) -> bool:
 def _answer(s: State, k: Constants, kind: int, c: int, argument: int, answer: int) -> None:
     if answer != OK:
         fail(s, c)
-    elif kind == _PRODUCE:
+    elif kind == Request.PRODUCE:
         on_acknowledged(s, c, argument)
-    elif kind == _ADD:
+    elif kind == Request.ADD_PARTITION:
         on_added(s, c, argument)
     else:
         on_ended(s, k, c)
@@ -244,7 +234,7 @@ def _write(s: State, k: Constants, p: int) -> bool:
     """Write the marker of a partition."""
     if not is_preparing(s) or not int(s[layout.PENDING]) >> p & 1:
         return False
-    commits = int(int(s[layout.STATE]) == _PREPARE_COMMIT)
+    commits = int(int(s[layout.STATE]) == CoordinatorState.PREPARE_COMMIT)
     if not write_marker(s, k, p, commits, int(s[layout.EPOCH])):
         return False
     complete(s, p)
@@ -260,27 +250,25 @@ def _repeat(s: State, k: Constants, p: int) -> bool:
     if not int(s[layout.PENDING]) >> p & 1:
         return False
     s[layout.LATE_MARKERS] = number
-    commits = int(int(s[layout.STATE]) == _PREPARE_COMMIT)
-    put_message(s, _MARKER_LATE, BROKERS_WAY, number, p << 1 | commits, int(s[layout.EPOCH]))
+    commits = int(int(s[layout.STATE]) == CoordinatorState.PREPARE_COMMIT)
+    put_message(s, Request.MARKER, BROKERS_WAY, number, p << 1 | commits, int(s[layout.EPOCH]))
     return True
 
 
 @rule
 def _expire(s: State, k: Constants) -> bool:
     """Abort a transaction that lasts too long (``abortTimedOutTransactions``)."""
-    if int(s[layout.STATE]) != _ONGOING or s[layout.EXPIRIES] >= k[K_EXPIRIES]:
+    if int(s[layout.STATE]) != CoordinatorState.ONGOING:
         return False
-    s[layout.EXPIRIES] = int(s[layout.EXPIRIES]) + 1
+    if not spend_one(s, layout.EXPIRIES, k[K_EXPIRIES]):
+        return False
     fence(s, k)
     for c in range(layout.MAX_PRODUCERS):
-        if producer(s, c, layout.PHASE) not in (_FAILED, _OFF, _OPENING):
+        if producer(s, c, layout.PHASE) not in (Phase.FAILED, Phase.OFF, Phase.OPENING):
             set_producer(s, c, layout.FENCED, 1)
     return True
 
 
 @rule
 def _forget(s: State, k: Constants, p: int) -> bool:
-    if s[layout.FORGETS] >= k[K_FORGETS]:
-        return False
-    s[layout.FORGETS] = int(s[layout.FORGETS]) + 1
-    return forget_producer(s, p)
+    return spend_one(s, layout.FORGETS, k[K_FORGETS]) and forget_producer(s, p)

@@ -1,8 +1,6 @@
 """The producers' part: calls of the application, requests, and the effects of answers."""
 
-from typing import Final
-
-from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.protocol.compiled import Constants, State, rule, spend_one
 from highwater.checkers.model.transactions import transaction_layout as layout
 from highwater.checkers.model.transactions.transaction_brokers import fence, is_preparing
 from highwater.checkers.model.transactions.transaction_layout import (
@@ -34,59 +32,39 @@ from highwater.checkers.model.transactions.transaction_scope import (
     K_TRANSACTIONS,
 )
 
-_OFF: Final = int(Phase.OFF)
-_OPENING: Final = int(Phase.OPENING)
-_READY: Final = int(Phase.READY)
-_OPEN: Final = int(Phase.OPEN)
-_DRAINING: Final = int(Phase.DRAINING)
-_COMMITTING: Final = int(Phase.COMMITTING)
-_ABORTING: Final = int(Phase.ABORTING)
-_FAILED: Final = int(Phase.FAILED)
-
-_QUEUED: Final = int(RecordState.QUEUED)
-_IN_FLIGHT: Final = int(RecordState.IN_FLIGHT)
-_UNANSWERED: Final = int(RecordState.UNANSWERED)
-_ACKNOWLEDGED: Final = int(RecordState.ACKNOWLEDGED)
-_DROPPED: Final = int(RecordState.DROPPED)
-
-_ADD: Final = int(Request.ADD_PARTITION)
-_PRODUCE: Final = int(Request.PRODUCE)
-_END: Final = int(Request.END_TXN)
-_EMPTY: Final = int(CoordinatorState.EMPTY)
-_ONGOING: Final = int(CoordinatorState.ONGOING)
-_STATUS_ABORTED: Final = int(Status.ABORTED)
-_STATUS_COMMITTED: Final = int(Status.COMMITTED)
-_STATUS_COMMIT_ASKED: Final = int(Status.COMMIT_ASKED)
-_STATUS_OPEN: Final = int(Status.OPEN)
-
 
 @rule
 def open_producer(s: State, k: Constants, c: int) -> bool:
     """Take the place of the first producer and fence it (InitProducerId)."""
-    if c == 0 or c >= k[K_PRODUCERS] or producer(s, c, layout.PHASE) not in (_OFF, _OPENING):
+    if (
+        c == 0
+        or c >= k[K_PRODUCERS]
+        or producer(s, c, layout.PHASE) not in (Phase.OFF, Phase.OPENING)
+    ):
         return False
     if is_preparing(s):
         return False
     set_producer(s, 0, layout.FENCED, 1)
-    if int(s[layout.STATE]) == _ONGOING:
+    if int(s[layout.STATE]) == CoordinatorState.ONGOING:
         fence(s, k)
-        set_producer(s, c, layout.PHASE, _OPENING)
+        set_producer(s, c, layout.PHASE, Phase.OPENING)
         return True
     s[layout.EPOCH] = int(s[layout.EPOCH]) + 1
-    s[layout.STATE] = _EMPTY
+    s[layout.STATE] = CoordinatorState.EMPTY
     set_producer(s, c, layout.OWN_EPOCH, int(s[layout.EPOCH]))
-    set_producer(s, c, layout.PHASE, _READY)
+    set_producer(s, c, layout.PHASE, Phase.READY)
     return True
 
 
 @rule
 def begin(s: State, k: Constants, c: int) -> bool:
     """Begin a transaction."""
-    if producer(s, c, layout.PHASE) != _READY or s[layout.BEGUN] >= k[K_TRANSACTIONS]:
+    if producer(s, c, layout.PHASE) != Phase.READY:
         return False
-    s[layout.BEGUN] = int(s[layout.BEGUN]) + 1
-    s[layout.STATUS + int(s[layout.BEGUN]) - 1] = _STATUS_OPEN
-    set_producer(s, c, layout.PHASE, _OPEN)
+    if not spend_one(s, layout.BEGUN, k[K_TRANSACTIONS]):
+        return False
+    s[layout.STATUS + int(s[layout.BEGUN]) - 1] = Status.OPEN
+    set_producer(s, c, layout.PHASE, Phase.OPEN)
     set_producer(s, c, layout.TRANSACTION, int(s[layout.BEGUN]))
     return True
 
@@ -98,7 +76,7 @@ def send(s: State, k: Constants, c: int, p: int) -> bool:
     Partitions are interchangeable, so the very first record goes to the first partition.
     """
     r = int(s[layout.SENT])
-    if producer(s, c, layout.PHASE) != _OPEN or r >= k[K_RECORDS] or p >= k[K_PARTITIONS]:
+    if producer(s, c, layout.PHASE) != Phase.OPEN or r >= k[K_RECORDS] or p >= k[K_PARTITIONS]:
         return False
     if r == 0 and p > 0:
         return False
@@ -106,20 +84,22 @@ def send(s: State, k: Constants, c: int, p: int) -> bool:
     s[layout.R_TRANSACTION + r] = producer(s, c, layout.TRANSACTION)
     s[layout.R_PARTITION + r] = p
     s[layout.R_EPOCH + r] = producer(s, c, layout.OWN_EPOCH)
-    s[layout.R_STATE + r] = _QUEUED
+    s[layout.R_STATE + r] = RecordState.QUEUED
     if k[K_ADDS_BY_PRODUCE] or producer(s, c, layout.ADDED) >> p & 1:
-        if not _has(s, c, p, _UNANSWERED):
+        if not _has(s, c, p, RecordState.UNANSWERED):
             _produce(s, c, p)
     elif not producer(s, c, layout.ADDING) >> p & 1:
         set_producer(s, c, layout.ADDING, producer(s, c, layout.ADDING) | 1 << p)
-        _request(s, c, COORDINATOR, _ADD, p)
+        _request(s, c, COORDINATOR, Request.ADD_PARTITION, p)
     return True
 
 
 @rule
 def retry(s: State, c: int, p: int) -> bool:
     """Send a partition's unanswered records again, and the records that wait behind them."""
-    if producer(s, c, layout.PHASE) not in (_OPEN, _DRAINING) or not _has(s, c, p, _UNANSWERED):
+    if producer(s, c, layout.PHASE) not in (Phase.OPEN, Phase.DRAINING) or not _has(
+        s, c, p, RecordState.UNANSWERED
+    ):
         return False
     _produce(s, c, p)
     return True
@@ -129,13 +109,15 @@ def retry(s: State, c: int, p: int) -> bool:
 def commit(s: State, c: int) -> bool:
     """Ask for a commit, if every record has an answer."""
     number = producer(s, c, layout.TRANSACTION)
-    if producer(s, c, layout.PHASE) != _OPEN or not _count(s, number, _ACKNOWLEDGED):
+    if producer(s, c, layout.PHASE) != Phase.OPEN or not _count(
+        s, number, RecordState.ACKNOWLEDGED
+    ):
         return False
-    if _count(s, number, _QUEUED) + _outstanding(s, number):
+    if _count(s, number, RecordState.QUEUED) + _outstanding(s, number):
         return False
-    s[layout.STATUS + number - 1] = _STATUS_COMMIT_ASKED
-    set_producer(s, c, layout.PHASE, _COMMITTING)
-    _request(s, c, COORDINATOR, _END, 1)
+    s[layout.STATUS + number - 1] = Status.COMMIT_ASKED
+    set_producer(s, c, layout.PHASE, Phase.COMMITTING)
+    _request(s, c, COORDINATOR, Request.END_TXN, 1)
     return True
 
 
@@ -143,7 +125,7 @@ def commit(s: State, c: int) -> bool:
 def abort(s: State, k: Constants, c: int) -> bool:
     """Abort: drop unsent records and, by ``purges_unanswered``, records that wait for a retry."""
     number = producer(s, c, layout.TRANSACTION)
-    if producer(s, c, layout.PHASE) != _OPEN:
+    if producer(s, c, layout.PHASE) != Phase.OPEN:
         return False
     sent = False
     for r in range(int(s[layout.SENT])):
@@ -151,15 +133,15 @@ def abort(s: State, k: Constants, c: int) -> bool:
             continue
         sent = True
         state, p = int(s[layout.R_STATE + r]), int(s[layout.R_PARTITION + r])
-        if state == _QUEUED:
-            s[layout.R_STATE + r] = _DROPPED
-        elif state == _UNANSWERED and k[K_PURGES_UNANSWERED]:
-            s[layout.R_STATE + r] = _DROPPED
+        if state == RecordState.QUEUED:
+            s[layout.R_STATE + r] = RecordState.DROPPED
+        elif state == RecordState.UNANSWERED and k[K_PURGES_UNANSWERED]:
+            s[layout.R_STATE + r] = RecordState.DROPPED
             set_producer(s, c, layout.NEXT + p, producer(s, c, layout.NEXT + p) - 1)
     if not sent:
         return False
-    s[layout.STATUS + number - 1] = _STATUS_ABORTED
-    set_producer(s, c, layout.PHASE, _DRAINING)
+    s[layout.STATUS + number - 1] = Status.ABORTED
+    set_producer(s, c, layout.PHASE, Phase.DRAINING)
     _end_drained(s, c)
     return True
 
@@ -181,8 +163,8 @@ def give_up(s: State, k: Constants, c: int, receiver: int) -> bool:
         given += 1
         set_message(s, slot, layout.M_CONNECTION, connection)
         argument, epoch = message(s, slot, layout.M_ARGUMENT), message(s, slot, layout.M_EPOCH)
-        if kind == _PRODUCE:
-            s[layout.R_STATE + argument] = _UNANSWERED
+        if kind == Request.PRODUCE:
+            s[layout.R_STATE + argument] = RecordState.UNANSWERED
         else:
             put_message(s, kind, way, 0, argument, epoch)
     s[spent] = int(s[spent]) + 1
@@ -194,24 +176,24 @@ def on_added(s: State, c: int, p: int) -> None:
     """Note that the coordinator has added a partition, and send the records that waited for it."""
     set_producer(s, c, layout.ADDED, producer(s, c, layout.ADDED) | 1 << p)
     set_producer(s, c, layout.ADDING, producer(s, c, layout.ADDING) & ~(1 << p))
-    if producer(s, c, layout.PHASE) == _OPEN:
+    if producer(s, c, layout.PHASE) == Phase.OPEN:
         _produce(s, c, p)
 
 
 @rule
 def on_acknowledged(s: State, c: int, r: int) -> None:
     """Note that the leader has acknowledged a record."""
-    s[layout.R_STATE + r] = _ACKNOWLEDGED
-    if producer(s, c, layout.PHASE) == _DRAINING:
+    s[layout.R_STATE + r] = RecordState.ACKNOWLEDGED
+    if producer(s, c, layout.PHASE) == Phase.DRAINING:
         _end_drained(s, c)
 
 
 @rule
 def on_ended(s: State, k: Constants, c: int) -> None:
     """Note that the transaction has ended as the application wanted."""
-    if producer(s, c, layout.PHASE) == _COMMITTING:
-        s[layout.STATUS + producer(s, c, layout.TRANSACTION) - 1] = _STATUS_COMMITTED
-    set_producer(s, c, layout.PHASE, _READY)
+    if producer(s, c, layout.PHASE) == Phase.COMMITTING:
+        s[layout.STATUS + producer(s, c, layout.TRANSACTION) - 1] = Status.COMMITTED
+    set_producer(s, c, layout.PHASE, Phase.READY)
     set_producer(s, c, layout.TRANSACTION, 0)
     set_producer(s, c, layout.ADDED, 0)
     set_producer(s, c, layout.ADDING, 0)
@@ -232,18 +214,18 @@ def fail(s: State, c: int) -> None:
         if c > 0:
             s[layout.FLAGS] = int(s[layout.FLAGS]) | layout.FLAG_SUCCESSOR_REFUSED
     number = producer(s, c, layout.TRANSACTION)
-    if int(s[layout.STATUS + number - 1]) == _STATUS_OPEN:
-        s[layout.STATUS + number - 1] = _STATUS_ABORTED
+    if int(s[layout.STATUS + number - 1]) == Status.OPEN:
+        s[layout.STATUS + number - 1] = Status.ABORTED
     for r in range(int(s[layout.SENT])):
         if int(s[layout.R_TRANSACTION + r]) == number and int(s[layout.R_STATE + r]) in (
-            _QUEUED,
-            _IN_FLIGHT,
-            _UNANSWERED,
+            RecordState.QUEUED,
+            RecordState.IN_FLIGHT,
+            RecordState.UNANSWERED,
         ):
-            s[layout.R_STATE + r] = _DROPPED
+            s[layout.R_STATE + r] = RecordState.DROPPED
     for field in range(layout.PRODUCER):
         set_producer(s, c, field, 0)
-    set_producer(s, c, layout.PHASE, _FAILED)
+    set_producer(s, c, layout.PHASE, Phase.FAILED)
     for slot in range(layout.MAX_MESSAGES):
         if (
             message(s, slot, layout.M_KIND)
@@ -268,22 +250,22 @@ def _produce(s: State, c: int, p: int) -> None:
         if (
             int(s[layout.R_TRANSACTION + r]) != number
             or int(s[layout.R_PARTITION + r]) != p
-            or state not in (_QUEUED, _UNANSWERED)
+            or state not in (RecordState.QUEUED, RecordState.UNANSWERED)
         ):
             continue
-        if state == _QUEUED:
+        if state == RecordState.QUEUED:
             s[layout.R_SEQUENCE + r] = producer(s, c, layout.NEXT + p)
             set_producer(s, c, layout.NEXT + p, producer(s, c, layout.NEXT + p) + 1)
-        s[layout.R_STATE + r] = _IN_FLIGHT
-        _request(s, c, p, _PRODUCE, r)
+        s[layout.R_STATE + r] = RecordState.IN_FLIGHT
+        _request(s, c, p, Request.PRODUCE, r)
 
 
 @rule
 def _end_drained(s: State, c: int) -> None:
     """Ask for the abort, if no record waits for an answer."""
     if _outstanding(s, producer(s, c, layout.TRANSACTION)) == 0:
-        set_producer(s, c, layout.PHASE, _ABORTING)
-        _request(s, c, COORDINATOR, _END, 0)
+        set_producer(s, c, layout.PHASE, Phase.ABORTING)
+        _request(s, c, COORDINATOR, Request.END_TXN, 0)
 
 
 @rule
@@ -298,7 +280,7 @@ def _count(s: State, number: int, state: int) -> int:
 
 @rule
 def _outstanding(s: State, number: int) -> int:
-    return _count(s, number, _IN_FLIGHT) + _count(s, number, _UNANSWERED)
+    return _count(s, number, RecordState.IN_FLIGHT) + _count(s, number, RecordState.UNANSWERED)
 
 
 @rule

@@ -6,10 +6,10 @@ if the brokers have it, too (KIP-890); ``librdkafka`` has only version 1
 (confluentinc/librdkafka#5423).
 """
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Final, Literal
+from dataclasses import dataclass, fields
+from typing import Final, Literal
 
-from highwater.checkers.model.protocol.rules_by_release import numbers
+from highwater.checkers.model.protocol.rules_by_release import numbers, switch_field
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest, nearest_release
 from highwater.harness.releases.catalogue import CATALOGUE
@@ -27,75 +27,71 @@ _SECOND: Final = (4, 0)
 """The first release with version 2 of transactions, of brokers and of Java's clients."""
 
 
-def _switch(says: str, source: str) -> Any:  # noqa: ANN401 - as dataclasses.field is typed
-    return field(metadata={"says": says, "source": source})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionRules:
     """The rules of one release together with one client."""
 
-    duplicates_cached: bool = _switch(
+    duplicates_cached: bool = switch_field(
         "A leader knows a producer's last five batches, and acknowledges a copy of any of them;"
         " without the rule, only of the last batch.",
         "KAFKA-5494; ProducerStateEntry.findDuplicateBatch (1.0)",
     )
-    unknown_accepted: bool = _switch(
+    unknown_accepted: bool = switch_field(
         "A leader without a state of a producer accepts any sequence number; without the rule, only"
         " 0.",
         "KIP-360; ProducerAppendInfo.checkSequence (2.5)",
     )
-    verification: bool = _switch(
+    verification: bool = switch_field(
         "Before a leader appends the first record of a transaction, it asks the coordinator whether"
         " the transaction has the partition.",
         "KIP-890, KAFKA-14402; UnifiedLog.analyzeAndValidateProducerState,"
         " TransactionCoordinator.handleVerifyPartitionsInTransaction (3.6)",
     )
-    lowest_sequence: bool = _switch(
+    lowest_sequence: bool = switch_field(
         "After a record that the coordinator did not confirm, a leader accepts no higher sequence"
         " number until it appends a record or a marker.",
         "KAFKA-14920; VerificationStateEntry, ProducerAppendInfo.checkSequence (3.6)",
     )
-    copy_is_not_lowest: bool = _switch(
+    copy_is_not_lowest: bool = switch_field(
         "A copy of a record that the leader has does not count as an unconfirmed record. No release"
         " has this: a possible fix.",
         "docs/findings/late-copy.md; UnifiedLog.maybeStartTransactionVerification",
     )
-    open_in_epoch: bool = _switch(
+    open_in_epoch: bool = switch_field(
         "A leader treats an open transaction of an older epoch as another transaction, and asks"
         " about the first record of the new epoch, too.",
         "KIP-890; UnifiedLog.hasOngoingTransaction (with an epoch in 4.0.1, without it in 3.9.2)",
     )
-    stale_epoch_first: bool = _switch(
+    stale_epoch_first: bool = switch_field(
         "A leader refuses a producer epoch below the epoch that it knows before it asks the"
         " coordinator, and notes nothing.",
         "KAFKA-18042; UnifiedLog.maybeStartTransactionVerification (in 4.1.2, not in 4.0.1; 4.0.2"
         " was not read)",
     )
-    bumps_epoch: bool = _switch(
+    bumps_epoch: bool = switch_field(
         "The producer epoch rises at each end of a transaction, and the next transaction begins"
         " with sequence number 0.",
         "KIP-890, transaction.version 2; TransactionMetadata.prepareAbortOrCommit (4.0)",
     )
-    adds_by_produce: bool = _switch(
+    adds_by_produce: bool = switch_field(
         "The leader adds the partition to the transaction when the first record comes; without the"
         " rule, the client does so before, by AddPartitionsToTxn.",
         "KIP-890, transaction.version 2; AddPartitionsToTxnManager (4.0)",
     )
-    first_is_zero: bool = _switch(
+    first_is_zero: bool = switch_field(
         "A leader that has no batch of a producer accepts only sequence number 0.",
         "KAFKA-18202; ProducerAppendInfo.checkSequence (in 4.1.2, not in 4.0.1)",
     )
-    marker_above: bool = _switch(
+    marker_above: bool = switch_field(
         "A marker whose epoch the leader already knows does not end an open transaction.",
         "KIP-1228, KAFKA-19446; ProducerAppendInfo.checkProducerEpoch (in 4.2.1, not in 4.1.2)",
     )
-    answers_first: bool = _switch(
+    answers_first: bool = switch_field(
         "The coordinator answers EndTxn when its decision is written, before the markers are"
         " written.",
         "KIP-98; TransactionCoordinator.endTransaction",
     )
-    purges_unanswered: bool = _switch(
+    purges_unanswered: bool = switch_field(
         "An abort drops a record that waits to be sent again, and the client gives its sequence"
         " number to the next record; without the rule, the abort waits for the answer.",
         "docs/findings/reused-sequence.md; rd_kafka_toppar_purge_queues. Java waits:"

@@ -277,9 +277,7 @@ def _aborts_unanswered(rows: Sequence[Row], states: Sequence[State]) -> bool:
 
 
 def _rows(counterexample: TransactionCounterexample) -> list[Row]:
-    return [
-        (int(TransactionMove[step.move.upper()]), *step.arguments) for step in counterexample.steps
-    ]
+    return [step.numbers() for step in counterexample.steps]
 
 
 def _states(counterexample: TransactionCounterexample) -> list[State]:

@@ -6,10 +6,10 @@ from typing import Final
 import numpy as np
 
 from highwater.checkers.model.protocol.compiled import Constants, State
+from highwater.checkers.model.protocol.scope import require_bounds
 from highwater.checkers.model.transactions import transaction_layout as layout
 from highwater.checkers.model.transactions.transaction_layout import Phase
 from highwater.checkers.model.transactions.transaction_rules import TransactionRules
-from highwater.harness.base.errors import UsageError
 
 TRANSACTION_BOUNDS: Final = {
     "partitions": (1, layout.MAX_PARTITIONS),
@@ -69,13 +69,7 @@ class TransactionScope:
 
     def __post_init__(self) -> None:
         """Raise an error for bounds that do not fit in a state."""
-        for name, (low, high) in TRANSACTION_BOUNDS.items():
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise UsageError(
-                    f"{name} = {value} is outside the model's bounds",
-                    hint=f"Choose {low} to {high}.",
-                )
+        require_bounds(self, TRANSACTION_BOUNDS)
 
 
 _SCOPE: Final = {field.name: number for number, field in enumerate(fields(TransactionScope))}

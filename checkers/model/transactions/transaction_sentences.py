@@ -121,16 +121,16 @@ def _dropped(before: State, after: State) -> str:
 
 
 def _given_up(before: State, after: State) -> str:
-    late = [
-        request_in_words(after, slot)
-        for slot in range(layout.MAX_MESSAGES)
-        if message(after, slot, layout.M_KIND) and message(after, slot, layout.M_CONNECTION)
-    ]
-    earlier = [
-        request_in_words(before, slot)
-        for slot in range(layout.MAX_MESSAGES)
-        if message(before, slot, layout.M_KIND) and message(before, slot, layout.M_CONNECTION)
-    ]
-    for request in earlier:
+    late = _late(after)
+    for request in _late(before):
         late.remove(request)
     return ", ".join(late)
+
+
+def _late(state: State) -> list[str]:
+    """Return the requests whose connection was given up, in words."""
+    return [
+        request_in_words(state, slot)
+        for slot in range(layout.MAX_MESSAGES)
+        if message(state, slot, layout.M_KIND) and message(state, slot, layout.M_CONNECTION)
+    ]

@@ -1,6 +1,6 @@
 """Invariants that every state must keep: promises to clients, and what the protocol needs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -221,33 +221,38 @@ class Invariant:
     promise: bool
 
 
-_PROMISES: Final[tuple[Callable[[State, Constants], bool], ...]] = (
-    acked_kept,
-    agree_below_hw,
-    agree_at_rest,
-    read_once,
-    read_kept,
-)
-_MEANS: Final = (
-    leader_in_isr,
-    weak_isr,
-    strong_isr,
-    log_matching,
-    type_ok,
-    leader_live,
-    gapless,
-    fetches_on,
-)
+def invariants_of(
+    promises: Sequence[Callable[..., bool]], needs: Sequence[Callable[..., bool]] = ()
+) -> Mapping[str, Invariant]:
+    """Return invariants by name; each is a rule, and its docstring is the invariant.
 
-INVARIANTS: Final[Mapping[str, Invariant]] = MappingProxyType(
-    {
-        function.__name__.replace("_", "-"): Invariant(
-            bit=bit, says=function.__doc__ or "", promise=function in _PROMISES
-        )
-        for bit, function in enumerate((*_PROMISES, *_MEANS))
-    }
+    Args:
+        promises: the invariants on which clients rely.
+        needs: the invariants on which only the protocol relies.
+    """
+    return MappingProxyType(
+        {
+            function.__name__.replace("_", "-"): Invariant(
+                bit=bit, says=function.__doc__ or "", promise=function in promises
+            )
+            for bit, function in enumerate((*promises, *needs))
+        }
+    )
+
+
+INVARIANTS: Final = invariants_of(
+    promises=(acked_kept, agree_below_hw, agree_at_rest, read_once, read_kept),
+    needs=(
+        leader_in_isr,
+        weak_isr,
+        strong_isr,
+        log_matching,
+        type_ok,
+        leader_live,
+        gapless,
+        fetches_on,
+    ),
 )
-"""Every invariant by name."""
 
 _ALL: Final = (1 << len(INVARIANTS)) - 1
 

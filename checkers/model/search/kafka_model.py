@@ -205,8 +205,7 @@ def invariants(text: Iterable[str]) -> tuple[str, ...]:
 
     Raises what ``invariants_by_name`` raises.
     """
-    groups = {"all": tuple(INVARIANTS), "promises": PROMISES}
-    return invariants_by_name(text, groups, "invariant")
+    return invariants_by_name(text, INVARIANTS, "invariant")
 
 
 def _renamer(brokers: int) -> Callable[[State], Iterator[State]]:

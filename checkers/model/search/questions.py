@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from highwater.checkers.model.protocol.invariants import Invariant
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 
@@ -27,18 +28,21 @@ def switch(rules: RulesT, switched: Mapping[str, bool], names: Iterable[str], ki
 
 
 def invariants_by_name(
-    names: Iterable[str], groups: Mapping[str, tuple[str, ...]], kind: str
+    names: Iterable[str], invariants: Mapping[str, Invariant], kind: str
 ) -> tuple[str, ...]:
     """Return the names of invariants, each once, in the given order.
 
     Args:
-        groups: names for several invariants; ``all`` is every invariant of the model.
+        names: names of invariants; ``all``; or ``promises``, those on which clients rely.
+        invariants: the invariants of the model.
         kind: the word for an invariant in errors.
 
     Raises:
         UsageError: a name is unknown, or there is no name; the hint names the nearest invariant.
     """
-    selectable = (*groups, *groups["all"])
+    promises = tuple(name for name, invariant in invariants.items() if invariant.promise)
+    groups = {"all": tuple(invariants), "promises": promises}
+    selectable = (*groups, *invariants)
     chosen: dict[str, None] = {}
     for name in names:
         if name not in selectable:

@@ -1,10 +1,9 @@
 """Invariants of the model of transactions, each a function of a state."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from highwater.checkers.model.protocol.compiled import Constants, State, rule
+from highwater.checkers.model.protocol.invariants import invariants_of
 from highwater.checkers.model.transactions import transaction_layout as layout
 from highwater.checkers.model.transactions.transaction_brokers import is_preparing
 from highwater.checkers.model.transactions.transaction_layout import (
@@ -20,17 +19,6 @@ WITHDRAWN: Final = 4
 """What a log says about a record, one bit for each place of the record: no marker behind it, a
 commit, or an abort. A read_committed reader decides in the same way (``Fetcher``, aborted
 transactions): by the next marker behind the record."""
-
-
-_ALL: Final = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionInvariant:
-    """A condition that must hold in every state."""
-
-    bit: int
-    says: str
 
 
 @rule
@@ -175,23 +163,21 @@ def successor_goes_on(s: State) -> bool:
     return int(s[layout.FLAGS]) & layout.FLAG_SUCCESSOR_REFUSED == 0
 
 
-_CHECKS: Final[dict[str, Callable[[State], bool]]] = {
-    "aborted-unread": aborted_unread,
-    "committed-kept": committed_kept,
-    "all-or-nothing": all_or_nothing,
-    "open-unread": open_unread,
-    "written-once": written_once,
-    "gapless": gapless,
-    "in-order": in_order,
-    "ends": ends,
-    "goes-on": goes_on,
-    "successor-goes-on": successor_goes_on,
-}
-
-TRANSACTION_INVARIANTS: Final = {
-    name: TransactionInvariant(bit=bit, says=(check.__doc__ or "").partition("\n")[0])
-    for bit, (name, check) in enumerate(_CHECKS.items())
-}
+TRANSACTION_INVARIANTS: Final = invariants_of(
+    (
+        aborted_unread,
+        committed_kept,
+        all_or_nothing,
+        open_unread,
+        written_once,
+        gapless,
+        in_order,
+        ends,
+        goes_on,
+        successor_goes_on,
+    )
+)
+_ALL: Final = (1 << len(TRANSACTION_INVARIANTS)) - 1
 
 
 @rule
@@ -202,12 +188,12 @@ def overflowed(s: State) -> bool:
 
 @rule
 def broken_of(s: State, k: Constants) -> int:  # noqa: ARG001 - of all machines
-    """Return a mask of the invariants that a state breaks, in the order of ``_CHECKS``.
+    """Return a mask of the invariants that a state breaks, in their order.
 
     A state that has no room for a message or an entry breaks all invariants.
     """
     if overflowed(s):
-        return (1 << _ALL) - 1
+        return _ALL
     return (
         int(not aborted_unread(s))
         | int(not committed_kept(s)) << 1

@@ -169,5 +169,4 @@ def transaction_invariants(names: Iterable[str]) -> tuple[str, ...]:
 
     Raises what ``invariants_by_name`` raises.
     """
-    groups = dict.fromkeys(("all", "promises"), tuple(TRANSACTION_INVARIANTS))
-    return invariants_by_name(names, groups, "invariant of transactions")
+    return invariants_by_name(names, TRANSACTION_INVARIANTS, "invariant of transactions")

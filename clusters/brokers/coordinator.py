@@ -1,24 +1,13 @@
 """Nodes that faults kill, pause and start again; ZooKeepers and KRaft controllers."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 from highwater.clusters.core.interfaces import BrokerState, UnreachableError
+from highwater.clusters.nodes.layout import Layout, disk_errors
 from highwater.clusters.nodes.node import START_LIMIT_S, Node
-from highwater.clusters.nodes.site import NodePlan
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
-
-
-class ControllerFiles(Protocol):
-    """The files of a cluster's controllers."""
-
-    def controller_plan(self, controller_id: int, level: Level) -> NodePlan:
-        """Write a controller's settings for a level, and return its plan."""
-
-    def format_controller(self, controller_id: int, *, renewed: bool) -> None:
-        """Give a controller a new data directory; with ``renewed`` it is a different voter, too."""
 
 
 class RealNode:
@@ -66,28 +55,31 @@ class RealCoordinator(RealNode):
     Args:
         controller_id: id of the ZooKeeper or controller.
         node: JVM of the ZooKeeper or controller.
-        files: writes its settings and its data directory.
+        layout: writes its settings and its data directory.
         ask: sends a request that only this node can answer; raises UnreachableError until the
             node answers.
     """
 
     def __init__(
-        self, controller_id: int, node: Node, files: ControllerFiles, ask: Callable[[], object]
+        self, controller_id: int, node: Node, layout: Layout, ask: Callable[[], object]
     ) -> None:
         super().__init__(controller_id, node)
-        self._files = files
+        self._layout = layout
         self._ask = ask
 
     def install(self, level: Level) -> None:
         """Give a KRaft controller that is down other jars; ZooKeeper is never upgraded."""
         if level.release.coordination == "kraft":
             self.require_down("Stop it first.")
-            self._node.replace_plan(self._files.controller_plan(self._id, level))
+            with disk_errors(self._layout.directory):
+                plan = self._layout.controller_plan(self._id, level.release)
+            self._node.replace_plan(plan)
 
     def lose_disk(self, *, renewed: bool = False) -> None:
         """Give a node that is down a new data directory."""
         self.require_down("Kill it first.")
-        self._files.format_controller(self._id, renewed=renewed)
+        with disk_errors(self._layout.directory):
+            self._layout.format_controller(self._id, renewed=renewed)
 
     def start(self) -> None:
         """Start the node with its old data; wait until it answers. Does nothing after ``close``."""

@@ -36,7 +36,7 @@ from highwater.clusters.core.interfaces import (
 from highwater.clusters.nodes import flush_trace, kraft_features
 from highwater.clusters.nodes.layout import Layout, disk_errors
 from highwater.clusters.nodes.node import START_LIMIT_S, Node
-from highwater.clusters.nodes.site import NodePlan, Site
+from highwater.clusters.nodes.site import Site
 from highwater.clusters.nodes.wiring import Wiring
 from highwater.clusters.relay.network import Network
 from highwater.clusters.releases.software_level import Level
@@ -54,14 +54,14 @@ class RealBroker(RealNode):
         self,
         broker_id: int,
         node: Node,
-        log_directories: Sequence[Path],
-        cluster: "RealCluster",
+        layout: Layout,
         level: Level,
+        await_session_end: Callable[[int], None],
     ) -> None:
         super().__init__(broker_id, node)
         self._level = level
-        self._log_directories = tuple(log_directories)
-        self._cluster = cluster
+        self._layout = layout
+        self._await_session_end = await_session_end
 
     @property
     def address(self) -> str:
@@ -81,7 +81,9 @@ class RealBroker(RealNode):
     def install(self, level: Level) -> None:
         """Write the broker's settings for a level; the next start uses that level's jars."""
         self.require_down("Stop it first.")
-        self._node.replace_plan(self._cluster.plan(self._id, level))
+        with disk_errors(self._layout.directory):
+            plan = self._layout.broker_plan(self._id, level.release, level.settings)
+        self._node.replace_plan(plan)
         self._level = level
 
     def finalized(self, level: Level) -> None:
@@ -91,12 +93,12 @@ class RealBroker(RealNode):
     @property
     def directory(self) -> Path:
         """The broker's only log directory, or its first one."""
-        return self._log_directories[0]
+        return self.log_directories[0]
 
     @property
     def log_directories(self) -> tuple[Path, ...]:
         """All log directories of the broker."""
-        return self._log_directories
+        return self._layout.log_directories(self._id)
 
     def read(self, name: str) -> str:
         """Return a small text file from the log directory, whether the broker runs or not."""
@@ -126,7 +128,7 @@ class RealBroker(RealNode):
             return
         if self._node.state == "paused":
             raise HarnessError(f"broker {self._id} is paused", hint="Resume it instead.")
-        self._cluster.await_session_end(self._id)
+        self._await_session_end(self._id)
         self._node.launch()
         self._node.wait_for(self._node.require_listening, "to listen")
 
@@ -169,8 +171,9 @@ class RealCluster(AdministeredCluster):
         except BaseException:
             site.close()
             raise
+        self._level = Level.from_settings(release, broker_config)
         self._layout = Layout(
-            release,
+            self._level,
             directory.absolute(),
             site,
             overrides=broker_config,
@@ -178,7 +181,6 @@ class RealCluster(AdministeredCluster):
             options=options,
         )
         self._dynamic_quorum = options.dynamic_quorum
-        self._level = Level.from_settings(release, broker_config)
         self._nodes: list[Node] = []
         self._brokers: dict[int, RealBroker] = {}
         self._controllers: dict[int, RealCoordinator] = {}
@@ -207,16 +209,6 @@ class RealCluster(AdministeredCluster):
     def address_of(self, controller_id: int) -> Address:
         """Return the address at which the harness reaches a ZooKeeper or KRaft controller."""
         return self._site.public.coordination[controller_id]
-
-    def controller_plan(self, controller_id: int, level: Level) -> NodePlan:
-        """Write a KRaft controller's settings for a level, and return its plan."""
-        with disk_errors(self._layout.directory):
-            return self._layout.controller_plan(controller_id, level.release)
-
-    def format_controller(self, controller_id: int, *, renewed: bool = False) -> None:
-        """Give a ZooKeeper or KRaft controller a new data directory; ``renewed``: a new voter."""
-        with disk_errors(self._layout.directory):
-            self._layout.format_controller(controller_id, self._level, renewed=renewed)
 
     def add_voter(self, controller_id: int) -> None:
         """Ask the leader of the quorum to add a controller to the voters."""
@@ -327,11 +319,6 @@ class RealCluster(AdministeredCluster):
             self._view(),
         )
 
-    def plan(self, broker_id: int, level: Level) -> NodePlan:
-        """Write a broker's settings for a level, and return its plan."""
-        with disk_errors(self._layout.directory):
-            return self._layout.broker_plan(broker_id, level.release, level.settings)
-
     def finalize(self, level: Level) -> None:
         """Finalize the features that a new cluster of the level's release has."""
         self.finalize_features(kraft_features.features(kraft_features.source(level)))
@@ -413,7 +400,7 @@ class RealCluster(AdministeredCluster):
         self._site.close()
         shutil.rmtree(self._layout.scratch, ignore_errors=True)
 
-    def await_session_end(self, broker_id: int) -> None:
+    def _await_session_end(self, broker_id: int) -> None:
         """Wait until a broker's old session has ended, since ZooKeeper refuses a second session.
 
         A KRaft broker needs no such wait: it repeats its registration until the controller accepts.
@@ -475,9 +462,9 @@ class RealCluster(AdministeredCluster):
     def _prepare_controllers(self) -> list[Node]:
         nodes = []
         for controller_id in self._site.public.coordination:
-            node = self._layout.controller(controller_id, self._level)
+            node = self._layout.controller(controller_id)
             self._controllers[controller_id] = RealCoordinator(
-                controller_id, node, self, partial(self._ask_controller, controller_id)
+                controller_id, node, self._layout, partial(self._ask_controller, controller_id)
             )
             nodes.append(node)
         return nodes
@@ -486,8 +473,9 @@ class RealCluster(AdministeredCluster):
         nodes = []
         for broker_id in self._site.public.brokers:
             node = self._layout.broker(broker_id)
-            folders = self._layout.log_directories(broker_id)
-            self._brokers[broker_id] = RealBroker(broker_id, node, folders, self, self._level)
+            self._brokers[broker_id] = RealBroker(
+                broker_id, node, self._layout, self._level, self._await_session_end
+            )
             nodes.append(node)
         return nodes
 

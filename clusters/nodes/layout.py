@@ -38,6 +38,7 @@ class Layout:
     """The nodes of one cluster, which this class creates but does not start.
 
     Args:
+        level: the level whose features a new KRaft cluster has; its release is every node's.
         directory: absolute path of the run; ``replicas/``, ``logs/`` and ``coordination/`` are
             created in it.
         overrides: broker settings that override the driver's own.
@@ -45,7 +46,7 @@ class Layout:
 
     def __init__(
         self,
-        release: Release,
+        level: Level,
         directory: Path,
         site: Site,
         *,
@@ -58,7 +59,8 @@ class Layout:
         self.logs = directory / "logs"
         self.coordination = directory / "coordination"
         self.scratch = self.coordination / "tmp"
-        self._release = release
+        self._level = level
+        self._release = level.release
         self._site = site
         self._overrides = overrides
         self._wiring = wiring
@@ -139,27 +141,25 @@ class Layout:
         peers = len(self._site.public.brokers)
         return config_files.remote_tier(self.directory, brokers=peers)
 
-    def controller(self, controller_id: int, level: Level) -> Node:
-        """Create the node of a ZooKeeper or KRaft controller, and format its data directory.
-
-        Args:
-            level: the level whose features a new KRaft cluster has.
-        """
-        self.format_controller(controller_id, level)
+    def controller(self, controller_id: int) -> Node:
+        """Create the node of a ZooKeeper or KRaft controller, and format its data directory."""
+        self.format_controller(controller_id)
         folder = self.coordination / self._controller_name(controller_id)
-        for path, content in self._initial_quorum(level).items():
+        for path, content in self._initial_quorum().items():
             (folder / path).parent.mkdir(exist_ok=True)
             (folder / path).write_bytes(content)
         return Node(self.controller_plan(controller_id, self._release), self._site)
 
-    def _initial_quorum(self, level: Level) -> Mapping[str, bytes]:
+    def _initial_quorum(self) -> Mapping[str, bytes]:
         """Return the files that name the first voters; no files where the settings name them."""
         if self._directory_ids and not self._first_voters:
             voters = {
                 id_: f"{self._voters[id_]}:{directory}"
                 for id_, directory in self._directory_ids.items()
             }
-            self._first_voters = kraft_features.initial_quorum(kraft_features.source(level), voters)
+            self._first_voters = kraft_features.initial_quorum(
+                kraft_features.source(self._level), voters
+            )
         return self._first_voters
 
     def voter(self, controller_id: int) -> tuple[UUID, Address]:
@@ -173,7 +173,7 @@ class Layout:
         text = self._directory_ids[controller_id]
         return UUID(bytes=urlsafe_b64decode(f"{text}==")), self._voters[controller_id]
 
-    def format_controller(self, controller_id: int, level: Level, *, renewed: bool = False) -> None:
+    def format_controller(self, controller_id: int, *, renewed: bool = False) -> None:
         """Give a ZooKeeper or KRaft controller a new data directory; remove the old directory.
 
         Args:
@@ -190,7 +190,7 @@ class Layout:
             self._directory_ids[controller_id] = config_files.kafka_uuid()
         directory_id = self._directory_ids.get(controller_id)
         config_files.format_node(folder, controller_id, self._cluster_id, directory_id=directory_id)
-        features = kraft_features.checkpoint(kraft_features.source(level))
+        features = kraft_features.checkpoint(kraft_features.source(self._level))
         (folder / kraft_features.CHECKPOINT).write_bytes(features)
 
     def controller_plan(self, controller_id: int, release: Release) -> NodePlan:

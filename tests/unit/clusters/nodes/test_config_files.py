@@ -157,17 +157,16 @@ def test_each_controller_has_a_folder_which_can_be_formatted_anew(
     monkeypatch.setattr(kraft_features, "checkpoint", lambda _: b"features")
     hosts = AddressGroup(3, count)
     site = cast("Site", SimpleNamespace(inside=hosts, public=hosts))
-    layout = Layout(release(kafka), tmp_path, site, overrides={})
+    layout = Layout(Level.of(release(kafka)), tmp_path, site, overrides={})
     layout.prepare()
-    level = Level.of(release(kafka))
     for controller in hosts.coordination:
-        layout.format_controller(controller, level)
+        layout.format_controller(controller)
     folders = {path for path in layout.coordination.iterdir() if path != layout.scratch}
     assert {folder.name for folder in folders} == names
     for folder in folders:
         (folder / "log").touch()
         assert {path.name for path in folder.iterdir()} == {*files, "log"}
-    layout.format_controller(100, level)
+    layout.format_controller(100)
     first = min(folders)
     assert {path.name for path in first.iterdir()} == files
     hosts.close()

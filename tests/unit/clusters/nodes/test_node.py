@@ -12,6 +12,7 @@ from highwater.clusters.core.addresses import Address
 from highwater.clusters.local import driver
 from highwater.clusters.local.driver import LocalSite
 from highwater.clusters.nodes import node
+from highwater.clusters.nodes.layout import Layout
 from highwater.clusters.nodes.node import Node
 from highwater.clusters.nodes.site import NodePlan
 from highwater.clusters.releases.software_level import Level
@@ -97,11 +98,11 @@ def test_a_start_that_takes_too_long_says_what_it_waits_for(
 
 
 def test_a_fault_that_an_error_left_open_starts_nothing_when_all_is_given_up(
-    make: Maker, tmp_path: Path
+    make: Maker,
 ) -> None:
     listener = make(LISTENER)
     level = Level.of(release("0.10.2.2"))
-    broker = RealBroker(7, listener, [tmp_path], Mock(spec=RealCluster), level)
+    broker = RealBroker(7, listener, Mock(spec=Layout), level, lambda _: None)
     broker.start()
     broker.kill()
     listener.release()
@@ -119,12 +120,12 @@ def test_one_that_was_never_started_can_be_healed_but_not_paused(make: Maker) ->
 
 
 def test_a_broker_that_dies_as_it_is_paused_is_still_enough(
-    make: Maker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    make: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = make(LISTENER)
     level = Level.of(release("0.10.2.2"))
     cluster = RealCluster.__new__(RealCluster)
-    cluster._brokers = {7: RealBroker(7, node, [tmp_path], cluster, level)}
+    cluster._brokers = {7: RealBroker(7, node, Mock(spec=Layout), level, lambda _: None)}
     states = iter(["running"])
     monkeypatch.setattr(RealBroker, "state", property(lambda _: next(states, "down")))
     with cluster._paused():

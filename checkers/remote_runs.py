@@ -8,11 +8,12 @@ judged in place: Spark's tasks read them from the run's own folder.
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+import msgspec
 import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +23,8 @@ from highwater.checkers.kafka_files.segment_files import FILE_BYTES_MAX
 from highwater.checkers.spark.binary_files import binary, contents, paths_of
 from highwater.checkers.spark.failures import first_line
 from highwater.harness.base.errors import HarnessError, HighwaterError, NotThereError
-from highwater.harness.runs.manifest import RecordedFile
+from highwater.harness.runs import manifest
+from highwater.harness.runs.manifest import Manifest, RecordedFile
 from highwater.harness.runs.store import Run
 
 MIRRORED_MAX: Final = 1 << 30
@@ -35,6 +37,7 @@ SEGMENTS_MAX: Final = 1 << 30
 _BATCH_BYTES: Final = 64 << 20  # bytes that Spark sends to this process at once
 
 _SEGMENT: Final = re.compile(r"replicas/\d+/[^/]+/\d{20}\.log")
+_HIDDEN: Final = re.compile(r"(?:[^/_.][^/]*/)*[_.][^/]*(?=/)")
 _PART: Final = re.compile(r"/part-\d{5}-[^/]+$")
 _NOISE: Final = re.compile(r"^\[[\w.]+\] |^(([\w$]+\.)+[\w$]+: )+| SQLSTATE: \w+$")
 """Parts of an error that do not belong to its sentence: Spark's name, Java classes, SQLSTATE."""
@@ -79,7 +82,8 @@ def fetch(spark: SparkSession, uri: str, folder: Path) -> RemoteRun:
     """
     with _translated_errors(spark, uri, "read"):
         root = _root(spark, uri)
-        sizes = _sizes(binary(spark, root), root)
+        hidden = _hidden_folders(spark, root)
+        sizes = _sizes(binary(spark, root, *hidden), root)
         _require_readable(uri, sizes)
         mirror = folder / PurePosixPath(root).name
         targets = _targets(mirror, sizes)
@@ -93,7 +97,7 @@ def fetch(spark: SparkSession, uri: str, folder: Path) -> RemoteRun:
             with targets[name].open("r+b") as file:
                 file.seek(start)
                 file.write(data)
-        digests = _digests(spark, root) if far else {}
+        digests = _digests(spark, root, hidden) if far else {}
     return RemoteRun(mirror, root, digests)
 
 
@@ -127,6 +131,31 @@ def _root(spark: SparkSession, uri: str) -> str:
         binary(spark, uri)  # raises an error that says so if the folder does not exist
         raise NotThereError(f"{uri} is not a run directory", hint="It has no plan.json.") from None
     return plan.removesuffix("/plan.json")
+
+
+def _hidden_folders(spark: SparkSession, root: str) -> list[str]:
+    """Return the folders of recorded files that Spark lists only by name, as of ``_`` topics."""
+    try:
+        [row] = binary(spark, f"{root}/{manifest.NAME}").select("content").collect()
+        names = msgspec.json.decode(row.content, type=Manifest).files
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        return []
+    except (ValueError, msgspec.DecodeError):
+        return []  # the judge says that it cannot be read
+    paths = {f"{root}/{folder[0]}" for folder in map(_HIDDEN.match, names) if folder}
+    return [path for path in sorted(paths) if _is_there(spark, path)]
+
+
+def _is_there(spark: SparkSession, path: str) -> bool:
+    try:
+        binary(spark, path)
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        return False
+    return True
 
 
 def _sizes(files: DataFrame, root: str) -> dict[str, int]:
@@ -164,9 +193,11 @@ def _bring_files(
         yield row.path.removeprefix(f"{root}/"), row.start, row.piece
 
 
-def _digests(spark: SparkSession, root: str) -> dict[str, RecordedFile]:
+def _digests(spark: SparkSession, root: str, hidden: Sequence[str]) -> dict[str, RecordedFile]:
     """Return the digest of each segment that is not empty."""
-    files = binary(spark, f"{root}/replicas").where(F.col("path").rlike(f"{_SEGMENT.pattern}$"))
+    files = binary(spark, f"{root}/replicas", *hidden).where(
+        F.col("path").rlike(f"{_SEGMENT.pattern}$")
+    )
     digests = files.select("path", F.length("content"), F.sha2("content", 256)).collect()
     return {
         path.removeprefix(f"{root}/"): RecordedFile(bytes=size, sha256=digest)

@@ -19,7 +19,7 @@ _PIECE: Final = 16 << 20
 
 
 def binary(spark: SparkSession, *paths: str) -> DataFrame:
-    """Return files, and all files below folders. Spark hides names that begin with . or _."""
+    """Return files, and all files below folders but those whose names begin with . or _."""
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     return reader.load([literal(path) for path in paths])
 

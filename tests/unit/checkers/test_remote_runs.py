@@ -35,9 +35,9 @@ ODD = "a run+b 100%20 {1}[x] für"
 SEGMENT = "replicas/1/events-0/00000000000000000000.log"
 
 
-def built(path: Path, *, partitions: int = 1) -> Run:
+def built(path: Path, *, topic: str = "events", partitions: int = 1) -> Run:
     """A calm run with a manifest; the replicas of a second partition are empty."""
-    builder = RunBuilder(path, topic=Topic(partitions=partitions))
+    builder = RunBuilder(path, topic=Topic(name=topic, partitions=partitions))
     builder.leader(1, 0, [1, 2, 3])
     builder.everywhere([(0, 0, "a"), (1, 0, "b")])
     builder.fence(2)
@@ -91,6 +91,18 @@ def test_large_segments_are_sparse_files_in_the_mirror(spark: SparkSession, tmp_
     assert not any(any(found[name]) for name in sparse)
     assert not fetched.disks_here
     assert manifest.verify(fetched, fetched.digests) == ()
+
+
+@pytest.mark.parametrize("most", [1 << 30, 0])
+def test_a_topic_that_spark_hides_is_read(
+    most: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("highwater.checkers.remote_runs.SEGMENTS_MAX", most)
+    run = built(tmp_path / "run", topic="__events")
+    fetched = fetch(spark, run.path.as_uri(), tmp_path / "mirror")
+    assert RunFiles.of(fetched, "r0").unread == []
+    [there], [here] = check([run.path.as_uri()]), check([run])
+    assert there.verdict.reasons == here.verdict.reasons
 
 
 def test_a_file_of_several_pieces_is_whole(

@@ -12,11 +12,9 @@ PAIRS: Final = Path(__file__).parent.parent / "docs" / "program-pairs"
 
 _NOTE: Final = "<!-- Written by `make docs` from docs/program-pairs/*.toml. -->\n"
 _INTRO: Final = """\
-Libraries and frameworks that lost, doubled or reordered records by a bug of their own: the same
-program, faults and seeds with a release that has the bug and one that has not, under
-[`highwater app`](apps.md) on Kafka 4.4.0. The programs, and how to make their environments, are in
-[docs/examples/frameworks](examples/frameworks/README.md). *Shown* counts the runs in which the bug
-was seen; *Highwater names* is what the reports say of it.
+Libraries and frameworks that lost records by a bug of their own: the same
+[program](examples/frameworks/README.md), faults and seeds with a release that has the bug and one
+that has not, under [`highwater app`](apps.md) on Kafka 4.4.0.
 """
 _NOT_SHOWN: Final = """\
 ## Tried, and not shown

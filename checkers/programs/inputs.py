@@ -42,8 +42,8 @@ from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
 EXPLAINED_MAX: Final = 100
-"""The most inputs of each outcome whose way is described: a verdict lists no more. Of more inputs
-each second or third is, and so on, for a program may make several mistakes."""
+"""The most inputs of each outcome whose way is described: a verdict lists no more. They are spread
+evenly over all of an outcome, for a program may make several mistakes."""
 
 _KINDS: Final = {
     LOST: LOST_INPUT,
@@ -161,13 +161,21 @@ def inputs(tables: Tables) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
+def explained_numbers(count: int) -> set[int]:
+    """Return which of so many inputs are explained: ``EXPLAINED_MAX`` of more than these."""
+    explained = min(count, EXPLAINED_MAX)
+    return {number * count // explained for number in range(explained)}
+
+
 def _of_run(case: RunFiles, facts: ProgramFacts, table: pa.Table) -> Iterator[Row]:
     for outcome in (LOST, HALF, DOUBLED):
         rows = table.filter(pc.equal(table["outcome"], outcome)).to_pylist()
-        every = max(1, -(-len(rows) // EXPLAINED_MAX))
-        explain = _explainer(case, facts, rows[::every]) if rows else _unexplained
+        chosen = explained_numbers(len(rows))
+        explain = (
+            _explainer(case, facts, [rows[n] for n in sorted(chosen)]) if rows else _unexplained
+        )
         for number, row in enumerate(rows):
-            says, ways = (_unexplained if number % every else explain)(row)
+            says, ways = (explain if number in chosen else _unexplained)(row)
             yield _anomaly(facts, row, f"{_finding(facts, row)}{says}", ways)
     unreached = table.filter(pc.equal(table["outcome"], UNREACHED)).to_pylist()
     for row in unreached if facts.complete else ():

@@ -12,7 +12,12 @@ import pytest
 from highwater.checkers.groups.offsets_topic import commits_on_disk
 from highwater.checkers.programs.evidence import evidence_of
 from highwater.checkers.programs.facts import ProgramFacts
-from highwater.checkers.programs.inputs import inputs, no_program
+from highwater.checkers.programs.inputs import (
+    EXPLAINED_MAX,
+    explained_numbers,
+    inputs,
+    no_program,
+)
 from highwater.checkers.programs.outcomes import LOST
 from highwater.checkers.programs.output_order import no_order, output_order
 from highwater.checkers.run_files import RunFiles, stage
@@ -102,6 +107,14 @@ def found(case: RunFiles) -> dict[str, tuple[str, str]]:
 
 def tables(case: RunFiles) -> Tables:
     return cast("Tables", SimpleNamespace(cases=(case,), derived={}))
+
+
+@pytest.mark.parametrize("count", [0, 1, 99, 100, 101, 115, 1000])
+def test_as_many_inputs_are_explained_as_a_verdict_lists(count: int) -> None:
+    numbers = sorted(explained_numbers(count))
+    assert len(numbers) == min(count, EXPLAINED_MAX)
+    assert not numbers or (numbers[0] == 0 and numbers[-1] >= count - count / EXPLAINED_MAX - 1)
+    assert all(0 <= number < count for number in numbers)
 
 
 def test_a_lost_input_is_told_with_its_mistake(tmp_path: Path) -> None:

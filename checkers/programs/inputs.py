@@ -37,7 +37,7 @@ from highwater.checkers.programs.outcomes import (
     input_outcomes,
     strange_outputs,
 )
-from highwater.checkers.programs.timeline import Step, blame, steps, witnesses
+from highwater.checkers.programs.timeline import Step, explained, steps, witnesses
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
@@ -240,8 +240,6 @@ def _explainer(
     def explain(row: Row) -> tuple[str, list[Step]]:
         evidence = replace(evidence_about(row), calm=calm)
         mistake, why = mistake_of(evidence) or (None, "")
-        says = f" {why[:1].upper()}{why[1:]}." if why else ""
-        who = f"{mistake.by}: {mistake.name}." if mistake else blame(None)
-        return f"{says} {who}", steps(evidence, mistake)
+        return explained(mistake, why), steps(evidence, mistake)
 
     return explain

@@ -16,7 +16,7 @@ from highwater.checkers.programs.inputs import EXPLAINED_MAX, no_inputs, program
 from highwater.checkers.programs.mistakes import REPEATED_LATE, SENT_OUT_OF_ORDER, Mistake
 from highwater.checkers.programs.outcomes import overtaken
 from highwater.checkers.programs.requests import ProgramRequests
-from highwater.checkers.programs.timeline import blame, judgement, witnesses
+from highwater.checkers.programs.timeline import explained, judgement, witnesses
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
@@ -106,8 +106,7 @@ def _anomaly(facts: ProgramFacts, row: Row, explanation: Explanation | None) -> 
     )
     mistake, why = explanation or (None, "")
     if explanation:
-        who = f"{mistake.by}: {mistake.name}." if mistake else blame(None)
-        says += f" {why[:1].upper()}{why[1:]}. {who}" if why else f" {who}"
+        says += explained(mistake, why)
     return {
         "kind": OVERTAKEN_INPUT,
         "topic": topic,

@@ -50,6 +50,13 @@ def blame(mistake: Mistake | None) -> str:
     return f"{mistake.by} did it: {mistake.name}. {mistake.fix}"
 
 
+def explained(mistake: Mistake | None, why: str) -> str:
+    """Return why an input fared so, and who did it, in short: what follows a finding's sentence."""
+    says = f" {why[:1].upper()}{why[1:]}." if why else ""
+    who = f"{mistake.by}: {mistake.name}." if mistake else blame(None)
+    return f"{says} {who}"
+
+
 def witnesses(row: Mapping[str, Any]) -> tuple[Witness, ...]:
     """Return the steps of an anomaly's row as its evidence."""
     return tuple(

@@ -123,39 +123,36 @@ def send_back(spark: SparkSession, run: RemoteRun) -> None:
 
 def _root(spark: SparkSession, uri: str) -> str:
     """Return the run's folder, as Spark spells it in the paths of its files."""
+    paths = _paths(spark, f"{uri.rstrip('/')}/plan.json")
+    if paths is None:
+        binary(spark, uri)  # raises an error that says so if the folder does not exist
+        raise NotThereError(f"{uri} is not a run directory", hint="It has no plan.json.")
+    (plan,) = paths
+    return plan.removesuffix("/plan.json")
+
+
+def _paths(spark: SparkSession, path: str) -> list[str] | None:
+    """Return the paths of a file, or of a folder's files; None if there is no such path."""
     try:
-        (plan,) = paths_of(binary(spark, f"{uri.rstrip('/')}/plan.json"))
+        return paths_of(binary(spark, path))  # a Connect session looks only here
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
-        binary(spark, uri)  # raises an error that says so if the folder does not exist
-        raise NotThereError(f"{uri} is not a run directory", hint="It has no plan.json.") from None
-    return plan.removesuffix("/plan.json")
+        return None
 
 
 def _hidden_folders(spark: SparkSession, root: str) -> list[str]:
     """Return the folders of recorded files that Spark lists only by name, as of ``_`` topics."""
-    try:
-        [row] = binary(spark, f"{root}/{manifest.NAME}").select("content").collect()
-        names = msgspec.json.decode(row.content, type=Manifest).files
-    except AnalysisException as error:
-        if error.getCondition() != "PATH_NOT_FOUND":
-            raise
+    path = f"{root}/{manifest.NAME}"
+    if _paths(spark, path) is None:
         return []
+    try:
+        [row] = binary(spark, path).select("content").collect()
+        names = msgspec.json.decode(row.content, type=Manifest).files
     except (ValueError, msgspec.DecodeError):
         return []  # the judge says that it cannot be read
     paths = {f"{root}/{folder[0]}" for folder in map(_HIDDEN.match, names) if folder}
-    return [path for path in sorted(paths) if _is_there(spark, path)]
-
-
-def _is_there(spark: SparkSession, path: str) -> bool:
-    try:
-        binary(spark, path)
-    except AnalysisException as error:
-        if error.getCondition() != "PATH_NOT_FOUND":
-            raise
-        return False
-    return True
+    return [folder for folder in sorted(paths) if _paths(spark, folder) is not None]
 
 
 def _sizes(files: DataFrame, root: str) -> dict[str, int]:

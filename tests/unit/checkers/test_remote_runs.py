@@ -105,6 +105,14 @@ def test_a_topic_that_spark_hides_is_read(
     assert there.verdict.reasons == here.verdict.reasons
 
 
+def test_a_hidden_folder_that_is_not_there_is_missing(spark: SparkSession, tmp_path: Path) -> None:
+    run = built(tmp_path / "run", topic="__events")
+    shutil.rmtree(run.path / "replicas/1/__events-0")
+    fetched = fetch(spark, run.path.as_uri(), tmp_path / "mirror")
+    (unread,) = RunFiles.of(fetched, "r0").unread
+    assert (unread.path, unread.why) == (SEGMENT.replace("events", "__events"), "is missing")
+
+
 def test_a_file_of_several_pieces_is_whole(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,9 +14,11 @@ from highwater.checkers.groups.events import Row, in_words
 from highwater.checkers.programs.evidence import seconds
 from highwater.checkers.programs.facts import ProgramFacts
 from highwater.checkers.programs.inputs import no_program, program_facts
+from highwater.checkers.programs.mistakes import TAKEN_FOR_ANOTHER
 from highwater.checkers.programs.outcomes import DOUBLED, LOST, input_outcomes
 from highwater.checkers.programs.output_log import OutputLog
 from highwater.checkers.programs.requests import ProgramRequests, Repetition
+from highwater.checkers.programs.timeline import blame
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
@@ -101,7 +103,7 @@ def _taken_for_another(repetition: Repetition | None, log: OutputLog, out: str) 
                     f"Its Produce was acknowledged at {seconds(repetition.answered_ns)} with offset"
                     f" {copy.offset} of {out}-{copy.partition}: there is {name}, which the same"
                     f" producer had sent with the same sequence number ({copy.sequence.sequence})."
-                    " The program: sequence number of another record; update the client."
+                    f" {blame(TAKEN_FOR_ANOTHER)}"
                 )
     return ""
 
@@ -117,7 +119,7 @@ def _anomaly(facts: ProgramFacts, row: Row, log: OutputLog, repetition: Repetiti
         says += f" readers are not given it: broker {copies[0].broker} has it at {place}, "
         says += _IN_A_TRANSACTION if copies[0].transactional else _LOST_BY_BROKERS
     else:
-        who = _taken_for_another(repetition, log, out) or "Who did it is not known."
+        who = _taken_for_another(repetition, log, out) or blame(None)
         says += f" {out} has no record of it. {who}"
     return {
         "kind": _KINDS[row["outcome"]],

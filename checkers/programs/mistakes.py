@@ -17,8 +17,10 @@ from highwater.checkers.programs.outcomes import DOUBLED, HALF, LOST
 ABORTED: Final = "aborted"
 UNFINISHED: Final = "unfinished"
 OUT_OF_ORDER: Final = "out of order"
+ACKNOWLEDGED: Final = "acknowledged"
 """Outcomes that ``outcomes`` does not have: that of an aborted input, that of a transaction of the
-program, and that of an input that a later one has overtaken."""
+program, that of an input that a later one has overtaken, and that of an acknowledged record that
+is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,5 +301,11 @@ MISTAKES: Final = (
         evidence="an id timed out, no later start had it",
         fix="Give each instance its own, the same at each start.",
     ),
+    Mistake(
+        name="sequence number of another record",
+        outcome=ACKNOWLEDGED,
+        evidence="its offset has a record with its sequence number",
+        fix="Update the client.",
+    ),
 )
-SENT_OUT_OF_ORDER, REPEATED_LATE, READ_UNCOMMITTED, NEW_ID = MISTAKES[-4:]
+SENT_OUT_OF_ORDER, REPEATED_LATE, READ_UNCOMMITTED, NEW_ID, TAKEN_FOR_ANOTHER = MISTAKES[-5:]

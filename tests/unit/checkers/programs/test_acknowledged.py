@@ -85,8 +85,8 @@ def test_a_record_with_the_sequence_number_of_another_is_the_programs_mistake(
     assert (name, kind) == ("p0-2", "lost-output")
     assert (
         "Its Produce was acknowledged at 3.000 s with offset 7 of payments-0: there is p0-1, which"
-        " the same producer had sent with the same sequence number (3). The program: sequence"
-        " number of another record; update the client." in sentence
+        " the same producer had sent with the same sequence number (3). The program did it:"
+        " sequence number of another record. Update the client." in sentence
     ) == named
 
 

@@ -304,7 +304,7 @@ MISTAKES: Final = (
     Mistake(
         name="sequence number of another record",
         outcome=ACKNOWLEDGED,
-        evidence="its offset has a record with its sequence number",
+        evidence="its offset has another record of that number",
         fix="Update the client.",
     ),
 )

@@ -37,10 +37,7 @@ def test_each_reader_fetches_from_the_broker_in_its_rack(tmp_path: Path, kafka: 
     }
     assert sources == {"consumer-0": {1}, "consumer-1": {2}}
     for broker, process in enumerate(sources, start=1):
-        followed = [
-            row["records"]
-            for row in rows
-            if row["process"] == process and broker == row["broker"] != row["leader"]
-        ]
-        assert sum(followed) > 100, "records came from a follower"
+        fetched = [row for row in rows if row["process"] == process and row["broker"] == broker]
+        followed = sum(row["records"] for row in fetched if row["leader"] != broker)
+        assert followed > sum(row["records"] for row in fetched) / 10, "a follower gave few records"
     assert not run.status().problems

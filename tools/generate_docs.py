@@ -3,6 +3,7 @@
 ``make docs`` writes them; a test fails when they are out of date.
 """
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +22,6 @@ from highwater.checkers.programs.mistakes import MISTAKES
 from highwater.cli.app import app
 from highwater.clusters.drivers import DRIVERS
 from highwater.harness.releases.catalogue import CATALOGUE, MODERN, Release
-from highwater.harness.runs.faults.steps import RENAMED_FAULTS
 from highwater.nemesis.faults.registry import RESTART, RESTARTS, Fault
 from highwater.nemesis.faults.registry import faults as registered_faults
 from highwater.nemesis.schedules.fault_spec import CONTROLLER_TARGETS, TARGETS
@@ -40,8 +40,8 @@ _Command = typer.core.TyperCommand | typer.core.TyperGroup
 DOCS: Final = Path(__file__).parent.parent / "docs"
 _NOTE: Final = "<!-- Written by `make docs` from the code. -->\n"
 _FAULTS_INTRO: Final = (
-    "What can be injected, whom it hits, and what each story comes to. `highwater run --nemesis"
-    " kill,pause` mixes faults at random, from `--seed`; `--story NAME` plays a schedule."
+    "What can be injected, and what each story comes to. `highwater run --nemesis kill,pause` mixes"
+    " faults at random, from `--seed`; `--story NAME` plays a schedule."
     " [schedules.md](schedules.md) explains how to limit, replay, write and shrink one,"
     " [adding-a-fault.md](adding-a-fault.md) how to add a fault.\n\n"
     "- In `kill@leader=3,power-failure@all` the first fault hits the leader, and is drawn three"
@@ -58,26 +58,25 @@ _FAULTS_INTRO: Final = (
     " first the jars, then the protocol, then a new message format, broker by broker. A story"
     " is played when all of that is done; `--protocol` and `--format` stop it on the way, or start"
     " brokers below their own level. ZooKeeper stays at the first release.\n"
-    f"- On KRaft (`--kafka 3.9.2 --to {MODERN}`) controllers get the jars before the brokers do,"
-    " and then the cluster metadata.version and the release's other features, without a restart;"
+    f"- On KRaft (`--kafka 3.9.2 --to {MODERN}`) controllers get the jars first, then brokers, then"
+    " the cluster metadata.version and the release's other features, without a restart;"
     " `--protocol 3.9` keeps those of 3.9.\n"
     "- Faults that elect leaders from outside the ISR need `--unclean`, because such a run promises"
     " less.\n"
-    "- Names up to 0.1 are still read: "
-    + ", ".join(f"`{old}` is `{new}`" for old, new in RENAMED_FAULTS.items())
-    + ".\n\n"
-    "Faults of the disk kill their broker first; healing starts it on the changed files. After"
-    " *External* are the commands that [a cluster of your own](external.md) needs for a fault; the"
-    " others need a cluster that Highwater starts. What is assigned or set there needs KRaft.\n"
+    "\nFaults of storage kill their broker first. Healing starts what was killed or stopped, on the"
+    " files that are there, and wakes what was frozen. After *External* are the commands that [a"
+    " cluster of your own](external.md) needs for a fault; the others need a cluster that Highwater"
+    " starts. What is assigned or set there needs KRaft.\n"
 )
 _TARGETS_NOTE: Final = "A broker's id is a target, too: `kill@2`.\n"
 _CONTROLLERS_NOTE: Final = (
     "`--controllers 3` starts three KRaft controllers or ZooKeepers, with the ids 100, 101 and 102;"
     " the data of each stays in `coordination/controller-100/` (`coordination/zookeeper-100/`) and"
-    " so on. Faults of the coordination have these targets, and ids, too: `controller-kill@101`;"
-    " without a target the leader, a follower or any is drawn. One such fault is open at a time."
-    " While a majority is down or cut off nothing is decided; healing waits until each node that"
-    " was started follows or leads.\n\n"
+    " so on. Faults of the coordination have their ids as targets (`controller-kill@101`), and"
+    f" {', '.join(f'`{name}`' for name in CONTROLLER_TARGETS)}; `leader` is any node if none leads,"
+    " and without a target the leader, a follower or any is drawn. One such fault is open at a"
+    " time."
+    " While a majority is down or cut off nothing is decided; healing waits for each node.\n\n"
     "`controller-disk-loss` keeps the voter's id, and the voter has forgotten what it acknowledged:"
     " what only it and the leader had may be lost. KIP-853 gives each voter's disk an id for this,"
     " which counts only where voters are added and removed at run time: in runs with"
@@ -95,15 +94,17 @@ def _min_isrs() -> str:
         limit: ", ".join(f"`{s.name}`" for s in STORIES.values() if s.min_isr_most == limit)
         for limit in sorted(most)
     }
-    return "; ".join(f"{limit}: {stories}" for limit, stories in names.items())
+    highest = max(names)
+    lower = (f"{limit}: {stories}" for limit, stories in names.items() if limit < highest)
+    return f"{'; '.join(lower)}; {highest}: the others"
 
 
 _MISTAKES: Final = "\n## Mistakes\n\n"
 _STORIES_NOTE: Final = (
     "They need three replicas. Up to how many `min.insync.replicas` they can be played:"
-    f" {_min_isrs()}. `--acks` and `--unclean` change what is promised, and in `leader-kill`,"
-    " `unclean` and `power-failure` what happens. A schedule that could not be played as written"
-    " makes the verdict `unknown`.\n"
+    f" {_min_isrs()}. `--acks` and `--unclean` change what is promised; only in `leader-kill`,"
+    " `unclean` and `power-failure` do they change what happens. A schedule that could not be"
+    " played as written makes the verdict `unknown`.\n"
 )
 _CHECKERS_INTRO: Final = (
     "Every anomaly that a run can be found to have, by the promise that it breaks."
@@ -151,7 +152,6 @@ def faults() -> str:
             refused.setdefault(reasons, []).append(f"`{fault.name}`")
     where = [f"- {', '.join(names)}: {reasons}." for reasons, names in refused.items()]
     targets = [(f"`{name}`", says) for name, says in TARGETS.items()]
-    voters = [(f"`{name}`", says) for name, says in CONTROLLER_TARGETS.items()]
     tales = [(f"`{story.name}`", story.summary, story.outcome) for story in STORIES.values()]
     return "\n".join(
         [
@@ -167,7 +167,6 @@ def faults() -> str:
             table(("target", "whom it means when its moment has come"), targets),
             "\n## Targets of the coordination\n",
             _CONTROLLERS_NOTE,
-            table(("target", "which controllers or ZooKeepers it means then"), voters),
             "\n## Stories\n",
             table(("story", "what happens", "what it comes to"), tales),
             "\n" + _STORIES_NOTE,
@@ -277,10 +276,11 @@ def commands() -> str:
 
 
 def _help(name: str, command: _Command) -> str:
-    """Return the help of a command, without its usage and the option that prints it."""
+    """Return the help of a command, without its usage, its subcommands and ``--help`` itself."""
     command.add_help_option = False
     context = typer.Context(command, info_name=f"highwater {name}", terminal_width=100)
-    return command.get_help(context).partition("\n\n")[2]
+    text = command.get_help(context).partition("\n\n")[2].partition("\n\nCommands:")[0]
+    return re.sub(r"<(int|float) range>", r"<\1>      ", text)
 
 
 def _options(command: _Command) -> dict[str, typer.core.TyperOption]:

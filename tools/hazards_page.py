@@ -11,7 +11,6 @@ from highwater.harness.releases.client_choice import LIBRDKAFKA
 from highwater.nemesis.stories.registry import STORIES
 from highwater.nemesis.stories.story import HazardEnding
 from tools import story_runs
-from tools.model_tables import counted
 
 _LOSES: Final = "An acknowledged record; only a reader that knows what was sent notices."
 _COST: Final = "An upgrade."
@@ -73,14 +72,24 @@ def _sections() -> Iterator[str]:
     """Yield a section for each hazard; what two topics of Kafka's have in common only once."""
     known_lines: dict[str, str] = {}
     for hazard in HAZARDS:
-        lines = []
+        texts: dict[str, list[str]] = {}
         for name, text in _lines(hazard):
-            general = text.replace(hazard.topic, "its topic") if hazard.topic else text
-            first = known_lines.setdefault(general, hazard.id) if hazard.topic else hazard.id
-            same = f"as [{first}](#{first}), of `{hazard.topic}`"
-            lines.append(f"- **{name}**: {text if first == hazard.id else same}")
-        says = "\n".join(lines)
+            line = _after(known_lines, hazard, text) if hazard.topic else text
+            texts.setdefault(line, []).append(name)
+        heads = {text: ", ".join(names).capitalize() for text, names in texts.items()}
+        says = "\n".join(f"- **{heads[text]}**: {text}" for text in texts)
         yield f"\n## {hazard.id}\n\n{hazard.title}\n\n{says}"
+
+
+def _after(known_lines: dict[str, str], hazard: Hazard, text: str) -> str:
+    """Return a line of a topic of Kafka's; what another topic's has already only by a link."""
+    general = text.replace(hazard.topic, "its topic")
+    for line, first in known_lines.items():
+        if first != hazard.id and general.startswith(line):
+            more = general.removeprefix(line)
+            return f"as [{first}](#{first}), of `{hazard.topic}`{more and f'.{more}'}"
+    known_lines.setdefault(general, hazard.id)
+    return text
 
 
 def _lines(hazard: Hazard) -> list[tuple[str, str]]:
@@ -90,6 +99,7 @@ def _lines(hazard: Hazard) -> list[tuple[str, str]]:
     where = "; ".join(
         hazard.other_conditions if hazard.topic else (releases, *hazard.other_conditions)
     )
+    shown_names = {page, *(story.name for story in STORIES.values())}
     lines = [
         ("Releases", releases if hazard.topic else ""),
         ("Where", where.replace(_UNCLEAN_ON_KRAFT, "")),
@@ -97,7 +107,7 @@ def _lines(hazard: Hazard) -> list[tuple[str, str]]:
         ("Loses", "" if page or hazard.loses == _LOSES else hazard.loses),
         ("Fix", hazard.cure),
         ("Costs", "" if hazard.cost == _COST else hazard.cost),
-        ("Also called", ", ".join(hazard.aliases)),
+        ("Also called", ", ".join(name for name in hazard.aliases if name not in shown_names)),
         *_played(hazard),
         (_HEADS.get(hazard.evidence, "Shown by"), f"`{default_command(hazard)}`"),
     ]
@@ -126,15 +136,23 @@ def _is_of(harm: HazardEnding | None, hazard: Hazard) -> bool:
 
 def _broken(runs: Sequence[story_runs.StoryRuns]) -> str:
     """Return in how many runs a story's promise was broken, and where all was not as predicted."""
-    broken = counted((_where(count), count.broken, count.runs) for count in runs)
+    releases: dict[tuple[int, int, str], list[str]] = {}
+    for count in runs:
+        key = (count.broken, count.runs, _setting(count))
+        releases.setdefault(key, []).append(count.kafka)
+    broken = "; ".join(
+        f"{hits} of {tries}{setting} on {', '.join(names)}"
+        for (hits, tries, setting), names in releases.items()
+    )
     others = [count for count in runs if count.as_predicted < count.runs]
     apart = "".join(
-        f"; {_where(count)}: {count.as_predicted} of {count.runs} as predicted" for count in others
+        f"; {count.kafka}{_setting(count)}: {count.as_predicted} of {count.runs} as predicted"
+        for count in others
     )
     return f"{broken}{apart}"
 
 
-def _where(runs: story_runs.StoryRuns) -> str:
+def _setting(runs: story_runs.StoryRuns) -> str:
     min_isr = f" with min.insync.replicas={runs.min_isr}" if runs.min_isr > 1 else ""
     client = "" if runs.client == LIBRDKAFKA else f" with {runs.client}"
-    return f"{runs.kafka}{min_isr}{client}"
+    return f"{min_isr}{client}"

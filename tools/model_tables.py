@@ -30,6 +30,8 @@ from highwater.reports.markdown import table
 DOCS: Final = Path(__file__).parent.parent / "docs"
 RESULTS: Final = DOCS / "model-results.json"
 
+_ALL_HOLD: Final = "all hold"
+
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
     """An invariant that does not hold; ``counterexample`` is a file in ``counterexamples/``."""
@@ -167,7 +169,7 @@ def rules(measured: Sequence[Mutation]) -> str:
     """Return what each switch is, which releases have it, and what breaks without it."""
     lines = []
     for switch in SWITCHES:
-        having = ranges([name for name in ORDER if getattr(rules_of(name), switch)])
+        having = _since(ranges([name for name in ORDER if getattr(rules_of(name), switch)]))
         alone = "; ".join(_needed(row) for row in measured if row.switch == switch)
         lines.append(f"- `{switch}` ({having}): {says(switch)}{f' *{alone}*' if alone else ''}\n")
     return "".join(lines)
@@ -204,18 +206,23 @@ def transaction_rules() -> str:
         releases = having[CLIENTS[0]]
         if len(set(having.values())) > 1:
             releases = ", ".join(f"{client} {names}" for client, names in having.items())
-        lines.append(f"- `{name}` ({releases}): {meaning}\n")
+        lines.append(f"- `{name}` ({_since(releases)}): {meaning}\n")
     return "".join(lines)
+
+
+def _since(releases: str) -> str:
+    """Return ranges of releases in which those to the newest are named by their beginning."""
+    return re.sub(rf"(\S+) to {re.escape(ORDER[-1])}", r"since \1", releases)
 
 
 def transaction_searches(measured: Sequence[SearchedTransactions]) -> str:
     """Return a list of bounds, each with what was found; clients and releases alike together."""
-    outcomes: dict[str, dict[str, dict[str, list[str]]]] = {}
+    outcomes: dict[tuple[str, str], dict[str, dict[str, list[str]]]] = {}
     for search in measured:
-        bounds = [f"{name} {number}" for name, number in search.bounds.items() if number]
-        bounds += [f"`{name}` {'on' if on else 'off'}" for name, on in search.switched.items()]
+        bounds = ", ".join(f"{name} {number}" for name, number in search.bounds.items() if number)
         broken = {name: f"{steps}" for name, steps in search.broken.items()}
-        places = outcomes.setdefault(", ".join(bounds), {}).setdefault(_broken(broken), {})
+        question = (bounds, _switches(search.switched))
+        places = outcomes.setdefault(question, {}).setdefault(_broken(broken), {})
         places.setdefault(search.client, []).append(search.kafka)
     return _listed(
         (bounds, [(_clients(places), what) for what, places in rows.items()])
@@ -232,15 +239,32 @@ def _broken(steps: Mapping[str, str]) -> str:
     names: dict[str, list[str]] = {}
     for name, number in steps.items():
         names.setdefault(number, []).append(f"`{name}`")
-    return "; ".join(f"{', '.join(alike)} {steps}" for steps, alike in names.items()) or "all hold"
+    return "; ".join(f"{', '.join(alike)} {steps}" for steps, alike in names.items()) or _ALL_HOLD
 
 
-def _listed(groups: Iterable[tuple[str, Sequence[tuple[str, str]]]]) -> str:
-    """Return a list for each set of bounds, of what was found where."""
-    return "\n".join(
-        f"**{bounds}**\n\n" + "".join(f"- {where}: {what}\n" for where, what in rows)
-        for bounds, rows in groups
-    )
+def _switches(switched: Mapping[str, bool]) -> str:
+    return ", ".join(f"`{name}` {'on' if on else 'off'}" for name, on in switched.items())
+
+
+def _listed(groups: Iterable[tuple[tuple[str, str], Sequence[tuple[str, str]]]]) -> str:
+    """Return a list for each set of bounds, of what was found where.
+
+    Bounds in which everything holds are one list for each set of switched rules.
+    """
+    parts = []
+    holding: dict[str, list[str]] = {}
+    for (bounds, switches), rows in groups:
+        if all(what.startswith(_ALL_HOLD) for _, what in rows):
+            places = "; ".join(where + what.removeprefix(_ALL_HOLD) for where, what in rows)
+            holding.setdefault(switches, []).append(f"- {bounds}: {places}\n")
+        else:
+            head = ", ".join(filter(None, (bounds, switches)))
+            results = "".join(f"- {where}: {what}\n" for where, what in rows)
+            parts.append(f"**{head}**\n\n{results}")
+    for switches in sorted(holding):
+        head = f"All hold with {switches}" if switches else "All hold"
+        parts.append(f"**{head}**\n\n{''.join(holding[switches])}")
+    return "\n".join(parts)
 
 
 def explaining() -> str:
@@ -276,10 +300,11 @@ def observations() -> str:
 
 def searches(measured: Sequence[Searched]) -> str:
     """Return a list for each set of bounds: releases and failures, and what breaks there."""
-    outcomes: dict[str, dict[tuple[str, str], list[str]]] = {}
+    outcomes: dict[tuple[str, str], dict[tuple[str, str], list[str]]] = {}
     for search in sorted(measured, key=lambda row: (ORDER.index(row.kafka), row.scope.failures)):
         failures = f"{count(search.scope.failures, 'failure')}"
-        places = outcomes.setdefault(_bounds(search), {})
+        question = (_bounds(search), _switches(search.switched))
+        places = outcomes.setdefault(question, {})
         places.setdefault((failures, _outcome(search)), []).append(search.kafka)
     return _listed(
         (
@@ -298,14 +323,13 @@ def _failures(row: tuple[tuple[str, str], object]) -> str:
 
 
 def _bounds(searched: Searched) -> str:
-    """Return what was searched, without the failures; bounds that are usual are not named."""
+    """Return what was searched, without failures and rules; usual bounds are not named."""
     scope = searched.scope
     parts = [] if scope.acks == "all" else [f"acks={scope.acks}"]
     parts += [f"{scope.brokers} brokers", count(scope.records, "record")]
     parts += [count(scope.moves, "move")]
     parts += [count(scope.late, "late answer")] if scope.late else []
     parts += rare_bounds(scope)
-    parts += [f"`{name}` {'on' if on else 'off'}" for name, on in searched.switched.items()]
     parts += [] if scope.stops else ["no orderly stops"]
     parts += [f"min.insync.replicas={scope.min_isr}"] if scope.min_isr > 1 else []
     parts += ["unclean elections"] if scope.unclean else []

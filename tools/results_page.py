@@ -13,9 +13,9 @@ MEASUREMENTS: Final = Path(__file__).parent.parent / "docs" / "results"
 _NOTE: Final = "<!-- Written by `make docs` from docs/results/*.toml. -->\n"
 _INTRO: Final = """\
 What was measured, with the command that measures it again: on two cores, 24 GB, Linux x86_64, Java
-17, Python 3.11. The files in `docs/results/`, to which a new measurement is added, say how long it
-took and what else the machine did. [hazards.md](hazards.md) counts runs of stories,
-[model-results.md](model-results.md#on-real-brokers) replays, [clients.md](clients.md) clients.
+17, Python 3.11. The files in `docs/results/`, to which a new measurement is added, have its date,
+how long it took and what else the machine did. [hazards.md](hazards.md) counts runs of stories,
+[model-results.md](model-results.md#on-real-brokers) replays.
 """
 
 
@@ -58,11 +58,6 @@ def results() -> str:
     parts = ["# Results\n", _NOTE, _INTRO]
     for topic in topics():
         parts += [f"## {topic.title}\n", f"{topic.about}\n"]
-        rows = [(row.what, row.figure, _how(row)) for row in topic.row]
+        rows = [(row.what, row.figure, row.command and f"`{row.command}`") for row in topic.row]
         parts.append(table(("what", "figure", "how"), rows) + "\n")
     return "\n".join(parts).rstrip() + "\n"
-
-
-def _how(row: Measurement) -> str:
-    command = f"`{row.command}`, " if row.command else ""
-    return f"{command}{row.date}"

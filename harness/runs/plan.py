@@ -66,7 +66,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     unclean_leader_election: Annotated[
         bool,
         Option(
-            "Allow unclean elections, or forbid them; takes no value.",
+            "Allow unclean elections, or forbid them.",
             name="unclean",
             typed="--unclean/--clean",
             default="clean",
@@ -297,14 +297,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = 1
     topic: Topic = Topic()
     workload: Workload = Workload()
-    story: Annotated[
-        str | None, Option("Scripted schedule, such as loss; docs/faults.md lists them.")
-    ] = None
+    story: Annotated[str | None, Option("Scripted schedule, such as loss (docs/faults.md).")] = None
     nemesis: Annotated[
         tuple[str, ...],
         Option(
-            "Faults to mix at random, with weights: kill@leader=3,pause (docs/faults.md); or none."
-            f" A weight is {limits.WEIGHT.says}.",
+            f"Faults to mix at random, with weights of {limits.WEIGHT.says}: kill@leader=3,pause"
+            " (docs/faults.md); or none.",
             notation=_NEMESIS,
             default="",
         ),
@@ -312,8 +310,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     budget: Annotated[
         dict[str, int],
         Option(
-            "Most injections of a fault, and most brokers with a fault at a time: kill=5,brokers=1;"
-            f" faults {limits.TIMES.says}, brokers 1 to --brokers.",
+            "Most injections of a fault, and most brokers with one at a time: kill=5,brokers=1.",
             notation=_BUDGET,
         ),
     ] = {}
@@ -325,8 +322,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     duration_s: Annotated[
         float,
         Option(
-            "How long faults go on: 60s, 2m; {.lasting}, 1.5s at least for a nemesis; not with a"
-            " story.",
+            "How long faults go on, without a story: {.lasting}, 1.5s at least for a nemesis.",
             limits.FAULTS_S,
             "seconds of faults",
             name="duration",
@@ -359,13 +355,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     tiered: Annotated[bool, Option("Brokers have a remote tier (KIP-405), since 3.6.")] = False
     client: Annotated[
         str,
-        Option(
-            "Library of the producers: librdkafka, java, java with a release (java:3.9.2),"
-            " kafka-python or aiokafka."
-        ),
+        Option("Library of the producers: librdkafka, java, java:3.9.2, kafka-python or aiokafka."),
     ] = LIBRDKAFKA
     reader_client: Annotated[
-        str, Option("Library of the readers, and of the members of a group, named as in --client.")
+        str, Option("Library of readers and members of groups, named as in --client.")
     ] = LIBRDKAFKA
     external: External | None = None
     program: ProgramPlan | None = None

@@ -36,8 +36,7 @@ LikeOption = Annotated[
     Option(
         "--like",
         metavar="TOPIC",
-        help="With --inventory: make the run's topic like this one, which is only read; or like"
-        " the one of a run, ./plan.json.",
+        help="With --inventory: make the run's topic like this one, or like a run's: ./plan.json.",
     ),
 ]
 
@@ -177,9 +176,8 @@ def heal(
 ) -> None:
     """Heal the faults that a dead run left on your cluster, and delete the run's topics.
 
-    The next run does this too, and so does a guard process as soon as a run dies. This command also
-    looks for topics with the prefix, deletes the topics that runs of this machine have made, and
-    names all others.
+    Topics with the inventory's prefix are deleted if runs of this machine have made them; all
+    others are named.
     """
     from highwater.clusters.external.cluster import delete_left_topics, heal_leftovers
 

@@ -63,15 +63,15 @@ _SCOPE: Final = {
         "0, 1 or all.", notation=options.Notation(parse_values.acks), default="all"
     ),
     "brokers": _bound("brokers", "Replicas"),
-    "records": _bound("records", "Records sent at most"),
-    "failures": _bound("failures", "Kills, pauses and lags at most"),
-    "moves": _bound("moves", "Leadership moves and orderly stops at most"),
-    "late": _bound("late", "Fetch answers that arrive late at most"),
-    "batch": _bound("batch", "Records in one batch at most"),
-    "failovers": _bound("failovers", "Controllers that die at most"),
-    "wipes": _bound("wipes", "Disks replaced outside of the ISR at most"),
-    "joins": _bound("joins", "Requests for a larger ISR that are late at most"),
-    "reassignments": _bound("reassignments", "Requests for other replicas at most"),
+    "records": _bound("records", "Records sent"),
+    "failures": _bound("failures", "Kills, pauses and lags"),
+    "moves": _bound("moves", "Leadership moves and orderly stops"),
+    "late": _bound("late", "Fetch answers that arrive late"),
+    "batch": _bound("batch", "Records in one batch"),
+    "failovers": _bound("failovers", "Controllers that die"),
+    "wipes": _bound("wipes", "Disks replaced outside of the ISR"),
+    "joins": _bound("joins", "Requests for a larger ISR that are late"),
+    "reassignments": _bound("reassignments", "Requests for other replicas"),
     "min_isr": options.Option("min.insync.replicas, 1 to --brokers.", default="1", kind=int),
     "unclean": options.Option("Allow unclean elections.", kind=bool),
     "by_hand": options.Option(
@@ -143,7 +143,10 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     ] = None,
     as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Search all interleavings of a small cluster for the shortest way to break a promise."""
+    """Search all interleavings of a small cluster for the shortest way to break a promise.
+
+    What may happen or be sent is bounded: so often at most.
+    """
     from highwater.checkers.model.search.result import search
     from highwater.cli.options import model
 

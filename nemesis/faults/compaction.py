@@ -21,7 +21,7 @@ _SUFFIXES: Final = (".cleaned", ".swap")
 
 @aimed("cleaner-kill", needs=KEYS)
 def cleaner_kill(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """SIGKILL a broker as soon as its cleaner writes or swaps segments; healing starts it again."""
+    """SIGKILL a broker as soon as its cleaner writes or swaps segments."""
     target = cluster.brokers[aim.victim]
     _await_cleaning(target, aim, _SUFFIXES[int(aim.choice * len(_SUFFIXES))])
     target.kill()

@@ -33,7 +33,7 @@ def controllers_says(cluster: Cluster, ids: Sequence[int], says: str) -> str:
 
 @aimed("controller-kill", at="coordination")
 def controller_kill(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """SIGKILL ZooKeepers or KRaft controllers; healing starts them on their old disks."""
+    """SIGKILL ZooKeepers or KRaft controllers."""
     victims = _victims(cluster, aim)
     try:
         for victim in victims:
@@ -45,7 +45,7 @@ def controller_kill(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed("controller-pause", at="coordination")
 def controller_pause(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Freeze ZooKeepers or KRaft controllers (SIGSTOP); healing wakes them."""
+    """Freeze ZooKeepers or KRaft controllers (SIGSTOP)."""
     victims = _victims(cluster, aim)
     try:
         for victim in victims:

@@ -22,7 +22,7 @@ _IN_SYNC_LIMIT_S: Final = 600.0
 
 @fault("kill", commands=("kill", "start"))
 def kill(cluster: Cluster, broker: int) -> Iterator[str]:
-    """SIGKILL a broker; healing starts it again on the data it left."""
+    """SIGKILL a broker."""
     target = cluster.brokers[broker]
     target.kill()
     try:
@@ -44,7 +44,7 @@ def pause(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("stop", commands=("stop", "start"), awaits_coordination=True)
 def stop(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Shut a broker down in order, as a rolling restart does; healing starts it again."""
+    """Shut a broker down in order, as a rolling restart does."""
     target = cluster.brokers[broker]
     target.stop()
     try:
@@ -55,7 +55,7 @@ def stop(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("restart", commands=(RESTART,), awaits_coordination=True)
 def restart(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Shut a broker down in order and start it again at once; there is nothing left to heal."""
+    """Shut a broker down in order and start it again at once."""
     cluster.brokers[broker].restart()
     yield f"broker {broker} was restarted"
 
@@ -74,7 +74,7 @@ def crash_loop(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("zombie", commands=("pause", "resume"), awaits_coordination=True)
 def zombie(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Freeze a broker until its session has ended; healing wakes it, and it still acts as leader.
+    """Freeze a broker until its session has ended; when it wakes, it still acts as leader.
 
     Until the broker learns of the new leader, it still answers its clients as if it led.
     """

@@ -36,7 +36,7 @@ _COMMITS: Final = ("OffsetCommit", "TxnOffsetCommit", "EndTxn")
 
 @aimed("app-kill", at="program", needs=PROGRAM, commands=())
 def app_kill(_: Cluster, target: FaultTarget) -> Iterator[str]:
-    """SIGKILL an instance of the program; healing starts it again."""
+    """SIGKILL an instance of the program."""
     victim = _victim(target)
     victim.kill()
     try:
@@ -47,7 +47,7 @@ def app_kill(_: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-pause", at="program", needs=PROGRAM, commands=())
 def app_pause(_: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Freeze an instance of the program (SIGSTOP); healing wakes it."""
+    """Freeze an instance of the program (SIGSTOP)."""
     victim = _victim(target)
     victim.pause()
     try:
@@ -58,7 +58,7 @@ def app_pause(_: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-stop", at="program", needs=PROGRAM, commands=())
 def app_stop(_: Cluster, target: FaultTarget) -> Iterator[str]:
-    """SIGTERM an instance of the program; healing starts it again."""
+    """SIGTERM an instance of the program."""
     victim = _victim(target)
     ended = victim.terminate()
     how = "is stopped" if ended else "ignored SIGTERM, and is killed"

@@ -78,7 +78,7 @@ def _lose_unflushed(target: Broker, aim: FaultTarget) -> list[RemovedOffsets]:
 
 @aimed("power-failure")
 def power_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
-    """Kill a broker and remove from its logs what was never flushed, as a power failure does.
+    """Remove from a broker's logs what was never flushed, as a power failure does.
 
     What Kafka flushed stays: everything below the recovery point, and every segment except the
     newest. ``FaultTarget.choice`` is the share of the unflushed bytes that reached the disk.
@@ -98,14 +98,14 @@ def empty_disk(target: Broker, topic: Topic) -> FaultEffect:
 
 @aimed("wipe")
 def wipe(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
-    """Kill a broker and empty its log directory; the broker comes back, empty, under its old id."""
+    """Empty a broker's log directory; the broker comes back under its old id."""
     with _dead(cluster, aim) as target:
         yield empty_disk(target, aim.topic)
 
 
 @aimed("segment-deleted")
 def segment_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
-    """Kill a broker and delete the oldest segment of each of its replicas of the topic."""
+    """Delete the oldest segment of each of a broker's replicas of the topic."""
     with _dead(cluster, aim) as target:
         cuts = [
             loss
@@ -117,7 +117,7 @@ def segment_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultE
 
 @aimed("index-deleted")
 def index_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Kill a broker and delete every index of the topic; the broker rebuilds them at its start."""
+    """Delete every index of the topic; the broker rebuilds them at its start."""
     with _dead(cluster, aim) as target:
         folders = target.log_directories
         count = sum(disk_damage.remove_indexes(folder, aim.topic.name) for folder in folders)
@@ -126,7 +126,7 @@ def index_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed("bit-flip")
 def bit_flip(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
-    """Kill a broker and flip one bit of a record of the partition.
+    """Flip one bit of a record of the partition on a broker's disk.
 
     At its start Kafka checks records above the recovery point, and truncates the log where a
     checksum is wrong (``LogSegment.recover``). Nothing checks the records below the recovery point
@@ -243,31 +243,31 @@ def _epochs(kafka: Release, _: str) -> str:
 
 @aimed("hw-missing")
 def hw_missing(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Kill a broker and delete its high watermarks on disk; the broker then assumes 0."""
+    """Delete a broker's high watermarks on disk; the broker then assumes 0."""
     yield from _on_checkpoint(cluster, aim, HIGH_WATERMARK, _missing, "is deleted")
 
 
 @aimed("hw-stale")
 def hw_stale(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Kill a broker and set its high watermarks on disk back to possible earlier values."""
+    """Set a broker's high watermarks on disk back to possible earlier values."""
     yield from _on_checkpoint(cluster, aim, HIGH_WATERMARK, _stale, "is out of date")
 
 
 @aimed("hw-garbage")
 def hw_garbage(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Kill a broker and overwrite its high watermarks on disk with random bytes."""
+    """Overwrite a broker's high watermarks on disk with random bytes."""
     yield from _on_checkpoint(cluster, aim, HIGH_WATERMARK, _garbage, "is garbage")
 
 
 @aimed("epochs-missing", why_not=_epochs)
 def epochs_missing(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Kill a broker and delete its replicas' leader-epoch checkpoints (KIP-101)."""
+    """Delete the leader-epoch checkpoints of a broker's replicas (KIP-101)."""
     yield from _on_checkpoint(cluster, aim, LEADER_EPOCH, _missing, "is deleted")
 
 
 @aimed("epochs-garbage", why_not=_epochs)
 def epochs_garbage(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Kill a broker and overwrite its replicas' leader-epoch checkpoints with random bytes."""
+    """Overwrite the leader-epoch checkpoints of a broker's replicas with random bytes."""
     yield from _on_checkpoint(cluster, aim, LEADER_EPOCH, _garbage, "is garbage")
 
 
@@ -277,7 +277,7 @@ def _traceable(_: Release, driver: str) -> str:
 
 @aimed("torn-files", why_not=_traceable, needs=TRACES)
 def torn_files(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
-    """Kill a broker as a power failure does, and empty small files that it had not flushed.
+    """Empty small files that a broker had not flushed, beside what a power failure removes.
 
     A file that was replaced without a flush of its bytes may be empty afterwards, or consist of
     zeros only, at its old length. A file that is smaller than a block is never truncated in the

@@ -107,8 +107,7 @@ def _hold_back(context: ScheduleContext, followers: tuple[int, int], parked: flo
     "unclean",
     _UNCLEAN,
     outcome=(
-        "With unclean elections (on KRaft since 3.9) the record is lost, whatever the acks; else"
-        " the record is kept."
+        "With unclean elections (on KRaft since 3.9) the record is lost; else the record is kept."
     ),
     controller="A",
 )

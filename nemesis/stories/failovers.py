@@ -56,7 +56,7 @@ _DIVERGENCE: Final = _COMMITTED.format(first="", then="checkpoint A") + "send m4
 @story(
     "loss",
     _LOSS,
-    outcome="Up to 0.10.2 the record is lost, whatever the acks; later releases keep it.",
+    outcome="Up to 0.10.2 the record is lost; later releases keep it.",
 )
 def loss(context: ScheduleContext) -> None:
     """Lose a committed record under clean elections: C truncates it, then leads."""
@@ -72,9 +72,7 @@ def loss(context: ScheduleContext) -> None:
 @story(
     "divergence",
     _DIVERGENCE,
-    outcome=(
-        "Up to 0.10.2 in-sync replicas differ for ever, whatever the acks; later releases agree."
-    ),
+    outcome="Up to 0.10.2 in-sync replicas differ for ever; later releases agree.",
 )
 def divergence(context: ScheduleContext) -> None:
     """Acknowledge two records at one offset: A comes back with a HW that keeps its own record."""

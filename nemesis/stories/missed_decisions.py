@@ -44,7 +44,7 @@ def _not_played(release: Release) -> str:
     "missed-decisions",
     HazardEnding(hazard="missed-decisions", ending=Prediction(lost=frozenset({VICTIM}))),
     needs=StoryNeeds(wire="nodes"),
-    outcome=("With ZooKeeper the record is lost, whatever the acks and min.insync.replicas."),
+    outcome="With ZooKeeper the record is lost, whatever min.insync.replicas is.",
     controller="D",
     min_isr_most=3,
     why_not=_not_played,

@@ -67,10 +67,7 @@ _HELD_FETCH: Final = """
     "cut-off",
     _CUT_OFF,
     needs=StoryNeeds(wire="nodes"),
-    outcome=(
-        "Up to 0.10.2 the record is lost, whatever the acks, and stays on A; later releases"
-        " keep it."
-    ),
+    outcome=("Up to 0.10.2 the record is lost, and stays on A; later releases keep it."),
 )
 def cut_off(context: ScheduleContext) -> None:
     """Lose a committed record by network faults alone: A, then B are cut off, C leads without it.
@@ -109,7 +106,7 @@ def cut_off(context: ScheduleContext) -> None:
     _HELD_FETCH,
     needs=StoryNeeds(wire="nodes"),
     outcome=(
-        "Up to 0.10.2 the record is lost, whatever the acks; later releases keep it, unless they"
+        "Up to 0.10.2 the record is lost; later releases keep it, unless they"
         " speak a protocol or write a message format from before 0.11."
     ),
 )

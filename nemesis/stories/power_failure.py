@@ -53,8 +53,8 @@ def _ends_itself(release: Release) -> str:
     "power-failure",
     _POWER_FAILURE,
     outcome=(
-        "Since 0.11 the record is lost on every release, whatever the acks, though B and C have it"
-        " on disk. It is kept with min.insync.replicas=2 and eligible leader replicas (since 4.1),"
+        "Since 0.11 the record is lost on every release, though B and C have it on disk."
+        " It is kept with min.insync.replicas=2 and eligible leader replicas (since 4.1),"
         " and with unclean elections, because then B or C leads."
     ),
     controller="A",

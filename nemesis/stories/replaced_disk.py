@@ -39,7 +39,7 @@ def _asks_nobody(release: Release) -> str:
     HazardEnding(hazard="KAFKA-14139", ending=Prediction(lost=frozenset((*SETTLED, VICTIM)))),
     needs=StoryNeeds(wire="nodes"),
     outcome=(
-        "On ZooKeeper every record is lost, whatever the acks; on KRaft none is, because the"
+        "On ZooKeeper every record is lost; on KRaft none is, because the"
         " controller knows that B has started again."
     ),
     min_isr_most=2,

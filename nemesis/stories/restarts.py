@@ -39,7 +39,7 @@ _ROLLING_RESTART: Final = """
 @story(
     "rolling-restart",
     _ROLLING_RESTART,
-    outcome="Every release keeps all records, whatever the acks.",
+    outcome="Every release keeps all records.",
 )
 def rolling_restart(context: ScheduleContext) -> None:
     """Restart A, B and C one after the other, and send a record while each broker is down."""

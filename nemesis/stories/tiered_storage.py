@@ -52,8 +52,8 @@ def _cannot_stop_copying(release: Release) -> str:
     HazardEnding(hazard="KAFKA-20732", ending=Prediction(lost=_LOST)),
     needs=StoryNeeds(tiered=True, record_bytes=_RECORD_BYTES),
     outcome=(
-        "From 3.9 to 4.3 the oldest records are lost on all replicas and in the remote tier,"
-        " whatever the acks; since 4.4 none is, as a new leader first asks what the tier holds."
+        "From 3.9 to 4.3 the oldest records are lost on all replicas and in the remote tier;"
+        " since 4.4 none is, as a new leader first asks what the tier holds."
     ),
     topic_config={
         "remote.storage.enable": "true",

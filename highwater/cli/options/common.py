@@ -21,8 +21,8 @@ MessageOption = Annotated[
     list[str] | None,
     Option(
         "--message",
-        help="A message to hold, drop, repeat or delay, in the words of docs/wire.md:"
-        " 'hold EndTxn client:*>broker-1 at=2s for=5s'. As often as needed, instead of a nemesis.",
+        help="A message to hold, drop, repeat or delay (docs/wire.md), instead of a nemesis:"
+        " 'hold EndTxn client:*>broker-1 at=2s for=5s'; may be repeated.",
         show_default=False,
     ),
 ]

@@ -8,7 +8,6 @@ import pytest
 
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.search.kafka_model import PROMISES
-from highwater.harness.releases.catalogue import MODERN
 from tests.browser.lineage import lost
 from tools import model_tables
 from tools.model_tables import Results, drawings, replays, rules, searches, transaction_searches
@@ -56,12 +55,27 @@ def test_releases_alike_share_a_line_that_says_what_breaks() -> None:
 
 def test_bounds_apart_are_lists_apart() -> None:
     other = msgspec.structs.replace(FOUND.scopes[0], scope=Scope(min_isr=2))
-    assert searches([*FOUND.scopes, other]).count("**3 brokers") == 2
+    text = searches([*FOUND.scopes, other])
+    assert text.count("**3 brokers") == 1
+    assert text.endswith(
+        "**All hold**\n\n- 3 brokers, 2 records, 2 moves, min.insync.replicas=2:"
+        " 1 failure, 4.3.1 (cut short)\n"
+    ), text
 
 
 def test_a_search_that_asked_about_less_says_about_what() -> None:
     less = msgspec.structs.replace(FOUND.scopes[1], invariants={"gapless": None})
-    assert searches([less]).endswith(": all hold (`gapless`)\n")
+    assert searches([less]) == (
+        "**All hold**\n\n- 3 brokers, 2 records, 2 moves: 1 failure, 0.10.2.2 (`gapless`)\n"
+    )
+
+
+def test_searches_in_which_all_holds_are_a_list_for_each_rule_that_was_switched() -> None:
+    held = msgspec.structs.replace(FOUND.scopes[3], switched={"epochs": True})
+    assert searches([held, FOUND.scopes[3]]) == (
+        "**All hold**\n\n- 3 brokers, 2 records, 2 moves: 1 failure, 2.8.2\n\n"
+        "**All hold with `epochs` on**\n\n- 3 brokers, 2 records, 2 moves: 1 failure, 2.8.2\n"
+    )
 
 
 def test_clients_of_transactions_alike_share_a_line() -> None:
@@ -83,7 +97,7 @@ def test_a_counterexample_is_reproduced_here_and_kept_there() -> None:
 
 def test_a_rule_says_what_breaks_without_it() -> None:
     lines = {line.split("`")[1]: line for line in rules(FOUND.mutations).splitlines()}
-    assert lines["epochs"].startswith(f"- `epochs` (0.11.0.2 to {MODERN}): A new follower asks")
+    assert lines["epochs"].startswith("- `epochs` (since 0.11.0.2): A new follower asks")
     assert lines["epochs"].endswith(" *acked-kept, 9 steps (4.3.1).*")
     assert lines["elr"].endswith(" *Nothing breaks (4.3.1).*")
 

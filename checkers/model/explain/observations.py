@@ -48,7 +48,7 @@ class ObservationSource:
     managed: str
 
 
-_METADATA: Final = "requests to brokers, ten times a second"
+_METADATA: Final = "requests to brokers"
 _LOGS: Final = "the brokers' log files"
 
 SOURCES: Final[Mapping[Observation, ObservationSource]] = {

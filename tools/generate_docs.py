@@ -128,9 +128,8 @@ _COMMANDS_INTRO: Final = (
 )
 _VERSIONS_INTRO: Final = (
     "Every release that can be played, and where it differs. `highwater versions` lists them;"
-    " `--json` has the whole catalogue. Releases that run on"
-    " `local` alone lack `inter.broker.listener.name`, without which a broker in a container cannot"
-    " have one address for the others and one for the outside. To add a release see"
+    " `--json` has the whole catalogue. Releases marked `local` do not run in containers, because"
+    " they lack `inter.broker.listener.name`. To add a release see"
     " [adding-a-version.md](adding-a-version.md).\n"
 )
 
@@ -234,7 +233,7 @@ def _alike(release: Release) -> str:
     zstd = ", zstd" if row["zstd"] == "yes" else ""
     return (
         f"{row['metadata']}, truncates by {row['follower cuts by']},"
-        f" records {row['records']}{zstd}, {row['drivers'].replace(' ', ' and ')}"
+        f" records {row['records']}{zstd}{'' if ' ' in row['drivers'] else ', local'}"
     )
 
 

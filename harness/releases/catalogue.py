@@ -180,14 +180,15 @@ _ENTRIES = (
         extra_jars=_LOG4J,
         coordination="zookeeper",
         note=(
-            "The first line that truncates on fetch. Has KAFKA-13141, KAFKA-13207 and KAFKA-18991."
+            "The first line that truncates on fetch. Has KAFKA-13141, KAFKA-13207 and, like all"
+            " releases up to 3.9.0, KAFKA-18991."
         ),
     ),
     Release(
         name="2.8.2",
         extra_jars=_LOG4J,
         coordination="zookeeper",
-        note="KAFKA-13141 and KAFKA-13207 are fixed since 2.8.1. Has KAFKA-18991.",
+        note="KAFKA-13141 and KAFKA-13207 are fixed since 2.8.1.",
     ),
     Release(
         name="3.3.2",
@@ -195,7 +196,7 @@ _ENTRIES = (
         coordination="zookeeper",
         note=(
             "On ZooKeeper: a KRaft controller of this line does not report its quorum's leader "
-            "(KIP-919 came with 3.7). Has KAFKA-18991."
+            "(KIP-919 came with 3.7)."
         ),
     ),
     Release(
@@ -203,7 +204,7 @@ _ENTRIES = (
         extra_jars=_RELOAD4J,
         note=(
             "The same jars as 3.3.2, on KRaft: the first line whose KRaft is ready for production."
-            " Has KAFKA-14139 and KAFKA-18991."
+            " Has KAFKA-14139."
         ),
     ),
     Release(
@@ -211,7 +212,7 @@ _ENTRIES = (
         extra_jars=_RELOAD4J,
         note=(
             "The last KRaft line in which the controller enlarges an ISR without checking broker"
-            " epochs (KIP-903). Has KAFKA-14139 and KAFKA-18991."
+            " epochs (KIP-903). Has KAFKA-14139."
         ),
     ),
     Release(
@@ -219,51 +220,42 @@ _ENTRIES = (
         extra_jars=_RELOAD4J,
         note=(
             "The first line in the catalogue with KIP-890's first part and with KIP-903; but a"
-            " fetch from before a broker's restart still counts (KAFKA-15221). Has KAFKA-18991."
+            " fetch from before a broker's restart still counts (KAFKA-15221)."
         ),
     ),
     Release(
         name="3.7.2",
         extra_jars=_RELOAD4J,
-        note=(
-            "The first line whose KRaft controllers answer DescribeCluster (KIP-919). Has "
-            "KAFKA-18991."
-        ),
+        note="The first line whose KRaft controllers answer DescribeCluster (KIP-919).",
     ),
     Release(
         name="3.9.0",
         extra_jars=_RELOAD4J,
-        note="Has KAFKA-18991, like all releases since 2.8.0; later, only 4.0.0 has it.",
+        note="The last release with KAFKA-18991, but for 4.0.0.",
     ),
     Release(
         name="3.9.2",
         extra_jars=_RELOAD4J,
-        note=(
-            "The last line that runs on ZooKeeper and on KRaft; here on KRaft. KAFKA-18991 is "
-            "fixed since 3.9.1."
-        ),
+        note="The last line that runs on ZooKeeper and on KRaft; here on KRaft.",
     ),
     Release(
         name="3.9.2-zk",
         extra_jars=_RELOAD4J,
         coordination="zookeeper",
-        note="The same jars as 3.9.2, on ZooKeeper. KAFKA-18991 is fixed.",
+        note="The same jars as 3.9.2, on ZooKeeper.",
     ),
     Release(
         name="4.0.0",
         extra_jars=_LOG4J_2,
         logging=2,
-        note=(
-            "The first line without ZooKeeper. Has KAFKA-18991, like 3.9.0, and KAFKA-19522, like"
-            " 4.0.1."
-        ),
+        note=("The first line without ZooKeeper. Has KAFKA-18991, and KAFKA-19522, like 4.0.1."),
     ),
     Release(
         name="4.0.1",
         extra_jars=_LOG4J_2,
         logging=2,
         note=(
-            "KRaft only. Eligible leader replicas (KIP-966) exist and are off by default. Has "
+            "Eligible leader replicas (KIP-966) exist and are off by default. Has "
             "KAFKA-19522: where they are on, the last known leader is elected although it is "
             "fenced."
         ),

@@ -107,10 +107,10 @@ _STORIES_NOTE: Final = (
     " played as written makes the verdict `unknown`.\n"
 )
 _CHECKERS_INTRO: Final = (
-    "Every anomaly that a run can be found to have, by the promise that it breaks."
-    " [adding-a-checker.md](adding-a-checker.md) says how to add one. Kinds that clients see have"
-    " the names and definitions of Jepsen's Kafka workload; where ours differ, their modules in"
-    " `checkers/anomalies/` say so. The sentence says what holds without the anomaly.\n"
+    "Every anomaly that a run can have, by the promise that it breaks; the sentence says what holds"
+    " without it. [adding-a-checker.md](adding-a-checker.md) says how to add one. Kinds that"
+    " clients see have the names of Jepsen's Kafka workload; where their definitions differ, the"
+    " modules in `checkers/anomalies/` say so.\n"
 )
 _FOREIGN: Final = (
     "\nJepsen's histories have no fence and no disk. There, lost-write is a record that was never"
@@ -123,8 +123,8 @@ _OF_SPARK: Final = "`--spark-master`, `--spark-remote`, `--spark-conf`, `--drive
 _COMMANDS_INTRO: Final = (
     "Every command and option. Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3"
     " unknown, 4 the harness itself failed, 130 interrupted, 141 the reader of the output has"
-    " ended. Only a verdict gives exit code 1. An option is explained once; commands that have it,"
-    " too, name it at their end. Options of many commands:\n"
+    " ended. An option is explained once; commands that have it, too, name it at their end. Options"
+    " of many commands:\n"
 )
 _VERSIONS_INTRO: Final = (
     "Every release that can be played, and where it differs. `highwater versions` lists them;"

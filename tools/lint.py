@@ -46,7 +46,7 @@ VAGUE_NAMES: Final = frozenset(
 )
 """Bare participles and pronouns: no name of a module, class, function, field or variable."""
 
-WORDS_MAX: Final = 47_000
+WORDS_MAX: Final = 45_000
 """Words that all pages may have, generated ones included."""
 
 PARAGRAPH_WORDS_MAX: Final = 90

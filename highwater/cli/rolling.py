@@ -39,8 +39,7 @@ AFTER_S: Final = 3.0
         *("kafka", "duration", "acks", "min_isr", "unclean", "partitions", "producers"),
         *("consumers", "rate", "record_bytes", "compression", "idempotence", "delivery_timeout"),
         kafka="Release that the inventory must name, too.",
-        duration="How long clients write and read at least, however quick the restarts are:"
-        f" {limits.FAULTS_S.lasting}.",
+        duration=f"How long clients write and read at least: {limits.FAULTS_S.lasting}.",
         min_isr="min.insync.replicas, 1 to the replicas of a partition.",
     ),
     spark=spark_options,
@@ -60,9 +59,8 @@ def rolling(
 ) -> None:
     """Restart every broker of your cluster, one after the other, and judge which records survived.
 
-    Clients write to a topic of their own and read it meanwhile. The next broker is restarted when
-    every replica of every topic is in sync. The inventory needs the command restart, or stop and
-    start.
+    Clients write and read a topic of their own meanwhile. The inventory needs the command restart,
+    or stop and start.
     """
     from highwater.api import perform
     from highwater.runtime.requested_plan import requested_plan

@@ -82,8 +82,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
 ) -> None:
     """Run seeded random schedules on many releases; resume where an earlier soak has ended.
 
-    Runs in which something was wrong are kept, with the command that repeats them. Exits with 1 if
-    anything is unexplained, 3 if anything could not be judged, else 0.
+    Exits with 1 if anything is unexplained, 3 if anything could not be judged, else 0.
     """
     from highwater.campaigns.nightly_plan import find_drivers, find_releases
     from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow

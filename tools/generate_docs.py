@@ -49,7 +49,7 @@ _FAULTS_INTRO: Final = (
     " drawn. No two faults are open on one broker; steps that would overlap are left out.\n"
     "- Every replica must be in sync before the first fault, and again at the end, when everything"
     " is healed. If no fault was injected (its target is missing, or the budget is used up), the"
-    " verdict is `unknown`. `--for` is 1.5 s at least.\n"
+    " verdict is `unknown`.\n"
     "- `--trace-flushes` runs brokers under strace, so that `torn-files` knows what was not flushed"
     " ([why](findings/torn-files.md)). `--log-dirs 2` gives each broker several log directories,"
     " the first below `replicas/`, the others below `log-dirs/`; `log-dir-failure` makes one of"

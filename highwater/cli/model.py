@@ -145,7 +145,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
 ) -> None:
     """Search all interleavings of a small cluster for the shortest way to break a promise.
 
-    What may happen or be sent is bounded: so often at most.
+    Numbers of records and of events are upper bounds.
     """
     from highwater.checkers.model.search.result import search
     from highwater.cli.options import model

@@ -310,7 +310,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     budget: Annotated[
         dict[str, int],
         Option(
-            "Most injections of a fault, and most brokers with one at a time: kill=5,brokers=1.",
+            f"Most injections of a fault, {limits.TIMES.says}, and most brokers with one at a time:"
+            " kill=5,brokers=1.",
             notation=_BUDGET,
         ),
     ] = {}

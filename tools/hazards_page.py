@@ -109,7 +109,7 @@ def _lines(hazard: Hazard) -> list[tuple[str, str]]:
         ("Costs", "" if hazard.cost == _COST else hazard.cost),
         ("Also called", ", ".join(name for name in hazard.aliases if name not in shown_names)),
         *_played(hazard),
-        (_HEADS.get(hazard.evidence, "Shown by"), f"`{default_command(hazard)}`"),
+        (_HEADS.get(hazard.evidence, "Run"), f"`{default_command(hazard)}`"),
     ]
     return [(name, text) for name, text in lines if text]
 

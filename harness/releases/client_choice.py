@@ -1,5 +1,6 @@
-"""The choice of a client: a library, or ``java:3.9.2`` for Java's client of another release."""
+"""The choice of a client: a library, ``java:3.9.2`` for another release, or a driver's command."""
 
+import shlex
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +20,9 @@ LIBRDKAFKA: Final = "librdkafka"
 JAVA: Final = "java"
 KAFKA_PYTHON: Final = "kafka-python"
 AIOKAFKA: Final = "aiokafka"
+DRIVER: Final = "driver"
+"""Any library in a process of its own, which a command starts (docs/driver.md)."""
+
 LIBRARIES: Final = (LIBRDKAFKA, JAVA, KAFKA_PYTHON, AIOKAFKA)
 
 _NEGOTIATES: Final = (0, 10, 2)
@@ -51,10 +55,12 @@ class ClientChoice:
     Attributes:
         release: the release of Java's clients; None for other libraries, which have only the
             release of the installed package.
+        command: the program of a client driver, and its arguments.
     """
 
     library: str
     release: Release | None = None
+    command: tuple[str, ...] = ()
 
     @property
     def is_java(self) -> bool:
@@ -64,6 +70,8 @@ class ClientChoice:
     @property
     def title(self) -> str:
         """The library's clients as words in a sentence, in the plural."""
+        if self.command:
+            return f"the clients of {shlex.join(self.command)}"
         if self.release is None:
             return f"{self.library}'s clients"
         return f"Java's clients of {self.release.name}"
@@ -125,12 +133,18 @@ def read_client(word: str, kafka: str) -> ClientChoice:
     """Return the client that a word names.
 
     Args:
-        word: the library; for Java's clients, a colon and their release may follow.
+        word: the library; for Java's clients, a colon and their release may follow. A word with a
+            slash is the command of a client driver.
         kafka: the release of the brokers; Java's clients have it too, if ``word`` names none.
 
     Raises:
-        UsageError: there is no such library or release.
+        UsageError: there is no such library or release, or the command is none.
     """
+    if "/" in word:
+        try:
+            return ClientChoice(library=DRIVER, command=tuple(shlex.split(word)))
+        except ValueError as error:
+            raise UsageError(f"the command {word!r} cannot be read: {error}") from error
     library, colon, number = word.partition(":")
     if library not in LIBRARIES:
         raise UsageError(f"no client is called {library!r}", hint=nearest(library, LIBRARIES))

@@ -356,7 +356,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     tiered: Annotated[bool, Option("Brokers have a remote tier (KIP-405), since 3.6.")] = False
     client: Annotated[
         str,
-        Option("Library of the producers: librdkafka, java, java:3.9.2, kafka-python or aiokafka."),
+        Option(
+            "Library of the producers: librdkafka, java, java:3.9.2, kafka-python, aiokafka, or"
+            " ./driver (docs/driver.md)."
+        ),
     ] = LIBRDKAFKA
     reader_client: Annotated[
         str, Option("Library of readers and members of groups, named as in --client.")

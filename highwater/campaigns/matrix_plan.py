@@ -1,6 +1,7 @@
 """Plans a matrix: axes to cells, cells to plans, and cells grouped by cluster."""
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import asdict
@@ -148,13 +149,17 @@ def _obstacle(setting: MatrixSetting, duration_s: float) -> str:
     return ""
 
 
+def _in_a_name(client: str) -> str:
+    return re.sub(r"[^\w.]+", "-", client).strip("-")
+
+
 def _name(setting: MatrixSetting) -> str:
     """Return the name of a run's directory; equal settings have equal names."""
     happened = setting.happened.replace(",", "+").replace(" ", "-")
     elections = "unclean" if setting.unclean else "clean"
-    client = "" if setting.client == LIBRDKAFKA else f"-{setting.client.replace(':', '-')}"
+    client = "" if setting.client == LIBRDKAFKA else f"-{_in_a_name(setting.client)}"
     readers = setting.reader_client
-    client += "" if readers == LIBRDKAFKA else f"-readers-{readers.replace(':', '-')}"
+    client += "" if readers == LIBRDKAFKA else f"-readers-{_in_a_name(readers)}"
     as_ever = setting.delivery == PLAIN or (setting.story and setting.delivery == "transactional")
     delivery = "" if as_ever else f"-{setting.delivery}"
     client += f"-{setting.group_protocol}" if setting.group_protocol else ""

@@ -23,6 +23,7 @@ from highwater.cli.model import app as model_app
 from highwater.cli.nightly import app as nightly_app
 from highwater.cli.options.common import DEFAULT_STORE, JsonOption, StoreOption, on_spark
 from highwater.cli.program import app_command
+from highwater.cli.program.driver_command import app as driver_app
 from highwater.cli.rolling import rolling
 from highwater.cli.soak import soak
 from highwater.harness.base.errors import UsageError
@@ -186,6 +187,7 @@ for command in (
     *(advise, versions, doctor),
 ):
     app.command()(command)
+app.add_typer(driver_app)
 app.add_typer(hazards_app)
 app.add_typer(model_app)
 app.add_typer(nightly_app)

@@ -1,4 +1,4 @@
-"""The client libraries of a run: in this process, or Java's in its own JVM."""
+"""The client libraries of a run: in this process, Java's in a JVM, or drivers' in processes."""
 
 import contextlib
 import logging
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from highwater.clusters.local.client_driver import ClientDriverProcess
 from highwater.clusters.local.client_jvm import ClientJvm
 from highwater.harness.clients.libraries.interfaces import ClientLibrary
 from highwater.harness.clients.libraries.keyed import KEYED
@@ -15,6 +16,7 @@ from highwater.harness.releases.client_choice import AIOKAFKA, KAFKA_PYTHON, rea
 from highwater.harness.runs.plan import Plan
 
 JAVA_LOG: Final = "java-clients.log"
+DRIVER_LOG: Final = "client-driver.log"
 READERS_LOG: Final = "java-readers.log"
 
 
@@ -81,6 +83,12 @@ def _opened(plan: Plan, word: str, jvm_log: Path, log: logging.Logger) -> OpenLi
 
         aiokafka = aiokafka_clients(log)
         return OpenLibrary(library=aiokafka, close=aiokafka.close)
+    if choice.command:
+        from highwater.harness.clients.drivers.client_driver import driver_clients  # noqa: PLC0415 - for the same reason
+
+        driver_log = jvm_log.with_name(DRIVER_LOG)
+        driver = driver_clients(lambda: ClientDriverProcess(choice.command, driver_log))
+        return OpenLibrary(library=driver, close=driver.close)
     if choice.release is None:
         return OpenLibrary(library=KEYED if plan.workload.keys else LIBRDKAFKA)
     from highwater.harness.clients.libraries.java import JavaClients  # noqa: PLC0415 - of Py4J

@@ -378,6 +378,10 @@ def _check_library(plan: Plan) -> None:
             plan.workload.idempotence and not choice.idempotence
         ),
         f"{choice.title} have no compression {codec}": not choice.compresses(codec),
+        "a client driver has no transactions": plan.workload.transactions and bool(choice.command),
+        f"there is no program {''.join(choice.command[:1])} that may be executed": (
+            bool(choice.command) and shutil.which(choice.command[0]) is None
+        ),
     }
     _refuse(plan, choice, refused, option=f"--client {plan.client}")
 
@@ -396,6 +400,7 @@ def _check_reader_library(plan: Plan) -> None:
         ),
         "librdkafka alone reports from which broker a reader fetches": plan.racks > 0,
         f"{choice.title} have no compression {codec}": not choice.compresses(codec),
+        "a client driver has no readers": bool(choice.command),
         f"{choice.title} cannot be members of such a group: {no_member}": (
             workload.subscribe > 0 and bool(no_member)
         ),

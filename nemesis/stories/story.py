@@ -16,7 +16,13 @@ from highwater.checkers.hazards.evaluate import of_clients, of_release
 from highwater.clusters.admin.sessions import await_cluster
 from highwater.clusters.core.interfaces import Cluster, Probe
 from highwater.harness.releases.catalogue import Release
-from highwater.harness.releases.client_choice import JAVA, LIBRARIES, LIBRDKAFKA, read_client
+from highwater.harness.releases.client_choice import (
+    DRIVER,
+    JAVA,
+    LIBRARIES,
+    LIBRDKAFKA,
+    read_client,
+)
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.hw_lag_window import widen
@@ -83,7 +89,7 @@ class HazardEnding:
     hazard: str
     ending: Prediction
     uncommitted: frozenset[str] = frozenset()
-    libraries: tuple[str, ...] = LIBRARIES
+    libraries: tuple[str, ...] = (*LIBRARIES, DRIVER)
 
 
 _REPLICAS: Final = 3

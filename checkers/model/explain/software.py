@@ -188,6 +188,8 @@ def _transactions(kafka: str, protocol: str, client: str) -> TransactionRules | 
     if release(kafka).number < FIRST:
         return None
     choice = read_client(client, kafka)
+    if choice.command:  # of any library
+        return None
     like = "java-v1" if choice.library in _LIKE_JAVA else transaction_client(choice)
     return transaction_rules_of(kafka, like, protocol=protocol)
 

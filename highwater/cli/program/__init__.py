@@ -1,1 +1,1 @@
-"""The command about a program under test."""
+"""The commands about programs of the user: one under test, and drivers of clients."""

@@ -24,11 +24,19 @@ def test_java_is_of_the_brokers_release_unless_another_is_named() -> None:
         ("librdkafka:2.1", "librdkafka has one release here"),
         ("kafka-python:2.0", "kafka-python has one release here"),
         ("aiokafk", "no client is called 'aiokafk'"),
+        ("./driver 'a", "cannot be read: No closing quotation"),
     ],
 )
 def test_an_unknown_client_is_refused_by_name(word: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         read_client(word, "4.4.0")
+
+
+def test_a_word_with_a_slash_is_the_command_of_a_driver() -> None:
+    choice = read_client("env/bin/python 'my driver.py' -v", "0.9.0.1")
+    assert choice.command == ("env/bin/python", "my driver.py", "-v")
+    assert choice.title == "the clients of env/bin/python 'my driver.py' -v"
+    assert not choice.why_not(release("0.9.0.1"))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,79 @@
+"""The process of a client driver (docs/driver.md), under a guard, with pipes for its lines."""
+
+import contextlib
+import os
+import select
+import shutil
+from collections.abc import Iterator, Sequence
+from io import FileIO
+from pathlib import Path
+from typing import Final
+
+from highwater.clusters.local.jvm_process import ChildProcess
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.scratch import scratch
+
+_OPEN: Final = 'exec "$@" <"$HIGHWATER_REQUESTS" >"$HIGHWATER_ANSWERS"'
+_LOOK_S: Final = 0.2
+_CHUNK: Final = 65_536
+
+
+class ClientDriverProcess:
+    """A running driver. It ends with this process, even by ``kill -9``.
+
+    Args:
+        command: the program and its arguments, relative to the current directory.
+        log: file to which its standard error is appended.
+
+    Attributes:
+        requests: its standard input.
+    """
+
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        self._folder = scratch("client-driver")
+        pipes = {name: self._folder / name for name in ("requests", "answers")}
+        for pipe in pipes.values():
+            os.mkfifo(pipe, 0o600)
+        # Open for both directions, so that neither side waits until the other has opened its end.
+        self.requests = FileIO(os.open(pipes["requests"], os.O_RDWR), "wb")
+        self._answers = FileIO(os.open(pipes["answers"], os.O_RDWR), "rb")
+        self._log = log
+        self._process = ChildProcess(
+            "the client driver",
+            ["/bin/sh", "-c", _OPEN, "sh", *command],
+            log=log,
+            directory=Path.cwd(),
+            environment={
+                **os.environ,
+                **{f"HIGHWATER_{name.upper()}": str(pipe) for name, pipe in pipes.items()},
+            },
+            grouped=True,
+        )
+
+    def lines(self) -> Iterator[bytes]:
+        """Return the lines of its standard output, until it has ended."""
+        begun = b""
+        while True:
+            ended = self._process.state == "down"
+            if select.select([self._answers], [], [], 0 if ended else _LOOK_S)[0]:
+                *lines, begun = (begun + os.read(self._answers.fileno(), _CHUNK)).split(b"\n")
+                yield from lines
+            elif ended:
+                return
+
+    def last_words(self) -> str:
+        """Return the last line of its standard error; empty if there is none."""
+        lines = self._log.read_text("utf-8", "replace").split("\n") if self._log.exists() else []
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def end_input(self, limit_s: float) -> bool:
+        """Close its standard input; return whether it ends by itself within the limit."""
+        self.requests.close()
+        return self._process.wait(limit_s)
+
+    def kill(self) -> None:
+        """Kill it, as in a crash. Never raises; may be called twice."""
+        with contextlib.suppress(HarnessError):
+            self._process.kill()
+        self._process.release()
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,45 @@
+"""The commands about client drivers (docs/driver.md)."""
+
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from highwater import console
+from highwater.cli.options.common import JsonOption
+from highwater.harness.base.exit_codes import BROKEN, OK
+from highwater.harness.releases.catalogue import MODERN, release
+
+app = typer.Typer(
+    name="driver", help="Clients in processes of their own, in any language.", no_args_is_help=True
+)
+
+
+@app.callback()
+def driver() -> None:
+    """Clients in processes of their own, in any language (docs/driver.md)."""
+
+
+@app.command()
+def check(
+    command: Annotated[list[str], Argument(metavar="-- COMMAND...", help="The driver.")],
+    *,
+    kafka: Annotated[str, Option("--kafka", help="Release of the brokers.")] = MODERN,
+    as_json: JsonOption = False,
+) -> None:
+    """Try a client driver on real brokers, and say where it differs from docs/driver.md.
+
+    Exits with 1 if it does anywhere.
+    """
+    from dataclasses import asdict
+
+    from highwater.runtime.driver_check import check_driver
+
+    parts = []
+    for part in check_driver(command, release(kafka).name):
+        parts.append(part)
+        if not as_json:
+            console.out.print(f"{'right' if part.right else 'WRONG'}  {part.name}: {part.seen}")
+    if as_json:
+        console.print_all_json([asdict(part) for part in parts])
+    raise typer.Exit(OK if all(part.right for part in parts) else BROKEN)

@@ -1,0 +1,63 @@
+"""A client driver that breaks its specification in one way, which its argument names."""
+
+import itertools
+import json
+import os
+import runpy
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "drivers" / "librdkafka.py"
+LATER = 7
+FAULT = sys.argv[1]
+Answer = dict[str, Any]
+say = print
+counter = itertools.count()
+
+
+def without(answer: Answer, name: str) -> list[Answer]:
+    return [{each: word for each, word in answer.items() if each != name}]
+
+
+OF_ANSWERS: dict[str, Callable[[Answer], list[Answer]]] = {
+    "no-library": lambda answer: without(answer, "library"),
+    "no-numbers": lambda answer: without(answer, "code"),
+    "ok-for-errors": lambda answer: without(answer, "error"),
+    "never-sent": lambda answer: [{**answer, "queued": "error" not in answer}],
+}
+OF_SENDS: dict[str, Callable[[Answer], list[Answer]]] = {
+    "ok-without-offset": lambda answer: without(answer, "offset"),
+    "wrong-offset": lambda answer: [{**answer, "offset": answer["offset"] + 1}],
+    "made-up-offset": lambda answer: [{**answer, "offset": answer["offset"] or 0}],
+    "swapped-answers": lambda answer: [{**answer, "id": answer["id"] ^ 1}],
+    "two-answers": lambda answer: [answer, answer],
+}
+OF_ONE: dict[str, Callable[[Answer], list[Answer]]] = {
+    "lost-answer": lambda _: [],
+    "garbage": lambda _: [{"hello": "world"}],
+    "crash": lambda _: os._exit(3),
+}
+
+
+def spoilt(line: str, *, flush: bool) -> None:
+    """Write what the broken driver writes instead of an answer of the example."""
+    answer = json.loads(line)
+    change = OF_ANSWERS.get(FAULT)
+    if "offset" in answer:
+        change = change or OF_SENDS.get(FAULT)
+    if next(counter) == LATER:
+        change = change or OF_ONE.get(FAULT)
+    for each in [answer] if change is None else change(answer):
+        say(json.dumps(each), flush=flush)
+
+
+if FAULT == "silent":
+    time.sleep(3600)
+try:
+    runpy.run_path(str(EXAMPLE), init_globals={"print": spoilt})
+finally:
+    if FAULT == "no-end":
+        time.sleep(3600)

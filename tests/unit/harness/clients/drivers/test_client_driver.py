@@ -1,0 +1,195 @@
+"""A client driver, as a thread at the other end of a pipe that answers in its own way."""
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from io import FileIO
+
+import pytest
+
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.clients.drivers import client_driver
+from highwater.harness.clients.drivers.client_driver import (
+    ENDED,
+    ClientDriver,
+    driver_clients,
+    given_settings,
+)
+from highwater.harness.clients.libraries.interfaces import ClientError
+from highwater.harness.runs.history import FAIL, INFO
+
+SETTINGS = {"bootstrap.servers": "127.0.0.1:9", "acks": "all", "client.id": "p", "logger": object()}
+Behaviour = Callable[[dict[str, object]], str]
+
+
+class Process:
+    """A driver that answers each request with the lines that a function returns."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        reads, writes = os.pipe()
+        self.requests = FileIO(writes, "wb")
+        self._input = FileIO(reads, "rb")
+        self._behaviour = behaviour
+        self._ended = threading.Event()
+        self.kills = 0
+
+    def lines(self) -> Iterator[bytes]:
+        begun = b""
+        while chunk := self._input.read(65_536):
+            *lines, begun = (begun + chunk).split(b"\n")
+            for line in lines:
+                answers = self._behaviour(json.loads(line))
+                if answers == "end":
+                    return
+                yield from answers.encode().splitlines()
+
+    def last_words(self) -> str:
+        return "Traceback"
+
+    def kill(self) -> None:
+        self.kills += 1
+        self.requests.close()
+
+
+def answers(request: dict[str, object]) -> str:
+    """What a driver without faults answers."""
+    words: dict[str, object] = {"id": request["id"]}
+    if request["op"] == "open":
+        words["library"] = "ours 1"
+    if request["op"] == "send":
+        words["offset"] = 7
+    return json.dumps(words)
+
+
+def wrong(behaviour: Behaviour) -> Behaviour:
+    """A driver that opens, and then answers in a way of its own."""
+    return lambda request: answers(request) if request["op"] == "open" else behaviour(request)
+
+
+Outcome = tuple[str, int | None]
+
+
+def sent(behaviour: Behaviour) -> tuple[list[Outcome], list[ClientError]]:
+    """Send a record; return its outcome, and its error."""
+    outcomes: list[Outcome] = []
+    errors: list[ClientError] = []
+    library = driver_clients(lambda: Process(behaviour))
+    producer = library.producer(SETTINGS)
+
+    def answered(error: ClientError | None, record: object) -> None:
+        offset = getattr(record, "place")  # noqa: B009 - of any library's record
+        if error is not None:
+            errors.append(error)
+        outcomes.append(
+            (library.outcomes.delivered(error, retries=True) if error else "ok", offset)  # type: ignore[arg-type]
+        )
+
+    producer.produce("t", b"x", partition=2, on_delivery=answered)
+    producer.flush(10)
+    library.close()
+    return outcomes, errors
+
+
+def test_a_driver_gets_the_settings_that_are_specified() -> None:
+    seen: list[dict[str, object]] = []
+
+    def behaviour(request: dict[str, object]) -> str:
+        seen.append(request)
+        return answers(request)
+
+    assert sent(behaviour) == ([("ok", 7)], [])
+    given = {name: SETTINGS[name] for name in ("bootstrap.servers", "client.id", "acks")}
+    assert given_settings(SETTINGS) == given
+    assert seen == [
+        {"id": 1, "op": "open", "protocol": 1, "role": "producer", "config": given},
+        {"id": 2, "op": "send", "topic": "t", "partition": 2, "value": "x"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "outcome"),
+    [
+        ({"error": "NOT_LEADER_OR_FOLLOWER", "code": 6}, INFO),
+        ({"error": "RECORD_TOO_LARGE", "queued": False}, FAIL),
+        ({"error": "TIMED_OUT"}, INFO),
+    ],
+)
+def test_an_error_says_whether_the_record_was_sent(words: dict[str, object], outcome: str) -> None:
+    [found], [error] = sent(wrong(lambda request: json.dumps({"id": request["id"], **words})))
+    assert found == (outcome, None)
+    assert error.name() == words["error"]
+    assert error.code() == words.get("code", -1)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "says"),
+    [
+        (lambda _: "garbage", "its line 'garbage' is no answer"),
+        (lambda _: '{"id": "two"}', "is no answer: Expected `int`"),
+        (lambda _: '{"id": 9}', "it answered request 9, which does not wait for an answer"),
+        (lambda _: "end", "it ended by itself, and said last: Traceback"),
+    ],
+)
+def test_a_driver_that_breaks_the_protocol_is_ended_and_its_records_are_unknown(
+    behaviour: Behaviour, says: str
+) -> None:
+    [found], [error] = sent(wrong(behaviour))
+    assert found == (INFO, None)
+    assert error.name() == ENDED
+    assert says in str(error)
+
+
+def test_an_answer_is_given_once() -> None:
+    twice = wrong(lambda request: f"{answers(request)}\n{answers(request)}")
+    process = Process(twice)
+    driver = ClientDriver(process)
+    driver.call("open").result(10)
+    assert driver.call("send").result(10).offset == 7
+    later: Future[object] = Future()
+    driver.ask("send", later.set_result)
+    later.result(10)
+    assert driver.broken == "it answered request 2, which does not wait for an answer"
+    assert process.kills
+
+
+def test_after_that_a_send_ends_the_run() -> None:
+    library = driver_clients(lambda: Process(wrong(lambda _: "garbage")))
+    producer = library.producer(SETTINGS)
+    producer.produce("t", b"x", partition=0, on_delivery=lambda *_: None)
+    assert producer.flush(10) == 0
+    with pytest.raises(HarnessError, match="cannot be used: its line 'garbage'"):
+        producer.produce("t", b"y", partition=0, on_delivery=lambda *_: None)
+
+
+def test_a_driver_that_opens_nothing_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    refuses = driver_clients(
+        lambda: Process(lambda request: json.dumps({"id": request["id"], "error": "NO_ZSTD"}))
+    )
+    with pytest.raises(HarnessError, match="opens no producer: NO_ZSTD"):
+        refuses.producer(SETTINGS)
+    monkeypatch.setattr(client_driver, "OPENS_S", 0.1)
+    silent = driver_clients(lambda: Process(lambda _: ""))
+    with pytest.raises(HarnessError, match="did not answer within"):
+        silent.producer(SETTINGS)
+
+
+def test_it_has_no_readers_and_no_transactions() -> None:
+    library = driver_clients(lambda: Process(answers))
+    with pytest.raises(HarnessError, match="no consumers"):
+        library.consumer(SETTINGS)
+    producer = library.producer(SETTINGS)
+    with pytest.raises(HarnessError, match="no init_transactions"):
+        producer.init_transactions(1.0)
+
+
+def test_a_crash_is_its_end() -> None:
+    process = Process(wrong(lambda _: ""))
+    producer = driver_clients(lambda: process).producer(SETTINGS)
+    errors: list[ClientError] = []
+    producer.produce("t", b"x", partition=0, on_delivery=lambda error, _: errors.append(error))
+    producer.drop()
+    producer.flush(10)
+    assert process.kills
+    assert [error.name() for error in errors] == [ENDED]

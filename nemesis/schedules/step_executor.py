@@ -66,7 +66,9 @@ def play_in_turn(
     A fault of the program under test is injected only when the program has worked since its last
     fault. The program's consumer group waits for a dead member's session to end (45 s by default).
     Meanwhile the program does no work that a fault could harm, and each fault would add a member to
-    wait for.
+    wait for. With an odd seed the first fault, with an even one the second, and every second fault
+    from there on comes as soon as the program works: it begins with all that has waited, and has
+    perhaps committed nothing. For the others the pause begins then.
 
     Raises:
         HarnessError: the run has to end.
@@ -75,18 +77,21 @@ def play_in_turn(
     executor.begin()
     begun = context.clock()
     deadline, end_s = begun + duration_s, 0.0
-    for at_s, group in groupby(in_order(steps), key=lambda step: step.at_s):
+    groups = groupby(in_order(steps), key=lambda step: step.at_s)
+    for number, (at_s, group) in enumerate(groups, start=context.plan.seed):
         faults = list(group)
         calm_s, trouble_s = at_s - end_s, faults[0].lasts_s
         if end_s and context.clock() + calm_s + trouble_s > deadline:
             break
         end_s = at_s + trouble_s
-        context.hold(calm_s)
-        limit = deadline - trouble_s if done else max(deadline, begun + _FIRST_WORK_S)
         of_program = any(find_fault(step.fault).scope == "program" for step in faults)
+        worked_s = calm_s if of_program and number % 2 == 0 else 0.0  # of the pause, after work
+        context.hold(calm_s - worked_s)
+        limit = deadline - trouble_s - worked_s if done else max(deadline, begun + _FIRST_WORK_S)
         if of_program and not _works(context, done, limit):
             context.note("the program has done nothing since its last fault: faults end here")
             break
+        context.hold(worked_s)
         active = [
             injected
             for step in faults

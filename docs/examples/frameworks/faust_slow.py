@@ -1,4 +1,4 @@
-"""Copy records with faust-streaming, two at a time; some take longer than others."""
+"""Copy records with faust-streaming, four at a time; some take longer than others."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ payments = app.topic(os.environ["HIGHWATER_OUT"], value_type=bytes)
 EVERY, SLOW = 100, 50
 
 
-@app.agent(orders, concurrency=2)  # type: ignore[untyped-decorator]
+@app.agent(orders, concurrency=4)  # type: ignore[untyped-decorator]
 async def pay(stream: faust.StreamT[bytes]) -> None:
     """Write each order as a payment; one of a hundred takes four seconds."""
     async for value in stream:

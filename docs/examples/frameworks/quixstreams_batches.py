@@ -1,4 +1,4 @@
-"""Copy records with quixstreams 2, whose producer collects batches for a second."""
+"""Copy records with quixstreams 2, whose producer collects batches for three seconds."""
 
 import os
 
@@ -9,7 +9,7 @@ app = Application(
     consumer_group=os.environ["HIGHWATER_GROUP"],
     auto_offset_reset="earliest",
     consumer_extra_config={"auto.commit.interval.ms": 1000, "session.timeout.ms": 8000},
-    producer_extra_config={"linger.ms": 1000},
+    producer_extra_config={"linger.ms": 3000},
     state_dir=f"state-{os.environ['HIGHWATER_INSTANCE']}",
 )
 orders = app.topic(os.environ["HIGHWATER_IN"], key_deserializer="bytes", value_deserializer="bytes")

@@ -407,18 +407,24 @@ UNKNOWN = 10**9
 
 
 @pytest.mark.parametrize(
-    ("worked", "at_s"),
+    ("seed", "worked", "at_s"),
     [
-        ({0.0: UNKNOWN}, [1, 2]),
-        ({0.0: 0, 0.5: 3, 2.75: 9}, [1, 2.75]),
-        ({0.0: 0, 1.5: 3}, [1.5]),
-        ({0.0: 0}, []),
-        ({0.0: 0, 30.0: 3}, [30.0]),
-        ({0.0: 0, 0.5: 3, 1.5: UNKNOWN}, [1, 2]),
+        (0, {0.0: UNKNOWN}, [1, 2]),
+        (0, {0.0: 0, 0.5: 3, 2.5: 9}, [1.5, 2.6]),
+        (1, {0.0: 0, 0.5: 3, 1.5: 9}, [1, 2.5]),
+        (1, {0.0: 0, 0.5: 3, 2.5: 9}, [1, 3.4]),
+        (1, {0.0: 0, 1.5: 3}, [1.5]),
+        (0, {0.0: 0, 1.5: 3}, [2.5]),
+        (1, {0.0: 0, 0.5: 3, 3.25: 9}, [1]),
+        (0, {0.0: 0, 0.5: 3, 3.25: 9}, [1.5, 3.25]),
+        (0, {0.0: 0}, []),
+        (0, {0.0: 0, 30.0: 3}, [31.0]),
+        (1, {0.0: 0, 30.0: 3}, [30.0]),
+        (0, {0.0: 0, 0.5: 3, 1.5: UNKNOWN}, [1.5, 2.5]),
     ],
 )
-def test_a_program_is_hit_again_only_when_it_has_worked(
-    brokers: Brokers, tmp_path: Path, worked: dict[float, int], at_s: list[float]
+def test_a_program_is_hit_again_only_when_it_has_worked_at_once_or_after_the_pause(
+    brokers: Brokers, tmp_path: Path, seed: int, worked: dict[float, int], at_s: list[float]
 ) -> None:
     @aimed("app-itch", at="program")
     def itch(*_: object) -> Iterator[str]:
@@ -426,6 +432,7 @@ def test_a_program_is_hit_again_only_when_it_has_worked(
         yield "the program itches"
 
     drawn = Plan(kafka="4.3.1", nemesis=("app-itch",), topic=Topic(partitions=3), duration_s=4)
+    drawn = msgspec.structs.replace(drawn, seed=seed)
     asked = [FaultStep(fault="app-itch", at_s=at_s, lasts_s=0.1) for at_s in (1.0, 2.0)]
     waited = Waited()
 

@@ -90,6 +90,6 @@ def _played(pair: ProgramPair) -> str:
         f"## {pair.framework}: {pair.bug}\n\n{pair.mechanism}\n\n"
         f"- **Needs**: {pair.fault}\n"
         f"- **Found**: {pair.found}; Highwater names: {pair.named}\n"
-        f"- **Shown by**: `{pair.command}` ({pair.program}, {pair.date})\n\n"
+        f"- **Run**: `{pair.command}` ({pair.program}, {pair.date})\n\n"
         f"{table(('release', 'has the bug', 'shown'), rows)}"
     )

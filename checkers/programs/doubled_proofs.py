@@ -38,7 +38,7 @@ def position_outside(evidence: InputEvidence) -> str:
 
 def zombie(evidence: InputEvidence) -> str:
     """Show that an instance was paused while another wrote the output, and then wrote it again."""
-    first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
+    first, last = evidence.written_ns
     for pause in (event for event in evidence.events if event.event == "paused"):
         resumed_ns = next(
             (
@@ -60,7 +60,7 @@ def zombie(evidence: InputEvidence) -> str:
 
 def handed_over(evidence: InputEvidence) -> str:
     """Show that a member stayed in a rebalance that came after the output and before the commit."""
-    first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
+    first, last = evidence.written_ns
     owned = evidence.owner(first)
     if owned is None or evidence.commits is None:
         return ""
@@ -78,7 +78,7 @@ def handed_over(evidence: InputEvidence) -> str:
 
 def not_committed(evidence: InputEvidence) -> str:
     """Show that an instance ended, or was paused, after the output and before the commit."""
-    first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
+    first, last = evidence.written_ns
     event = evidence.interruption(first, last)
     if event is None or evidence.commits is None:
         return ""
@@ -115,7 +115,7 @@ def some_partitions(evidence: InputEvidence) -> str:
 
     All inputs from the committed position to this input had their outputs before.
     """
-    first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
+    first, last = evidence.written_ns
     event, owned = evidence.interruption(first, last), evidence.owner(first)
     if event is None or owned is None or evidence.commits is None:
         return ""
@@ -141,7 +141,7 @@ def some_partitions(evidence: InputEvidence) -> str:
 
 def never_committed(evidence: InputEvidence) -> str:
     """Show that an instance ended, or was paused, and that its group never had a position."""
-    first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
+    first, last = evidence.written_ns
     event = evidence.interruption(first, last)
     if event is None or evidence.commits is None:
         return ""
@@ -159,7 +159,7 @@ def before_a_gap(evidence: InputEvidence) -> str:
 
     Such an offset has the end of a transaction, or a record that was aborted or compacted away.
     """
-    first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
+    first, last = evidence.written_ns
     event = evidence.interruption(first, last)
     if event is None or not evidence.commits:
         return ""
@@ -206,13 +206,13 @@ def retried(evidence: InputEvidence) -> str:
 
 
 def _in_one_generation(evidence: InputEvidence) -> bool:
-    first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
+    first, last = evidence.written_ns
     begun = [at for at, _ in evidence.habits.generations]
     return any(at <= first for at in begun) and not any(first < at <= last for at in begun)
 
 
 def _ended(evidence: InputEvidence) -> bool:
-    first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
+    first, last = evidence.written_ns
     return any(e.event in ENDS and first <= e.time_ns <= last for e in evidence.events)
 
 
@@ -262,7 +262,7 @@ def taken_over(evidence: InputEvidence) -> str:
 
 
 def _out_of_group(evidence: InputEvidence, before: Generation, at: int) -> str:
-    first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
+    first, last = evidence.written_ns
     return (
         f"its partition belonged to a member of generation {before.number} of the group, which was"
         f" not in the next one, begun at {seconds(at)}, when the committed position was"
@@ -276,7 +276,7 @@ def _change_of_owner(evidence: InputEvidence) -> tuple[Generation, int, int] | N
 
     The first output was written in it, and not committed at its end; the last output came later.
     """
-    first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
+    first, last = evidence.written_ns
     if evidence.commits is None:
         return None
     for (began_ns, before), (at, after) in pairwise(evidence.habits.generations):

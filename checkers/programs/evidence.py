@@ -137,6 +137,11 @@ class InputEvidence:
         """The committed offset just before the first commit that passed the input."""
         return position_at(self.commits or (), self.passed.time_ns - 1) if self.passed else 0
 
+    @property
+    def written_ns(self) -> tuple[int, int]:
+        """When the first and the last output were written."""
+        return self.outputs[0].time_ns, self.outputs[-1].time_ns
+
     def interruption(self, since_ns: int, until_ns: int) -> InstanceEvent | None:
         """Return the first end or pause of an instance from ``since_ns`` to ``until_ns``."""
         events = (event for event in self.events if event.event in INTERRUPTIONS)

@@ -296,7 +296,7 @@ def _ended_before_its_output(evidence: InputEvidence) -> str:
         return ""
     committed = f"position {passed.offset} was committed at {seconds(passed.time_ns)}"
     if evidence.outcome == HALF:
-        first, last = evidence.outputs[0].time_ns, evidence.outputs[-1].time_ns
+        first, last = evidence.written_ns
         between = passed.time_ns + MS_NS < first and last <= end.time_ns < evidence.later_ns
         return (
             f"{committed}, before the first of its outputs, at {seconds(first)}, and before those"

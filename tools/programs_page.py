@@ -6,15 +6,14 @@ from typing import Final
 
 import msgspec
 
-from highwater.reports.markdown import table
-
 PAIRS: Final = Path(__file__).parent.parent / "docs" / "program-pairs"
 
 _NOTE: Final = "<!-- Written by `make docs` from docs/program-pairs/*.toml. -->\n"
 _INTRO: Final = """\
 Libraries and frameworks that lost records by a bug of their own: the same
 [program](examples/frameworks/README.md), faults and seeds with a release that has the bug and one
-that has not, under [`highwater app`](apps.md) on Kafka 4.4.0.
+that has not, under [`highwater app`](apps.md) on Kafka 4.4.0. *(D)*: its default faults, of 60 s,
+find it, too.
 """
 _NOT_SHOWN: Final = """\
 ## Tried, and not shown
@@ -47,6 +46,7 @@ class ProgramPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         found: the outcome that broke the guarantee.
         named: the mistake that reports name.
         tried: why it could not be shown; then there are no releases.
+        by_default: whether runs of 60 s with the default faults of ``highwater app`` found it.
     """
 
     framework: str
@@ -59,6 +59,7 @@ class ProgramPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     found: str = ""
     named: str = ""
     tried: str = ""
+    by_default: bool = False
     release: tuple[PlayedRelease, ...] = ()
 
 
@@ -82,14 +83,21 @@ def programs() -> str:
 
 
 def _played(pair: ProgramPair) -> str:
-    rows = [
-        (played.version, "yes" if played.affected else "no", f"{played.shown} of {played.runs}")
-        for played in pair.release
-    ]
+    bad, good = (_runs(pair, affected=affected) for affected in (True, False))
+    program = "" if pair.program in pair.command else f" ({pair.program})"
+    default = " *(D)*" if pair.by_default else ""
     return (
         f"## {pair.framework}: {pair.bug}\n\n{pair.mechanism}\n\n"
-        f"- **Needs**: {pair.fault}\n"
-        f"- **Found**: {pair.found}; Highwater names: {pair.named}\n"
-        f"- **Run**: `{pair.command}` ({pair.program}, {pair.date})\n\n"
-        f"{table(('release', 'has the bug', 'shown'), rows)}"
+        f"- **Needs**: {pair.fault}{default}\n"
+        f"- **Found** ({pair.found}): {bad}; without the bug: {good}\n"
+        f"- **Named**: {pair.named}\n"
+        f"- **Run**: `{pair.command}`{program}\n"
+    )
+
+
+def _runs(pair: ProgramPair, *, affected: bool) -> str:
+    return ", ".join(
+        f"{played.version} {played.shown} of {played.runs}"
+        for played in pair.release
+        if played.affected == affected
     )

@@ -35,6 +35,9 @@ _PARTITIONS: Final = 3
 _RECORDS: Final = 300
 _ANSWERS_S: Final = 60.0
 _TIMEOUT_S: Final = 5.0
+_LATE_S: Final = 15.0
+"""How much later than its time-out a send may be answered, on a busy machine."""
+
 _ENDS_S: Final = 5.0
 _TOO_LARGE: Final = 10
 """Kafka's number of MESSAGE_TOO_LARGE."""
@@ -83,9 +86,14 @@ class DriverBench:
             try:
                 yield CheckedPart(name=name, seen=PARTS[name](self), right=True)
             except WrongDriverError as wrong:
-                yield CheckedPart(name=name, seen=str(wrong), right=False)
+                seen = f"{wrong}; its standard error ends: {self._last_line() or 'nothing'}"
+                yield CheckedPart(name=name, seen=seen, right=False)
                 if name == "open":
                     return
+
+    def _last_line(self) -> str:
+        text = self._log.read_text("utf-8", "replace") if self._log.exists() else ""
+        return (text.strip().splitlines() or [""])[-1]
 
     @property
     def common_settings(self) -> client_config.Settings:
@@ -160,6 +168,15 @@ def _sends(bench: DriverBench) -> str:
     return f"{_RECORDS} records are acknowledged, and are where the answers say"
 
 
+def _finds_no_partition(bench: DriverBench) -> str:
+    with bench.opened() as (driver, _):
+        future = driver.call("send", topic=_TOPIC, partition=99, value="nowhere")
+        answer = _answer(driver, future, "a send to partition 99", _ANSWERS_S)
+        if not answer.error:
+            raise WrongDriverError("a record of a partition that is not there is acknowledged")
+    return f"a record of a partition that is not there is answered with {answer.error}"
+
+
 def _asks_for_nothing(bench: DriverBench) -> str:
     with bench.opened(acks="0") as (driver, _):
         for answer in _send(driver, ["none-0", "none-1"]):
@@ -190,7 +207,8 @@ def _gives_up(bench: DriverBench) -> str:
             broker.pause()
         try:
             future = driver.call("send", topic=_TOPIC, partition=0, value="meanwhile")
-            answer = _answer(driver, future, "a send without brokers", _ANSWERS_S)
+            limit_s = _TIMEOUT_S + _LATE_S
+            answer = _answer(driver, future, "a send of 5 s (`message.timeout.ms`)", limit_s)
         finally:
             for broker in brokers:
                 broker.resume()
@@ -227,6 +245,7 @@ PARTS: Final[dict[str, Callable[[DriverBench], str]]] = {
     "open": _opens,
     "send": _sends,
     "acks=0": _asks_for_nothing,
+    "partition": _finds_no_partition,
     "errors": _names_errors,
     "time-out": _gives_up,
     "unknown request": _refuses,

@@ -26,6 +26,7 @@ OF_ANSWERS: dict[str, Callable[[Answer], list[Answer]]] = {
     "no-library": lambda answer: without(answer, "library"),
     "no-numbers": lambda answer: without(answer, "code"),
     "ok-for-errors": lambda answer: without(answer, "error"),
+    "nowhere": lambda answer: without(answer, "error"),
     "never-sent": lambda answer: [{**answer, "queued": "error" not in answer}],
 }
 OF_SENDS: dict[str, Callable[[Answer], list[Answer]]] = {

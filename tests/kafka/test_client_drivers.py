@@ -32,6 +32,7 @@ BROKEN = {
         "acks=0",
         "with acks=0 brokers return no offset, and the answer is offset 0",
     ),
+    "nowhere": ("partition", "of a partition that is not there is acknowledged"),
     "no-numbers": (
         "errors",
         "Kafka's error 10, and the answer is error MSG_SIZE_TOO_LARGE, code -1",

@@ -119,7 +119,7 @@ def _sentence(plan: Plan) -> str:
                 f" least {_replicas(least)} held it when it was acknowledged"
             )
     if plan.workload.idempotence:
-        text += "; the idempotent producer writes it once"
+        text += "; the idempotent producer writes it once, in the order it was sent"
     if plan.workload.transactions:
         text += (
             "; every transaction ends, and read_committed readers get all records of committed"

@@ -15,6 +15,7 @@ from highwater.checkers.core.anomaly_kinds import (
     DIVERGENCE,
     DOUBLED_INPUT,
     DOUBLED_OUTPUT,
+    DUPLICATE,
     HALF_INPUT,
     HANGING,
     LOST,
@@ -105,6 +106,12 @@ class Findings:
         if self.ledger is None or self.case.lacks(OPERATIONS_TABLE):
             return "none"
         return "begun" if self.case.cut else "whole"
+
+
+_OF_PRODUCERS: Final = {
+    DUPLICATE: "in the log twice",
+    "nonmonotonic-send": "before records that were sent earlier",
+}
 
 
 def verdict(findings: Findings) -> Verdict:
@@ -263,7 +270,7 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
     did = _kept_sentence(findings.ledger, plan.workload.acks)
     if findings.ledger.lost and LOST not in promise.breaking:
         did += f", {_no_promise(plan)}"
-    did += _other_findings(counts)
+    did += _other_findings(counts) + _out_of_place(counts, promise)
     if plan.program is not None:
         processed = "What happened to the inputs is not known"
         if LOST_INPUT not in findings.idle:
@@ -347,6 +354,13 @@ def _other_findings(counts: dict[str, int]) -> str:
     if left := counts.get(UNPROCESSED, 0):
         did += f" and let a group leave out {left:,} {'record' if left == 1 else 'records'}"
     return did
+
+
+def _out_of_place(counts: dict[str, int], promise: Promise) -> str:
+    """Return the end of a headline: what an idempotent producer's records promise, and are not."""
+    broken = {kind: number for kind, number in counts.items() if kind in promise.breaking}
+    what = _counted(_OF_PRODUCERS, broken)
+    return f", but of its idempotent producers' records {what}" if what else ""
 
 
 def _kept_sentence(ledger: Ledger, acks: str) -> str:

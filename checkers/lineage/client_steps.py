@@ -83,7 +83,7 @@ def _did(step: Row) -> str:
 def _record(step: Row) -> str:
     if step["value"] is None:
         return f"operation {step['op']}"
-    return str(step["value"]) + ("" if step["offset"] is None else f" at {step['offset']}")
+    return str(step["value"]) + ("" if step["offset"] is None else f" at offset {step['offset']}")
 
 
 def _skipped(row: Row) -> str:

@@ -41,6 +41,7 @@ COMMANDS: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
     ("inspect",): ("/nowhere", "--html", "{new}/page.html"),
     ("rolling",): ("--inventory", "/nowhere", "--store", "{new}"),
     ("heal",): ("--inventory", "/nowhere"),
+    ("driver", "check"): ("--kafka", "9.9", "--", "./no-driver"),
     ("hazards", "show"): ("KIP-101",),
     ("advise",): ("--bootstrap", "127.0.0.1:1"),
     ("versions",): ("--json",),

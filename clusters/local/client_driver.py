@@ -63,8 +63,7 @@ class ClientDriverProcess:
 
     def last_words(self) -> str:
         """Return the last line of its standard error; empty if there is none."""
-        lines = self._log.read_text("utf-8", "replace").split("\n") if self._log.exists() else []
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return last_line(self._log)
 
     def end_input(self, limit_s: float) -> bool:
         """Close its standard input; return whether it ends by itself within the limit."""
@@ -77,3 +76,9 @@ class ClientDriverProcess:
             self._process.kill()
         self._process.release()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def last_line(log: Path) -> str:
+    """Return the last line of a log that is not blank; empty if there is none."""
+    lines = log.read_text("utf-8", "replace").split("\n") if log.exists() else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -10,17 +10,11 @@ from typing import TYPE_CHECKING, Final
 from confluent_kafka import TopicPartition
 
 from highwater.clusters.core.interfaces import Cluster
-from highwater.clusters.local.client_driver import ClientDriverProcess
+from highwater.clusters.local.client_driver import ClientDriverProcess, last_line
 from highwater.harness.base.scratch import temporary
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients import client_config
-from highwater.harness.clients.drivers.client_driver import (
-    OPENS_S,
-    PROTOCOL,
-    ClientDriver,
-    DriverAnswer,
-    given_settings,
-)
+from highwater.harness.clients.drivers.client_driver import OPENS_S, ClientDriver, DriverAnswer
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.plan import Acks, Plan, Workload
@@ -86,14 +80,10 @@ class DriverBench:
             try:
                 yield CheckedPart(name=name, seen=PARTS[name](self), right=True)
             except WrongDriverError as wrong:
-                seen = f"{wrong}; its standard error ends: {self._last_line() or 'nothing'}"
+                seen = f"{wrong}; its standard error ends: {last_line(self._log) or 'nothing'}"
                 yield CheckedPart(name=name, seen=seen, right=False)
                 if name == "open":
                     return
-
-    def _last_line(self) -> str:
-        text = self._log.read_text("utf-8", "replace") if self._log.exists() else ""
-        return (text.strip().splitlines() or [""])[-1]
 
     @property
     def common_settings(self) -> client_config.Settings:
@@ -114,15 +104,13 @@ class DriverBench:
         process = ClientDriverProcess(self.command, self._log)
         driver = ClientDriver(process)
         try:
-            config = given_settings(settings)
-            future = driver.call("open", protocol=PROTOCOL, role="producer", config=config)
-            answer = _answer(driver, future, "open", OPENS_S)
+            answer = _answer(driver, driver.open(settings), "open", OPENS_S)
             if answer.error:
                 raise WrongDriverError(f"open is answered with {answer.as_error()}")
             if not answer.library:
                 raise WrongDriverError("the answer to open has no `library`")
             yield driver, process
-            if not ends:  # by then it has written whatever it answers without having been future
+            if not ends:  # by then it has written whatever it answers without a request
                 _answer(driver, driver.call("reach", topic=_TOPIC), "reach", _ANSWERS_S)
         finally:
             driver.kill()

@@ -116,6 +116,11 @@ class ClientDriver:
         self.ask(op, future.set_result, **words)
         return future
 
+    def open(self, settings: Settings) -> "Future[DriverAnswer]":
+        """Open the producer."""
+        config = given_settings(settings)
+        return self.call("open", protocol=PROTOCOL, role="producer", config=config)
+
     def kill(self) -> None:
         """End the driver as in a crash. Never raises; may be called twice."""
         self._fail("it was ended")
@@ -177,10 +182,8 @@ class _Producer:
     def __init__(self, settings: Settings, process: DriverProcess) -> None:
         self._driver = ClientDriver(process)
         self._ended = False
-        config = given_settings(settings)
-        opening = self._driver.call("open", protocol=PROTOCOL, role="producer", config=config)
         try:
-            answer = opening.result(OPENS_S)
+            answer = self._driver.open(settings).result(OPENS_S)
         except TimeoutError as late:
             self.end()
             raise HarnessError(f"the client driver did not answer within {OPENS_S:g} s") from late

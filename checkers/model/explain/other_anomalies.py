@@ -5,6 +5,10 @@ from typing import Final
 import pyarrow.compute as pc
 
 from highwater.checkers.core.promises import CONTROLLER_DISK_LOSS
+from highwater.checkers.model.explain.evidence.client_numbers import (
+    numbered_anew,
+    numbered_behind,
+)
 from highwater.checkers.model.explain.evidence.evidence_links import (
     AnomalyCase,
     Chain,
@@ -55,7 +59,8 @@ def _sent_again_at_all(case: RecordCase) -> Chain:
 def _has_two_epochs(case: RecordCase) -> bool:
     """Return whether the disks may show a record in two epochs of its producer."""
     disks = case.trace.disks.values() if case.trace else ()
-    twice = any(len(disk.writers(case.anomaly["value"])) > 1 for disk in disks)
+    copies = (disk.copies(case.anomaly["value"]) for disk in disks)
+    twice = any(len({number[:2] for _, number in rows}) > 1 for rows in copies)
     return twice or case.observed.lacks(Observation.DISKS)
 
 
@@ -261,12 +266,12 @@ def _sent(observed: RunTraces, anomaly: Row, send: Row) -> RecordCase:
 # A broker recognises a record of an idempotent producer by producer id, epoch and sequence number;
 # without idempotence (KIP-98) the leader does not know that it refused an earlier record.
 duplicate: Final = Explainer(
-    (_sent_again_at_all, _sent_in_another_epoch),
+    (_sent_again_at_all, _sent_in_another_epoch, numbered_anew),
     "Its producer is idempotent: the broker should have recognised the record.",
     _of_its_send,
 )
 reordered: Final = Explainer(
-    (_sent_behind, _taken_at_once, _overtaken),
+    (_sent_behind, _taken_at_once, _overtaken, numbered_behind),
     "Its producer is idempotent: the broker should have kept the order.",
     lambda observed, anomaly: _sent(observed, anomaly, anomaly["steps"][0]),
 )

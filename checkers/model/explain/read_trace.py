@@ -38,6 +38,7 @@ from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
 
 _IGNORED: Final = frozenset({"error", "election", "kept"})
+_NUMBER: Final = ["producer_id", "producer_epoch", "sequence"]
 _DAY: Final = 86_400 * SECOND
 _UNANSWERED: Final = re.compile(
     r"(?:\d{4}-\d\d-\d\dT)?(?P<time>\d\d:\d\d:\d\d\.\d{3})Z? (?:REQTMOUT|FAIL)"
@@ -226,7 +227,7 @@ def _disks(run: Run, plan: Plan) -> dict[tuple[int, int], FrozenReplica]:
     """Return the frozen replicas of the topic under test."""
     parts: dict[tuple[int, int], list[pa.RecordBatch]] = defaultdict(list)
     names = ["offset", "leader_epoch", "record_id", "magic", "last_offset", "damage", "crc_ok"]
-    names += ["producer_id", "producer_epoch"]
+    names += _NUMBER
     for segment in segments(Path(run.replicas)) if run.replicas.is_dir() else ():
         if segment.topic == plan.topic.name:
             batches = parts[segment.broker, segment.partition]
@@ -248,9 +249,7 @@ def _disk(batches: list[pa.RecordBatch]) -> FrozenReplica:
         offsets=table["offset"].to_numpy(),
         epochs=pc.fill_null(table["leader_epoch"], -1).to_numpy().astype(np.int64),
         ids=table["record_id"].to_pylist(),
-        producers=[
-            *zip(table["producer_id"].to_pylist(), table["producer_epoch"].to_pylist(), strict=True)
-        ],
+        numbers=[*zip(*(table[name].to_pylist() for name in _NUMBER), strict=True)],
     )
 
 

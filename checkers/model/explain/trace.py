@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,9 @@ _ISR: Final = re.compile(
 _LEADER: Final = re.compile(
     r"to broker (?:BrokerEndPoint\((?:id=)?)?(\d+)|Current leader is (-?\d+)"
 )
+
+Number: TypeAlias = tuple[int | None, int | None, int | None]
+"""A producer id, a producer epoch and a sequence number (KIP-98)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,18 +113,20 @@ class FrozenReplica:
         ids: the records' ids; None for a record without an id, such as a marker.
         overlapping: last offsets of message sets from before 0.11 whose checksum is right, but
             which do not fit between their neighbours. Their records are left out.
-        producers: each record's producer id and producer epoch; None for formats without them.
+        numbers: each record's producer id, producer epoch and sequence number; None for what its
+            format or its producer does not have.
     """
 
     offsets: np.ndarray[Any, np.dtype[np.int64]]
     epochs: np.ndarray[Any, np.dtype[np.int64]]
     ids: list[str | None]
     overlapping: frozenset[int] = frozenset()
-    producers: list[tuple[int | None, int | None]] = field(default_factory=list)
+    numbers: list[Number] = field(default_factory=list)
 
-    def writers(self, record: str) -> set[tuple[int | None, int | None]]:
-        """Return the producer ids and producer epochs with which a record was written."""
-        return {by for name, by in zip(self.ids, self.producers, strict=False) if name == record}
+    def copies(self, record: str) -> list[tuple[int, Number]]:
+        """Return the offset and the number of each copy of a record."""
+        rows = zip(self.offsets.tolist(), self.ids, self.numbers, strict=False)
+        return [(offset, number) for offset, name, number in rows if name == record]
 
     @cached_property
     def records(self) -> frozenset[str | None]:

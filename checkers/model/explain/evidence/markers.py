@@ -80,10 +80,10 @@ def _marker_behind(disk: FrozenReplica, offset: int) -> tuple[int, int | None, i
     """Return the first marker of a record's producer behind the record: offset, id and epoch."""
     if offset not in disk.at:
         return None
-    writer = disk.producers[disk.at[offset]]
+    writer, *_ = disk.numbers[disk.at[offset]]
     for index in range(disk.at[offset] + 1, len(disk.offsets)):
-        if disk.ids[index] is None and disk.producers[index][0] == writer[0]:
-            return int(disk.offsets[index]), *disk.producers[index]
+        if disk.ids[index] is None and disk.numbers[index][0] == writer:
+            return int(disk.offsets[index]), *disk.numbers[index][:2]
     return None
 
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from highwater.checkers.model.explain.reconcile import as_random
-from highwater.harness.runs.history import LOG_LINES
+from highwater.harness.runs.history import LOG_LINES, record_value
 from highwater.harness.runs.plan import Topic, Workload
 from tests.histories.failover import failover
 from tests.support import logdirs
@@ -442,6 +442,62 @@ def test_an_idempotent_producer_in_a_new_epoch_is_not_known_again(
     for broker in (1, 2, 3):
         run.disks[broker, 0] = twice
     assert finding(run, "duplicate", value="p0-0").verdict == word
+
+
+Number = tuple[int, int, int]
+DRIVER = "./my-driver"
+NUMBERS = [
+    pytest.param(DRIVER, (7, 0, 4), (7, 0, 5), "explained", id="anew"),
+    pytest.param(DRIVER, (-1, -1, -1), (-1, -1, -1), "explained", id="without a number"),
+    pytest.param("librdkafka", (7, 0, 4), (7, 0, 5), "unexplained", id="known client"),
+]
+
+
+def numbered(path: Path, client: str, *records: tuple[str, Number]) -> RunBuilder:
+    """A run of idempotent producers, with records on all disks in this order."""
+    work = Workload(idempotence=True)
+    run = RunBuilder(path / "run", kafka="4.4.0", client=client, workload=work)
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(5_000)
+    run.send(records[0][0], 0)
+    for broker in (1, 2, 3):
+        run.disks[broker, 0] = [
+            logdirs.batch(offset, [(None, record_value(name, 32))], producer=number)
+            for offset, (name, number) in enumerate(records)
+        ]
+    return run
+
+
+@pytest.mark.parametrize(
+    ("client", "first", "again", "word"),
+    [*NUMBERS, pytest.param(DRIVER, (7, 0, 4), (7, 0, 4), "unexplained", id="same number")],
+)
+def test_a_record_that_a_driver_s_library_numbered_anew_is_no_broker_s_duplicate(
+    tmp_path: Path, client: str, first: Number, again: Number, word: str
+) -> None:
+    run = numbered(tmp_path, client, ("p0-0", first), ("p0-0", again))
+    assert finding(run, "duplicate", value="p0-0").verdict == word
+
+
+@pytest.mark.parametrize(
+    ("client", "first", "second", "word"),
+    [
+        *NUMBERS,
+        pytest.param(DRIVER, (7, 0, 4), (8, 0, 0), "explained", id="another producer id"),
+        pytest.param(DRIVER, (7, 0, 4), (7, 1, 0), "explained", id="a later epoch"),
+        pytest.param(DRIVER, (7, 0, 5), (7, 0, 4), "unexplained", id="not in its order"),
+    ],
+)
+def test_records_in_the_order_of_a_driver_s_numbers_are_no_broker_s_fault(
+    tmp_path: Path, client: str, first: Number, second: Number, word: str
+) -> None:
+    run = numbered(tmp_path, client, ("p0-1", first), ("p0-0", second))
+    steps = [
+        {"process": "p0", "outcome": "ok", "invoke_ns": at, "complete_ns": at + 50, "value": name}
+        for at, name in ((run.now_ns, "p0-0"), (run.now_ns + 10, "p0-1"))
+    ]
+    found = finding(run, "nonmonotonic-send", value="p0-1", steps=steps)
+    assert found.verdict == word
 
 
 @pytest.mark.parametrize(

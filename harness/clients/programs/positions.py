@@ -22,7 +22,10 @@ from highwater.harness.runs.history import READ_UNCOMMITTED
 from highwater.harness.runs.plan import Plan, ProgramPlan
 
 STILL_S: Final = 3.0
-"""Seconds for which the output must not grow after the last input."""
+"""Seconds for which the output must not grow after the last input, while some may be missing."""
+
+FULL_S: Final = 1.0
+"""The same if there are at least as many outputs as the inputs need."""
 
 _ASK_S: Final = 5.0
 EOF: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - that is its public name
@@ -53,18 +56,24 @@ class Progress(NamedTuple):
 
 
 class StoodStill:
-    """The condition that a program has reached the end of its input, and has no progress since."""
+    """The condition that a program has reached the end of its input, and has no progress since.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    Args:
+        outputs: outputs that an input needs at most.
+    """
+
+    def __init__(self, outputs: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._outputs, self._clock = outputs, clock
         self._last: Progress | None = None
         self._since = 0.0
 
     def __call__(self, seen: Progress) -> bool:
-        """Return whether no partition is behind and nothing has changed for ``STILL_S``."""
+        """Return whether no partition is behind, and nothing has changed for long enough."""
         if seen != self._last:
             self._last, self._since = seen, self._clock()
-        return not seen.behind and self._clock() - self._since >= STILL_S
+        full = seen.written >= sum(seen.ends.values()) * self._outputs
+        enough_s = FULL_S if full else STILL_S
+        return not seen.behind and self._clock() - self._since >= enough_s
 
 
 class WorkDone:
@@ -117,7 +126,7 @@ def await_end(
     try:
         await_condition(
             lambda: _progress(plan, client, reader, _written(plan, program, client) or printed()),
-            StoodStill(),
+            StoodStill(program.outputs),
             what=f"group {plan.group} to commit the end of {plan.topic.name}",
             limit_s=limit_s,
             every_s=_LOOK_S,

@@ -1,11 +1,11 @@
 """A program has come to its end when positions are at the end and nothing moves any more."""
 
-from highwater.harness.clients.programs.positions import STILL_S, Progress, StoodStill
+from highwater.harness.clients.programs.positions import FULL_S, STILL_S, Progress, StoodStill
 
 
 def test_a_program_that_is_behind_or_writes_has_not_ended() -> None:
     now = 0.0
-    still = StoodStill(lambda: now)
+    still = StoodStill(2, lambda: now)
     done = Progress({0: 5, 1: None}, {0: 5, 1: 0}, 5)
     assert not still(done)
     now += STILL_S / 2
@@ -17,6 +17,21 @@ def test_a_program_that_is_behind_or_writes_has_not_ended() -> None:
     assert not still(Progress({0: 4}, {0: 5}, 6))
     now += 2 * STILL_S
     assert not still(Progress({0: 4}, {0: 5}, 6))
+
+
+def test_a_program_with_all_its_outputs_need_not_stand_still_for_long() -> None:
+    now = 0.0
+    still = StoodStill(2, lambda: now)
+    missing, full = (Progress({0: 5}, {0: 5}, written) for written in (9, 10))
+    assert not still(missing)
+    now += FULL_S
+    assert not still(missing)
+    assert not still(full)
+    now += FULL_S
+    assert still(full)
+    assert not still(Progress({0: 4}, {0: 5}, 20))
+    now += STILL_S
+    assert not still(Progress({0: 4}, {0: 5}, 20))
 
 
 def test_which_partitions_are_behind() -> None:

@@ -89,6 +89,8 @@ class ClientChoice:
     def why_no_member(self, protocol: GroupProtocol) -> str:
         """Return why the library's consumers cannot join a group; empty if they can."""
         newer = protocol == CONSUMER
+        if self.command:
+            return "drivers join no groups"
         if self.release is None:
             python = self.library in {KAFKA_PYTHON, AIOKAFKA}
             return "they know classic groups only" if newer and python else ""
@@ -101,7 +103,7 @@ class ClientChoice:
 
     def why_not_sharing(self, brokers: Release) -> str:
         """Return why the library's consumers cannot join a share group; empty if they can."""
-        if self.library in {KAFKA_PYTHON, AIOKAFKA}:
+        if self.command or self.library in {KAFKA_PYTHON, AIOKAFKA}:
             return "they have no share consumers (KIP-932)"
         if self.library == LIBRDKAFKA and brokers.number < SHARE_BY_DEFAULT:
             return f"brokers of {brokers.name} reject their member ids, and send them no records"

@@ -84,7 +84,7 @@ def _opened(plan: Plan, word: str, jvm_log: Path, log: logging.Logger) -> OpenLi
         aiokafka = aiokafka_clients(log)
         return OpenLibrary(library=aiokafka, close=aiokafka.close)
     if choice.command:
-        from highwater.harness.clients.drivers.client_driver import driver_clients  # noqa: PLC0415 - for the same reason
+        from highwater.harness.clients.drivers.driver_clients import driver_clients  # noqa: PLC0415 - for the same reason
 
         driver_log = jvm_log.with_name(DRIVER_LOG)
         driver = driver_clients(lambda: ClientDriverProcess(choice.command, driver_log))

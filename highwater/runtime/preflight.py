@@ -378,12 +378,15 @@ def _check_library(plan: Plan) -> None:
             plan.workload.idempotence and not choice.idempotence
         ),
         f"{choice.title} have no compression {codec}": not choice.compresses(codec),
-        "a client driver has no transactions": plan.workload.transactions and bool(choice.command),
-        f"there is no program {''.join(choice.command[:1])} that may be executed": (
-            bool(choice.command) and shutil.which(choice.command[0]) is None
-        ),
+        **_no_program(choice),
     }
     _refuse(plan, choice, refused, option=f"--client {plan.client}")
+
+
+def _no_program(choice: ClientChoice) -> dict[str, bool]:
+    """Return why a driver cannot be started, and whether that applies."""
+    missing = bool(choice.command) and shutil.which(choice.command[0]) is None
+    return {f"there is no program {''.join(choice.command[:1])} that may be executed": missing}
 
 
 def _check_reader_library(plan: Plan) -> None:
@@ -400,7 +403,7 @@ def _check_reader_library(plan: Plan) -> None:
         ),
         "librdkafka alone reports from which broker a reader fetches": plan.racks > 0,
         f"{choice.title} have no compression {codec}": not choice.compresses(codec),
-        "a client driver has no readers": bool(choice.command),
+        **_no_program(choice),
         f"{choice.title} cannot be members of such a group: {no_member}": (
             workload.subscribe > 0 and bool(no_member)
         ),

@@ -22,12 +22,37 @@ def without(answer: Answer, name: str) -> list[Answer]:
     return [{each: word for each, word in answer.items() if each != name}]
 
 
+def with_config(asked: Answer, name: str, value: object) -> Answer:
+    return {**asked, "config": {**asked["config"], name: value}} if "config" in asked else asked
+
+
+def with_op(asked: Answer, op: str, instead: str) -> Answer:
+    return {**asked, "op": instead} if asked.get("op") == op else asked
+
+
 OF_ANSWERS: dict[str, Callable[[Answer], list[Answer]]] = {
     "no-library": lambda answer: without(answer, "library"),
     "no-numbers": lambda answer: without(answer, "code"),
     "ok-for-errors": lambda answer: without(answer, "error"),
     "nowhere": lambda answer: without(answer, "error"),
+    "ok-when-fenced": lambda answer: without(answer, "error"),
+    "in-range": lambda answer: without(answer, "out_of_range"),
+    "skips": lambda answer: (
+        [{**answer, "records": answer["records"][1:]}]
+        if len(answer.get("records", ())) > 1
+        else [answer]
+    ),
+    "reads-twice": lambda answer: [{**answer, "records": answer.get("records", []) * 2}],
     "never-sent": lambda answer: [{**answer, "queued": "error" not in answer}],
+}
+OF_REQUESTS: dict[str, Callable[[Answer], Answer]] = {
+    "no-idempotence": lambda asked: with_config(asked, "enable.idempotence", False),
+    "uncommitted": lambda asked: with_config(asked, "isolation.level", "read_uncommitted"),
+    "commit-for-abort": lambda asked: with_op(asked, "abort", "commit"),
+    "abort-for-commit": lambda asked: with_op(asked, "commit", "abort"),
+    "seek-to-the-beginning": lambda asked: (
+        {**asked, "offsets": dict.fromkeys(asked["offsets"], 0)} if "offsets" in asked else asked
+    ),
 }
 OF_SENDS: dict[str, Callable[[Answer], list[Answer]]] = {
     "ok-without-offset": lambda answer: without(answer, "offset"),
@@ -55,6 +80,9 @@ def spoilt(line: str, *, flush: bool) -> None:
         say(json.dumps(each), flush=flush)
 
 
+if FAULT in OF_REQUESTS:
+    loads = json.loads
+    json.loads = lambda line: OF_REQUESTS[FAULT](loads(line))  # type: ignore[assignment, misc]
 if FAULT == "silent":
     time.sleep(3600)
 try:

@@ -4,15 +4,19 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pytest
 
 from highwater.api import perform
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Store
-from highwater.runtime import driver_check
-from highwater.runtime.driver_check import PARTS, DriverBench
+from highwater.runtime.drivers import bench as trials
+from highwater.runtime.drivers import other_parts, producer_parts
+from highwater.runtime.drivers.bench import DriverBench
+from highwater.runtime.drivers.check import PARTS, check_parts
 from highwater.runtime.runner import boot
+from tests.kafka.test_stories import Cell
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -39,8 +43,18 @@ BROKEN = {
     ),
     "ok-for-errors": ("time-out", "a record is acknowledged while all brokers are paused"),
     "never-sent": ("time-out", "answered with _MSG_TIMED_OUT and `queued: false`"),
+    "no-idempotence": ("idempotence", "the leader has got no producer id"),
+    "commit-for-abort": ("transactions", "sees abort-0, abort-1, abort-2, commit-0"),
+    "abort-for-commit": ("transactions", "sees nothing of what it has committed"),
+    "ok-when-fenced": ("transactions", "and it commits without an error"),
+    "uncommitted": ("consumer", "its records are not those of another reader"),
+    "skips": ("consumer", "it reads"),
+    "reads-twice": ("consumer", "twice"),
+    "seek-to-the-beginning": ("consumer", "it reads something else"),
+    "in-range": ("consumer", "which is not in the log, `out_of_range` has {}"),
     "no-end": ("end", "after its input has ended the driver goes on"),
 }
+SLOW = {"time-out", "end", "transactions", "consumer"}
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +66,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverBench]:
 
 
 def test_the_example_does_what_is_specified(bench: DriverBench) -> None:
-    parts = [*bench.check([sys.executable, str(EXAMPLE)])]
+    parts = [*check_parts(bench, [sys.executable, str(EXAMPLE)])]
     assert [part.name for part in parts] == [*PARTS]
     assert [part.seen for part in parts if not part.right] == []
 
@@ -60,7 +74,7 @@ def test_the_example_does_what_is_specified(bench: DriverBench) -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        pytest.param(fault, marks=[pytest.mark.nightly] if part in {"time-out", "end"} else [])
+        pytest.param(fault, marks=[pytest.mark.nightly] if part in SLOW else [])
         for fault, (part, _) in BROKEN.items()
     ],
 )
@@ -68,23 +82,47 @@ def test_a_broken_driver_is_found(
     bench: DriverBench, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if fault in {"silent", "lost-answer"}:
-        monkeypatch.setattr(driver_check, "OPENS_S", 3.0)
-        monkeypatch.setattr(driver_check, "_ANSWERS_S", 5.0)
+        monkeypatch.setattr(trials, "OPENS_S", 3.0)
+        monkeypatch.setattr(trials, "ANSWERS_S", 5.0)
+        monkeypatch.setattr(producer_parts, "ANSWERS_S", 5.0)
+    if fault in {"skips", "in-range"}:
+        monkeypatch.setattr(other_parts, "ANSWERS_S", 15.0)
     name, says = BROKEN[fault]
-    [part] = bench.check([sys.executable, str(HERE / "broken_driver.py"), fault], name)
+    if name == "consumer":  # what it must not read
+        [*_] = check_parts(bench, [sys.executable, str(EXAMPLE)], "transactions")
+    [part] = check_parts(bench, [sys.executable, str(HERE / "broken_driver.py"), fault], name)
     assert not part.right
     assert says in part.seen
 
 
-def test_a_run_with_a_driver_is_judged(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "transactions", [pytest.param(False, marks=pytest.mark.nightly), True], ids=["plain", "txn"]
+)
+def test_a_run_with_drivers_is_judged(tmp_path: Path, transactions: bool) -> None:
+    driver = f"{sys.executable} {EXAMPLE}"
     plan = Plan(
         kafka=MODERN,
         nemesis=("kill",),
-        client=f"{sys.executable} {EXAMPLE}",
+        client=driver,
+        reader_client=driver,
         topic=Topic(partitions=3),
-        workload=Workload(producers=2, churn_s=3),
+        workload=Workload(
+            producers=2, churn_s=3, transactions=transactions, idempotence=transactions
+        ),
         duration_s=8,
     )
     [judged] = perform([plan], Store(tmp_path))
     assert judged.verdict.verdict == "valid"
-    assert judged.verdict.ledger.acknowledged > 500
+    assert judged.verdict.ledger.acknowledged > (0 if transactions else 500)
+    reads = judged.run.table("history/ops").filter(pc.field("kind") == "read").to_pylist()
+    assert {row["phase"] for row in reads} == {"run", "final"}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("story", ["torn-transaction", "late-produce", "reused-sequence"])
+def test_a_story_plays_with_a_driver_and_is_explained(tmp_path: Path, story: str) -> None:
+    cell = Cell(story, client=f"{sys.executable} {EXAMPLE}")
+    [judged] = perform([cell.plan(MODERN)], Store(tmp_path))
+    assert judged.verdict.verdict == "invalid"
+    assert judged.model is not None
+    assert judged.model.status == "explained"

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES, Rules, rules_of
 from highwater.checkers.model.transactions.transaction_rules import (
+    CLIENTS,
     FIRST,
     TransactionRules,
     transaction_client,
@@ -53,12 +54,13 @@ class Software:
     Attributes:
         kafka: the release.
         rules: the rules of replication.
-        transactions: the rules of transactions; None if the release has no transactions.
+        transactions: the rules of transactions; empty if the release has no transactions. Several
+            if the client's library is not known: the rules with each library that is known.
     """
 
     kafka: str
     rules: Rules
-    transactions: TransactionRules | None = None
+    transactions: tuple[TransactionRules, ...] = ()
 
     @property
     def number(self) -> tuple[int, ...]:
@@ -76,10 +78,10 @@ class Software:
             transactions=_transactions(kafka, protocol, client),
         )
 
-    def switch(self, rule: str) -> bool | None:
-        """Return whether a switch is on; None for a switch of transactions if there are none."""
-        rules = self.rules if rule in SWITCHES else self.transactions
-        return None if rules is None else bool(getattr(rules, rule))
+    def may_be(self, rule: str, *, value: bool) -> bool:
+        """Return whether a switch may be on, or off; False if there are no such rules."""
+        possible = (self.rules,) if rule in SWITCHES else self.transactions
+        return any(bool(getattr(rules, rule)) is value for rules in possible)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,11 +142,11 @@ class SoftwareHistory:
 
     def may_have(self, rule: str, time_ns: int | None, broker: int | None = None) -> bool:
         """Return whether a switch may have been on at a time, see ``at``."""
-        return any(software.switch(rule) is True for software in self.at(time_ns, broker))
+        return any(software.may_be(rule, value=True) for software in self.at(time_ns, broker))
 
     def may_lack(self, rule: str, time_ns: int | None, broker: int | None = None) -> bool:
         """Return whether a switch may have been off at a time, see ``at``."""
-        return any(software.switch(rule) is False for software in self.at(time_ns, broker))
+        return any(software.may_be(rule, value=False) for software in self.at(time_ns, broker))
 
     def _of(self, broker: int, time_ns: int) -> list[Software]:
         possible = [self.first]
@@ -177,21 +179,25 @@ def software_history(
 def _ran(plan: Plan, kafka: str, protocol: str, written: str) -> Software:
     """Return the software of a release in a run, with its client and the brokers' settings."""
     software = Software.of(kafka, protocol=protocol, written=written, client=plan.client)
-    rules = software.transactions
-    if rules is None or plan.broker_config.get(VERIFICATION) != "false":
+    if plan.broker_config.get(VERIFICATION) != "false":
         return software
-    unverified = replace(rules, verification=False, lowest_sequence=False)
-    return replace(software, transactions=unverified)
+    unverified = (
+        replace(rules, verification=False, lowest_sequence=False) for rules in software.transactions
+    )
+    return replace(software, transactions=tuple(unverified))
 
 
-def _transactions(kafka: str, protocol: str, client: str) -> TransactionRules | None:
+def _transactions(kafka: str, protocol: str, client: str) -> tuple[TransactionRules, ...]:
     if release(kafka).number < FIRST:
-        return None
+        return ()
     choice = read_client(client, kafka)
-    if choice.command:  # of any library
-        return None
-    like = "java-v1" if choice.library in _LIKE_JAVA else transaction_client(choice)
-    return transaction_rules_of(kafka, like, protocol=protocol)
+    if choice.command:
+        likes = CLIENTS
+    elif choice.library in _LIKE_JAVA:
+        likes = ("java-v1",)
+    else:
+        likes = (transaction_client(choice),)
+    return tuple(transaction_rules_of(kafka, like, protocol=protocol) for like in likes)
 
 
 def _changes(

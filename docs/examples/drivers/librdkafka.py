@@ -1,15 +1,26 @@
 """A client driver with confluent-kafka, that is librdkafka, of any release (docs/driver.md)."""
 
+import contextlib
 import json
 import queue
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, libversion
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+    libversion,
+)
 
-requests: "queue.SimpleQueue[dict[str, Any] | None]" = queue.SimpleQueue()
+Request = dict[str, Any]
+requests: "queue.SimpleQueue[Request | None]" = queue.SimpleQueue()
 
 
 def read() -> None:
@@ -27,7 +38,7 @@ def answer(number: int, **words: object) -> None:
 def failed(number: int, error: KafkaError, **words: object) -> None:
     """Answer with an error; numbers below zero are librdkafka's own."""
     words |= {"code": max(error.code(), -1), "message": error.str(), "fatal": error.fatal()}
-    answer(number, error=error.name(), **words)
+    answer(number, error=error.name(), again=error.retriable(), **words)
 
 
 def delivered(number: int, error: KafkaError | None, record: Message) -> None:
@@ -39,24 +50,77 @@ def delivered(number: int, error: KafkaError | None, record: Message) -> None:
         answer(number, offset=None if offset is None or offset < 0 else offset)
 
 
-def serve(producer: Producer, number: int, request: dict[str, Any]) -> None:
-    """Do what a request says."""
-    if request["op"] == "send":
-        value, partition = request["value"].encode(), request["partition"]
-        answered = partial(delivered, number)
-        try:
-            producer.produce(request["topic"], value, partition=partition, on_delivery=answered)
-        except KafkaException as raised:
-            failed(number, raised.args[0], queued=False)
-    elif request["op"] == "reach":
-        try:
-            producer.list_topics(request["topic"], timeout=5)
-        except KafkaException as raised:
-            failed(number, raised.args[0])
+def send(producer: Producer, request: Request) -> None:
+    """Send a record: its delivery is the answer."""
+    value, answered = request["value"].encode(), partial(delivered, request["id"])
+    try:
+        producer.produce(
+            request["topic"], value, partition=request["partition"], on_delivery=answered
+        )
+    except KafkaException as raised:
+        failed(request["id"], raised.args[0], queued=False)
+
+
+def seek(consumer: Consumer, request: Request) -> None:
+    """Read partitions from these offsets, of which some may be read already."""
+    offsets = {int(number): offset for number, offset in request["offsets"].items()}
+    places = [TopicPartition(request["topic"], *place) for place in offsets.items()]
+    consumer.incremental_unassign([at for at in consumer.assignment() if at.partition in offsets])
+    consumer.incremental_assign(places)
+
+
+def poll(consumer: Consumer, request: Request) -> Request:
+    """Return the next records, and the positions that are not in the log."""
+    records, out_of_range = [], {}
+    for record in consumer.consume(request["max"], request["wait_ms"] / 1000):
+        error, partition = record.error(), record.partition()
+        if error is None:
+            value = (record.value() or b"").decode()
+            place = {"partition": partition, "offset": record.offset()}
+            records.append({**place, "value": value, "epoch": record.leader_epoch()})
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - its public name
+            out_of_range[str(partition)] = record.offset()
         else:
-            answer(number)
+            print(error, file=sys.stderr, flush=True)
+    return {"records": records, "out_of_range": out_of_range}
+
+
+def bounds(consumer: Consumer, request: Request) -> Request:
+    """Return the first offset of a partition's log, and its end."""
+    place = TopicPartition(request["topic"], request["partition"])
+    first, end = consumer.get_watermark_offsets(place, timeout=5)
+    return {"first": first, "end": end}
+
+
+PRODUCERS: dict[str, Callable[[Any, Request], object]] = {
+    "reach": lambda producer, request: producer.list_topics(request["topic"], timeout=5),
+    "init": lambda producer, _: producer.init_transactions(5),
+    "begin": lambda producer, _: producer.begin_transaction(),
+    "commit": lambda producer, _: producer.commit_transaction(5),
+    "abort": lambda producer, _: producer.abort_transaction(5),
+}
+CONSUMERS: dict[str, Callable[[Any, Request], object]] = {
+    "seek": seek,
+    "poll": poll,
+    "bounds": bounds,
+}
+OWN = {"group.id": "unused", "enable.auto.commit": False, "auto.offset.reset": "error"}
+
+
+def serve(client: Producer | Consumer, request: Request) -> None:
+    """Do what a request says."""
+    calls = PRODUCERS if isinstance(client, Producer) else CONSUMERS
+    if request["op"] == "send" and isinstance(client, Producer):
+        send(client, request)
+    elif request["op"] in calls:
+        try:
+            words = calls[request["op"]](client, request)
+        except KafkaException as raised:
+            failed(request["id"], raised.args[0])
+        else:
+            answer(request["id"], **(words if isinstance(words, dict) else {}))
     else:
-        answer(number, error="UNKNOWN_REQUEST", queued=False)
+        answer(request["id"], error="UNKNOWN_REQUEST", queued=False)
 
 
 def main() -> None:
@@ -65,17 +129,21 @@ def main() -> None:
     opening = requests.get()
     if opening is None:
         return
-    producer = Producer(opening["config"])
+    config = opening["config"]
+    reads = opening["role"] == "consumer"
+    client = Consumer({**config, **OWN}) if reads else Producer(config)
     answer(opening["id"], library=f"librdkafka {libversion()[0]}")
     while True:
-        producer.poll(0)
+        if isinstance(client, Producer):
+            with contextlib.suppress(KafkaException):  # a fatal error; the next answer has it
+                client.poll(0)
         try:
             request = requests.get(timeout=0.001)
         except queue.Empty:
             continue
         if request is None:
             return
-        serve(producer, request["id"], request)
+        serve(client, request)
 
 
 main()

@@ -1,34 +1,50 @@
-"""Producers in another process, in any language: client drivers (docs/driver.md).
+"""Clients in another process, in any language: client drivers (docs/driver.md).
 
 A driver reads requests as JSON lines, and answers each of them once, in any order. It has one
-producer. A crash of the client is the end of its process.
+producer, or one consumer. A crash of the client is the end of its process.
 """
 
 import itertools
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from io import FileIO
-from typing import Any, Final, NoReturn, Protocol
+from typing import Final, Literal, Protocol, TypeVar
 
 import msgspec
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.libraries.library_producer import NO_NUMBER
 from highwater.harness.clients.libraries.python_errors import PythonError
-from highwater.harness.clients.libraries.python_producer import Answer, PythonClients
 
 PROTOCOL: Final = 1
+Role = Literal["producer", "consumer"]
+Result = TypeVar("Result")
 OPENS_S: Final = 30.0
 ENDED: Final = "DriverEnded"
 SETTINGS: Final = (
+    "isolation.level",
     *("bootstrap.servers", "client.id", "acks", "enable.idempotence", "compression.type"),
     *("message.timeout.ms", "request.timeout.ms", "linger.ms", "retries"),
+    *("socket.timeout.ms", "retry.backoff.ms", "transactional.id", "transaction.timeout.ms"),
 )
 """The settings that a driver gets, by librdkafka's names; ``retries`` only if it is 0."""
+
+
+class DriverRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A record that a driver has read.
+
+    Attributes:
+        epoch: the epoch of the leader that appended it; None if the library does not tell it.
+    """
+
+    partition: int
+    offset: int
+    value: str
+    epoch: int | None = None
 
 
 class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +57,11 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
         code: Kafka's number of the error; -1 if it is the client's own.
         queued: False if the record was certainly not sent.
         fatal: the producer cannot be used any more.
+        again: the same request may be repeated, and goes on where it stopped.
+        records: the next records, of ``poll`` alone.
+        out_of_range: partition to its position, if that is not in the log; of ``poll`` alone.
+        first: the first offset of a partition's log, of ``bounds`` alone.
+        end: the end of a partition's log for this reader, of ``bounds`` alone.
     """
 
     id: int
@@ -50,7 +71,12 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
     code: int = NO_NUMBER
     queued: bool = True
     fatal: bool = False
+    again: bool = False
     message: str = ""
+    records: tuple[DriverRecord, ...] = ()
+    out_of_range: dict[int, int] = {}
+    first: int = 0
+    end: int = 0
 
     def as_error(self) -> PythonError:
         """Return the answer's error."""
@@ -60,6 +86,7 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
             number=self.code,
             queued=self.queued,
             ended=self.fatal,
+            again=self.again,
         )
 
 
@@ -92,6 +119,7 @@ class ClientDriver:
 
     def __init__(self, process: DriverProcess) -> None:
         self.broken = ""
+        self._ended = False
         self._process = process
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
@@ -116,13 +144,43 @@ class ClientDriver:
         self.ask(op, future.set_result, **words)
         return future
 
-    def open(self, settings: Settings) -> "Future[DriverAnswer]":
-        """Open the producer."""
+    def open(self, settings: Settings, role: Role = "producer") -> "Future[DriverAnswer]":
+        """Open the producer or the consumer."""
         config = given_settings(settings)
-        return self.call("open", protocol=PROTOCOL, role="producer", config=config)
+        return self.call("open", protocol=PROTOCOL, role=role, config=config)
+
+    def fulfil(
+        self, op: str, result: Callable[[DriverAnswer], Result], **words: object
+    ) -> "Future[Result]":
+        """Send a request; return the Future of a result that is made of its answer.
+
+        Raises:
+            HarnessError: the driver has ended by itself, or has broken its specification.
+        """
+        self.check()
+        done: Future[Result] = Future()
+
+        def answered(given: DriverAnswer) -> None:
+            if given.error:
+                done.set_exception(KafkaException(given.as_error()))
+            else:
+                done.set_result(result(given))
+
+        self.ask(op, answered, **words)
+        return done
+
+    def check(self) -> None:
+        """Raise an error if the driver has ended by itself, or has broken its specification.
+
+        Raises:
+            HarnessError: the driver cannot be used.
+        """
+        if self.broken and not self._ended:
+            raise HarnessError(f"the client driver cannot be used: {self.broken}")
 
     def kill(self) -> None:
         """End the driver as in a crash. Never raises; may be called twice."""
+        self._ended = True
         self._fail("it was ended")
 
     def _write(self) -> None:
@@ -176,64 +234,19 @@ def _write_all(pipe: FileIO, data: bytes) -> None:
         view = view[pipe.write(view) or 0 :]
 
 
-class _Producer:
-    """A driver's producer, as a client that works in its own thread."""
+def opened(process: DriverProcess, settings: Settings, role: Role) -> ClientDriver:
+    """Return a driver whose client is open.
 
-    def __init__(self, settings: Settings, process: DriverProcess) -> None:
-        self._driver = ClientDriver(process)
-        self._ended = False
-        try:
-            answer = self._driver.open(settings).result(OPENS_S)
-        except TimeoutError as late:
-            self.end()
-            raise HarnessError(f"the client driver did not answer within {OPENS_S:g} s") from late
-        if answer.error:
-            self.end()
-            raise HarnessError(f"the client driver opens no producer: {answer.as_error()}")
-
-    def send(self, topic: str, value: bytes, partition: int, answer: Answer) -> None:
-        if self._driver.broken and not self._ended:
-            raise HarnessError(f"the client driver cannot be used: {self._driver.broken}")
-
-        def answered(given: DriverAnswer) -> None:
-            if given.error:
-                answer(given.as_error(), None)
-            else:
-                answer(None, given.offset)
-
-        text = value.decode()
-        self._driver.ask("send", answered, topic=topic, partition=partition, value=text)
-
-    def call(self, method: str, *words: object) -> Future[object]:
-        if method != "partitions_for":
-            raise HarnessError(f"a client driver has no {method}")
-        done: Future[object] = Future()
-
-        def answered(given: DriverAnswer) -> None:
-            if given.error:
-                done.set_exception(KafkaException(given.as_error()))
-            else:
-                done.set_result(None)
-
-        self._driver.ask("reach", answered, topic=words[0])
-        return done
-
-    def offsets(self, _: Iterable[TopicPartition]) -> NoReturn:
-        raise HarnessError("a client driver has no transactions")
-
-    def end(self) -> None:
-        self._ended = True
-        self._driver.kill()
-
-
-def driver_clients(start: Callable[[], DriverProcess]) -> PythonClients:
-    """Return the clients of a driver; each has a process of its own.
-
-    Args:
-        start: starts a process.
+    Raises:
+        HarnessError: the driver did not open its client, or not in time.
     """
-
-    def no_consumer(*_: Any) -> NoReturn:  # noqa: ANN401 - a consumer's settings
-        raise HarnessError("a client driver has no consumers")
-
-    return PythonClients(lambda settings: _Producer(settings, start()), no_consumer)
+    driver = ClientDriver(process)
+    try:
+        answer = driver.open(settings, role).result(OPENS_S)
+    except TimeoutError as late:
+        driver.kill()
+        raise HarnessError(f"the client driver did not answer within {OPENS_S:g} s") from late
+    if answer.error:
+        driver.kill()
+        raise HarnessError(f"the client driver opens no {role}: {answer.as_error()}")
+    return driver

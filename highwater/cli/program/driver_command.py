@@ -33,7 +33,7 @@ def check(
     """
     from dataclasses import asdict
 
-    from highwater.runtime.driver_check import check_driver
+    from highwater.runtime.drivers.check import check_driver
 
     parts = []
     for part in check_driver(command, release(kafka).name):

@@ -79,7 +79,8 @@ def test_the_examples_are_inventories_that_can_roll_and_the_page_names_them(path
     inventory = Inventory.read(path)
     assert inventory.can("check", "restart")
     for broker in inventory.brokers:
-        assert "{" not in inventory.command("check", broker).line
+        line = inventory.command("check", broker).line
+        assert "{" not in line.replace("{{.State.Running}}", "")  # Docker's own
     page = (path.parents[2] / "external.md").read_text("utf-8")
     assert f"(examples/inventories/{path.name})" in page
 

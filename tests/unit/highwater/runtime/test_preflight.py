@@ -73,6 +73,8 @@ def keyed(*, keys: int = 5, tombstones: float = 0.1, **fields: object) -> Plan:
         changed(client="java"),
         changed(client="java:3.9.2", workload=Workload(idempotence=True, transactions=True)),
         changed(client="/bin/sh driver", workload=Workload(idempotence=True, churn_s=5)),
+        changed(client="/bin/sh driver", workload=Workload(idempotence=True, transactions=True)),
+        changed(reader_client="/bin/sh driver"),
         changed(kafka="0.11.0.3", client="java"),
         changed(kafka="0.10.0.1", client="kafka-python", workload=Workload(compression="gzip")),
         changed(client="aiokafka", workload=Workload(idempotence=True, transactions=True)),
@@ -259,12 +261,18 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         (changed(client="./no-driver"), "there is no program ./no-driver", "librdkafka"),
         (
             changed(
-                client="/bin/sh driver", workload=Workload(idempotence=True, transactions=True)
+                client="/bin/sh driver",
+                workload=Workload(idempotence=True, transactions=True, transform=True),
             ),
-            "a client driver has no transactions",
+            "do not read in transactions: drivers join no groups",
             "librdkafka",
         ),
-        (changed(reader_client="/bin/sh driver"), "a client driver has no readers", "librdkafka"),
+        (
+            changed(reader_client="/bin/sh driver", workload=Workload(subscribe=2)),
+            "cannot be members of such a group: drivers join no groups",
+            "librdkafka",
+        ),
+        (changed(reader_client="./no-driver"), "there is no program ./no-driver", "librdkafka"),
         (changed(client="librdkafka:1"), "librdkafka has one release here", "java:RELEASE"),
         (changed(kafka="0.11.0.3", client="java:4.4.0"), "cannot speak to 0.11.0.3", "java:"),
         (

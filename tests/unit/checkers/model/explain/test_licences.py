@@ -203,19 +203,20 @@ V1 = ("4.4.0", "librdkafka")
 JAVA_V1 = ("4.4.0", "java:3.9.2")
 V2 = ("4.4.0", "java")
 OLD = ("3.3.2", "java")
+DRIVER = ("4.4.0", "./my-driver")
 
 TRIALS = {
     "late-end-txn": Trial(
         build=late_end_txn,
         rule="late-end-txn",
-        explained=(V1, JAVA_V1, OLD, ("4.4.0", "kafka-python"), ("4.4.0", "aiokafka")),
+        explained=(V1, JAVA_V1, OLD, DRIVER, ("4.4.0", "kafka-python"), ("4.4.0", "aiokafka")),
         unexplained=(V2, ("4.0.1", "java")),
     ),
     "late-produce": Trial(
         build=late_produce,
         rule="late-produce",
         says="so that the producer's next transaction committed the record",
-        explained=(V1, OLD, ("3.9.2", "librdkafka"), ("2.8.2", "kafka-python")),
+        explained=(V1, OLD, DRIVER, ("3.9.2", "librdkafka"), ("2.8.2", "kafka-python")),
         unexplained=(V2, JAVA_V1, ("3.9.2", "java"), ("4.4.0", "kafka-python")),
     ),
     "late-produce-that-hangs": Trial(
@@ -227,7 +228,7 @@ TRIALS = {
     "late-marker": Trial(
         build=late_marker,
         rule="late-marker",
-        explained=(V1, JAVA_V1, OLD, ("4.1.2", "java")),
+        explained=(V1, JAVA_V1, OLD, DRIVER, ("4.1.2", "java")),
         unexplained=(V2, ("4.2.1", "java")),
     ),
     "forgotten": Trial(
@@ -245,7 +246,7 @@ TRIALS = {
     "reused-sequence": Trial(
         build=reused_sequence,
         rule="reused-sequence",
-        explained=(V1, ("3.3.2", "librdkafka")),
+        explained=(V1, DRIVER, ("3.3.2", "librdkafka")),
         unexplained=(V2, OLD, JAVA_V1, ("4.4.0", "kafka-python")),
     ),
 }
@@ -359,9 +360,8 @@ def flipped(software: Software, switch: str) -> Software:
     if switch in SWITCHES:
         value = not getattr(software.rules, switch)
         return replace(software, rules=replace(software.rules, **{switch: value}))
-    assert software.transactions is not None
-    value = not getattr(software.transactions, switch)
-    return replace(software, transactions=replace(software.transactions, **{switch: value}))
+    [rules] = software.transactions
+    return replace(software, transactions=(replace(rules, **{switch: not getattr(rules, switch)}),))
 
 
 def turned(observed: RunTraces, switch: str) -> RunTraces:

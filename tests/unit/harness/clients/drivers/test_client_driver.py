@@ -8,15 +8,17 @@ from concurrent.futures import Future
 from io import FileIO
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients.drivers import client_driver
 from highwater.harness.clients.drivers.client_driver import (
     ENDED,
     ClientDriver,
-    driver_clients,
     given_settings,
 )
+from highwater.harness.clients.drivers.driver_clients import driver_clients
+from highwater.harness.clients.libraries.consumers.python_consumer import PythonConsumer
 from highwater.harness.clients.libraries.interfaces import ClientError
 from highwater.harness.runs.history import FAIL, INFO
 
@@ -175,13 +177,100 @@ def test_a_driver_that_opens_nothing_says_why(monkeypatch: pytest.MonkeyPatch) -
         silent.producer(SETTINGS)
 
 
-def test_it_has_no_readers_and_no_transactions() -> None:
-    library = driver_clients(lambda: Process(answers))
-    with pytest.raises(HarnessError, match="no consumers"):
-        library.consumer(SETTINGS)
-    producer = library.producer(SETTINGS)
-    with pytest.raises(HarnessError, match="no init_transactions"):
-        producer.init_transactions(1.0)
+def test_its_transactions_are_requests() -> None:
+    seen: list[object] = []
+
+    def behaviour(request: dict[str, object]) -> str:
+        seen.append(request["op"])
+        if request["op"] == "commit" and seen.count("commit") == 1:
+            return json.dumps({"id": request["id"], "error": "_TIMED_OUT", "again": True})
+        if request["op"] == "abort":
+            return json.dumps({"id": request["id"], "error": "FENCED", "code": 47, "fatal": True})
+        return answers(request)
+
+    producer = driver_clients(lambda: Process(behaviour)).producer(SETTINGS)
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    with pytest.raises(KafkaException) as raised:
+        producer.commit_transaction(10)
+    assert raised.value.args[0].retriable()
+    producer.commit_transaction(10)
+    with pytest.raises(KafkaException) as raised:
+        producer.abort_transaction(10)
+    fenced = raised.value.args[0]
+    assert (fenced.name(), fenced.code(), fenced.fatal()) == ("FENCED", 47, True)
+    assert seen == ["open", "init", "begin", "commit", "commit", "abort"]
+
+
+def reading(behaviour: Behaviour) -> PythonConsumer:
+    """A consumer that reads partition 0 from offset 5."""
+    consumer = driver_clients(lambda: Process(wrong(behaviour))).consumer(SETTINGS)
+    consumer.assign([TopicPartition("t", 0, 5)])
+    return consumer
+
+
+def test_its_consumer_reads_from_where_it_is_told() -> None:
+    seen: list[dict[str, object]] = []
+
+    def behaviour(request: dict[str, object]) -> str:
+        seen.append(request)
+        words: dict[str, object] = {"id": request["id"]}
+        if request["op"] == "poll":
+            words["records"] = [{"partition": 0, "offset": 5, "value": "x|", "epoch": 2}]
+        if request["op"] == "bounds":
+            words |= {"first": 3, "end": 6}
+        return json.dumps(words)
+
+    consumer = reading(behaviour)
+    [record] = consumer.consume(10, 0.5)
+    assert (record.partition(), record.offset(), record.value()) == (0, 5, b"x|")
+    assert record.leader_epoch() == 2
+    assert consumer.get_watermark_offsets(TopicPartition("t", 0), 10) == (3, 6)
+    assert seen == [
+        {"id": 2, "op": "seek", "topic": "t", "offsets": {"0": 5}},
+        {"id": 3, "op": "poll", "max": 10, "wait_ms": 500},
+        {"id": 4, "op": "bounds", "topic": "t", "partition": 0},
+    ]
+
+
+def test_records_that_were_polled_before_a_seek_are_not_passed_on() -> None:
+    waiting: list[str] = []
+
+    def behaviour(request: dict[str, object]) -> str:
+        if request["op"] != "poll":
+            return "\n".join([*waiting, answers(request)])
+        record = {"partition": 0, "offset": 5, "value": "x|"}
+        waiting.append(json.dumps({"id": request["id"], "records": [record]}))
+        return ""
+
+    consumer = reading(behaviour)
+    assert not consumer.consume(10, 0.0)
+    consumer.seek(TopicPartition("t", 0, 9))
+    assert not consumer.consume(10, 0.0)
+
+
+def test_a_position_out_of_range_is_reported_and_a_broken_consumer_ends_the_run() -> None:
+    polls = iter([json.dumps({"id": 3, "out_of_range": {"0": 5}}), "garbage"])
+    consumer = reading(lambda request: next(polls) if request["op"] == "poll" else answers(request))
+    [found] = consumer.consume(10, 5.0)
+    error = found.error()
+    assert error is not None
+    assert error.code() == KafkaError._AUTO_OFFSET_RESET
+    assert (found.partition(), found.offset()) == (0, 5)
+    [found] = consumer.consume(10, 5.0)
+    assert found.error() is not None
+    with pytest.raises(HarnessError, match="cannot be used: its line 'garbage'"):
+        consumer.consume(10, 5.0)
+
+
+def test_it_joins_no_group_and_commits_no_offsets() -> None:
+    consumer = driver_clients(lambda: Process(answers)).consumer(SETTINGS)
+    nothing = lambda *_: None  # noqa: E731 - three times the same
+    with pytest.raises(HarnessError, match="joins no group of t"):
+        consumer.subscribe(["t"], on_assign=nothing, on_revoke=nothing, on_lost=nothing)
+    producer = driver_clients(lambda: Process(answers)).producer(SETTINGS)
+    with pytest.raises(HarnessError, match="commits no offsets in transactions"):
+        producer.send_offsets_to_transaction([], object(), 1.0)
 
 
 def test_a_crash_is_its_end() -> None:

@@ -1,0 +1,1 @@
+"""Client drivers: do they do what docs/driver.md says?"""

@@ -1,0 +1,173 @@
+"""Brokers on which client drivers are tried, and what the trials need (docs/driver.md)."""
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import TopicPartition
+
+from highwater.clusters.core.interfaces import Cluster
+from highwater.clusters.local.client_driver import ClientDriverProcess
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.clients import client_config
+from highwater.harness.clients.drivers.client_driver import (
+    OPENS_S,
+    ClientDriver,
+    DriverAnswer,
+    Role,
+)
+from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
+from highwater.harness.clients.programs.positions import EOF
+from highwater.harness.releases.catalogue import MODERN
+from highwater.harness.runs.plan import Acks, Plan, Workload
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+TOPIC: Final = "driver-check"
+SMALL: Final = "driver-check-small"
+PARTITIONS: Final = 3
+RECORDS: Final = 300
+ANSWERS_S: Final = 60.0
+TIMEOUT_S: Final = 5.0
+
+_QUIET: Final = logging.getLogger("highwater.driver-check")
+Opened = tuple[ClientDriver, ClientDriverProcess]
+
+
+class WrongDriverError(Exception):
+    """The driver does something else than its specification says; the text says what."""
+
+
+class RefusedError(Exception):
+    """The driver's library cannot do this, and the driver says so; the text is its error."""
+
+
+class DriverBench:
+    """Brokers with two topics, on which drivers are tried.
+
+    Args:
+        log: file to which the drivers' standard error is appended.
+
+    Attributes:
+        command: the driver that is tried.
+    """
+
+    def __init__(self, cluster: Cluster, log: Path) -> None:
+        self.cluster = cluster
+        self.command: Sequence[str] = ()
+        self.log = log
+        ids = sorted(cluster.brokers)
+        cluster.create_topic(TOPIC, [ids] * PARTITIONS, {})
+        cluster.create_topic(SMALL, [ids], {"max.message.bytes": "200"})
+
+    @property
+    def common_settings(self) -> client_config.Settings:
+        """The settings of every client."""
+        return client_config.common(self.cluster.bootstrap, "driver-check", _QUIET, quirks={})
+
+    def producing(self, *, acks: Acks = "all", idempotence: bool = False) -> client_config.Settings:
+        """Return the settings of a producer."""
+        workload = Workload(acks=acks, delivery_timeout_s=TIMEOUT_S, idempotence=idempotence)
+        return client_config.producer(Plan(kafka=MODERN, workload=workload), self.common_settings)
+
+    @contextlib.contextmanager
+    def opened(
+        self,
+        settings: client_config.Settings | None = None,
+        *,
+        role: Role = "producer",
+        needed: bool = True,
+        ends: bool = False,
+    ) -> Iterator[Opened]:
+        """Open a client in a new process, which is killed at the end of the block.
+
+        Args:
+            settings: the client's settings; None for those of a plain producer.
+            needed: whether the driver must have such clients.
+            ends: whether the driver itself ends in the block.
+
+        Raises:
+            RefusedError: it has no such clients, and need not have any.
+        """
+        process = ClientDriverProcess(self.command, self.log)
+        driver = ClientDriver(process)
+        try:
+            opening = driver.open(settings or self.producing(), role)
+            opened = answered(driver, opening, "open", OPENS_S)
+            if opened.error and not needed:
+                raise RefusedError(str(opened.as_error()))
+            if opened.error:
+                raise WrongDriverError(f"open is answered with {opened.as_error()}")
+            if not opened.library:
+                raise WrongDriverError("the answer to open has no `library`")
+            yield driver, process
+            if not ends:  # by then it has written whatever it answers without a request
+                answered(driver, driver.call("last-request"), "an unknown request", ANSWERS_S)
+        finally:
+            driver.kill()
+
+
+def send(driver: ClientDriver, names: Sequence[str]) -> list[DriverAnswer]:
+    """Send records to the partitions in turn; return their answers."""
+    sends = [
+        driver.call("send", topic=TOPIC, partition=number % PARTITIONS, value=name)
+        for number, name in enumerate(names)
+    ]
+    return [
+        answered(driver, future, name, ANSWERS_S) for future, name in zip(sends, names, strict=True)
+    ]
+
+
+def answered(
+    driver: ClientDriver, future: "Future[DriverAnswer]", what: str, limit_s: float
+) -> DriverAnswer:
+    """Return the answer to a request.
+
+    Raises:
+        WrongDriverError: it did not come in time, or breaks the specification.
+    """
+    try:
+        given = future.result(limit_s)
+    except TimeoutError as late:
+        raise WrongDriverError(f"{what} has no answer after {limit_s:g} s") from late
+    if driver.broken:
+        raise WrongDriverError(driver.broken)
+    return given
+
+
+def read(bench: DriverBench) -> dict[tuple[int, int], str]:
+    """Return the names of the topic's committed records, by partition and offset."""
+    settings = client_config.consumer(bench.common_settings) | {"enable.partition.eof": True}
+    reader = LIBRDKAFKA.consumer(settings)
+    there: dict[tuple[int, int], str] = {}
+    unread = set(range(PARTITIONS))
+
+    def more() -> set[int]:
+        for record in reader.consume(RECORDS, 0.2):
+            partition, offset, error = record.partition(), record.offset(), record.error()
+            assert partition is not None
+            assert offset is not None
+            if error is None:
+                there[partition, offset] = (record.value() or b"").decode()
+            elif error.code() == EOF:
+                unread.discard(partition)
+        return unread
+
+    try:
+        reader.assign([TopicPartition(TOPIC, number, 0) for number in sorted(unread)])
+        await_condition(
+            more, lambda left: not left, what="a reader to get all records", limit_s=ANSWERS_S
+        )
+    finally:
+        reader.close()
+    return there
+
+
+def words(given: DriverAnswer) -> str:
+    """Return an answer in words."""
+    if not given.error:
+        return f"offset {given.offset}"
+    return f"error {given.error}, code {given.code}"

@@ -1,0 +1,58 @@
+"""Does a client driver do what docs/driver.md says? Each part is tried on real brokers."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from highwater.clusters.local.client_driver import last_line
+from highwater.harness.base.scratch import temporary
+from highwater.harness.runs.plan import Plan
+from highwater.runtime.drivers.bench import DriverBench, RefusedError, WrongDriverError
+from highwater.runtime.drivers.other_parts import OTHER_PARTS
+from highwater.runtime.drivers.producer_parts import PRODUCER_PARTS
+from highwater.runtime.runner import boot
+
+PARTS: Final = {**PRODUCER_PARTS, **OTHER_PARTS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedPart:
+    """A part of the specification, and what a driver did.
+
+    Attributes:
+        seen: what it did.
+        right: whether that is what the specification says.
+    """
+
+    name: str
+    seen: str
+    right: bool
+
+
+def check_parts(bench: DriverBench, command: Sequence[str], *parts: str) -> Iterator[CheckedPart]:
+    """Try a driver in some parts, by default in all; without ``open`` there are no others."""
+    bench.command = command
+    for name in parts or PARTS:
+        try:
+            yield CheckedPart(name=name, seen=PARTS[name](bench), right=True)
+        except RefusedError as refused:
+            yield CheckedPart(name=name, seen=f"it has none: {refused}", right=True)
+        except WrongDriverError as wrong:
+            seen = f"{wrong}; its standard error ends: {last_line(bench.log) or 'nothing'}"
+            yield CheckedPart(name=name, seen=seen, right=False)
+            if name == "open":
+                return
+
+
+def check_driver(command: Sequence[str], kafka: str) -> Iterator[CheckedPart]:
+    """Try a driver on new brokers of a release.
+
+    Raises:
+        HarnessError: the brokers do not start.
+    """
+    with (
+        temporary("driver-check") as folder,
+        contextlib.closing(boot(Plan(kafka=kafka), folder)) as cluster,
+    ):
+        yield from check_parts(DriverBench(cluster, folder / "driver.log"), command)

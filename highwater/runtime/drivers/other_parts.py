@@ -1,0 +1,190 @@
+"""The trials of idempotent and transactional producers, and of consumers (docs/driver.md).
+
+A library need not have them: its driver refuses to open such a client.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.clients import client_config
+from highwater.harness.clients.drivers.client_driver import ClientDriver, DriverAnswer
+from highwater.harness.releases.catalogue import MODERN
+from highwater.harness.runs.plan import Plan, Workload
+from highwater.runtime.drivers.bench import (
+    ANSWERS_S,
+    PARTITIONS,
+    TIMEOUT_S,
+    TOPIC,
+    DriverBench,
+    WrongDriverError,
+    answered,
+    read,
+    send,
+)
+
+_ATTEMPTS: Final = 10
+_POLL_MS: Final = 200
+_FAR: Final = 1_000_000_000
+_NAME: Final = "driver-check-transactions"
+
+
+def _numbers_records(bench: DriverBench) -> str:
+    settings = bench.producing(idempotence=True)
+    before = _producer_ids(bench)
+    with bench.opened(settings, needed=False) as (driver, _):
+        for given in send(driver, ["idempotent"]):
+            if given.error:
+                raise WrongDriverError(f"an idempotent send is answered with {given.as_error()}")
+    if _producer_ids(bench) <= before:
+        raise WrongDriverError(
+            "with enable.idempotence the leader has got no producer id: a retry may be a copy"
+        )
+    return "with enable.idempotence records have a producer id"
+
+
+def _producer_ids(bench: DriverBench) -> frozenset[int]:
+    """Return the producers that the leader of partition 0 knows."""
+    probe = bench.cluster.probe()
+    try:
+        return probe.producers(probe.partition(TOPIC, 0).leader, TOPIC, 0)
+    finally:
+        probe.close()
+
+
+def _commits(bench: DriverBench) -> str:
+    workload = Workload(idempotence=True, transactions=True, delivery_timeout_s=TIMEOUT_S)
+    plan = Plan(kafka=MODERN, workload=workload)
+    settings = client_config.transactional(plan, bench.common_settings, _NAME)
+    with bench.opened(settings, needed=False) as (driver, _):
+        _done(driver, "init")
+        for end in ("commit", "abort"):
+            _transact(driver, end)
+        _done(driver, "begin")
+        send(driver, ["open-0"])
+        with bench.opened(settings) as (second, _):
+            _done(second, "init")
+            _transact(second, "commit", "second")
+        given = _repeated(driver, "commit")
+        if not given.error:
+            raise WrongDriverError(
+                "another producer has its transactional.id, and it commits without an error"
+            )
+    seen = {name for name in read(bench).values() if name.partition("-")[0] in _ENDINGS}
+    if seen != {
+        f"{name}-{number}" for name in ("commit", "second") for number in range(PARTITIONS)
+    }:
+        raise WrongDriverError(
+            f"a read_committed reader sees {', '.join(sorted(seen)) or 'nothing'} of what it has"
+            " committed (commit-0 to 2, second-0 to 2), aborted (abort-0 to 2) and left (open-0)"
+        )
+    return f"transactions are committed and aborted; a fenced one ends with {given.error}"
+
+
+_ENDINGS: Final = frozenset({"commit", "abort", "second", "open"})
+
+
+def _transact(driver: ClientDriver, end: str, name: str = "") -> None:
+    _done(driver, "begin")
+    names = [f"{name or end}-{number}" for number in range(PARTITIONS)]
+    for given in send(driver, names):
+        if given.error:
+            raise WrongDriverError(f"a send in a transaction ends with {given.as_error()}")
+    _done(driver, end)
+
+
+def _done(driver: ClientDriver, op: str) -> None:
+    given = _repeated(driver, op)
+    if given.error:
+        raise WrongDriverError(f"{op} is answered with {given.as_error()}")
+
+
+def _repeated(driver: ClientDriver, op: str) -> DriverAnswer:
+    """Return the answer to a request that is repeated as often as the driver allows it."""
+    for _ in range(_ATTEMPTS):
+        given = answered(driver, driver.call(op), op, ANSWERS_S)
+        if not given.again:
+            break
+    return given
+
+
+def _reads(bench: DriverBench) -> str:
+    settings = client_config.consumer(bench.common_settings)
+    with bench.opened() as (driver, _):
+        send(driver, [f"read-{number}" for number in range(PARTITIONS * 3)])
+    there = read(bench)
+    with bench.opened(settings, role="consumer", needed=False) as (driver, _):
+        _seek(driver, dict.fromkeys(range(PARTITIONS), 0))
+        records = _polled(driver, len(there))
+        if records != there:
+            [place] = sorted(records.items() ^ there.items())[:1]
+            raise WrongDriverError(f"its records are not those of another reader: {place}")
+        low, high = (bound(place for place in there if place[0] == 0) for bound in (min, max))
+        given = answered(
+            driver, driver.call("bounds", topic=TOPIC, partition=0), "bounds", ANSWERS_S
+        )
+        if given.error or not given.first <= low[1] < high[1] < given.end:
+            raise WrongDriverError(
+                f"partition 0 has records from {low[1]} to {high[1]}, and the answer to bounds is"
+                f" {given.first} to {given.end} {given.error}"
+            )
+        _seek(driver, {0: high[1]})
+        if _polled(driver, 1) != {high: there[high]}:
+            raise WrongDriverError(f"after a seek to offset {high[1]} it reads something else")
+        _seek(driver, {0: _FAR})
+        _reports(driver)
+    return f"{len(there)} records are read, sought and not records"
+
+
+def _seek(driver: ClientDriver, offsets: Mapping[int, int]) -> None:
+    future = driver.call("seek", topic=TOPIC, offsets=offsets)
+    given = answered(driver, future, "seek", ANSWERS_S)
+    if given.error:
+        raise WrongDriverError(f"seek is answered with {given.as_error()}")
+
+
+def _poll(driver: ClientDriver) -> DriverAnswer:
+    return answered(driver, driver.call("poll", max=50, wait_ms=_POLL_MS), "poll", ANSWERS_S)
+
+
+def _polled(driver: ClientDriver, expected: int) -> dict[tuple[int, int], str]:
+    """Poll until the driver has read as many records as expected; return them by their place."""
+    records: dict[tuple[int, int], str] = {}
+
+    def more() -> int:
+        for record in _poll(driver).records:
+            place = record.partition, record.offset
+            if place in records:
+                raise WrongDriverError(f"it reads offset {place[1]} of partition {place[0]} twice")
+            records[place] = record.value
+        return len(records)
+
+    try:
+        await_condition(
+            more, lambda number: number >= expected, what="its records", limit_s=ANSWERS_S
+        )
+    except WaitTimeoutError as late:
+        raise WrongDriverError(f"it reads {len(records)} records of {expected}") from late
+    return records
+
+
+def _reports(driver: ClientDriver) -> None:
+    try:
+        await_condition(
+            lambda: _poll(driver).out_of_range,
+            lambda positions: positions == {0: _FAR},
+            what="the position",
+            limit_s=ANSWERS_S,
+        )
+    except WaitTimeoutError as late:
+        raise WrongDriverError(
+            f"at offset {_FAR:,}, which is not in the log, `out_of_range` has {late.seen}"
+        ) from late
+
+
+OTHER_PARTS: Final[dict[str, Callable[[DriverBench], str]]] = {
+    "idempotence": _numbers_records,
+    "transactions": _commits,
+    "consumer": _reads,
+}

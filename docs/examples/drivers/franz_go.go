@@ -20,25 +20,43 @@ import (
 type request struct {
 	Id        int
 	Op        string
+	Role      string
 	Config    map[string]any
 	Topic     string
 	Partition int32
 	Value     string
+	Offsets   map[int32]int64
+	Max       int
+	WaitMs    int `json:"wait_ms"`
 }
 
 type answer struct {
-	Id      int    `json:"id"`
-	Library string `json:"library,omitempty"`
-	Offset  *int64 `json:"offset,omitempty"`
-	Error   string `json:"error,omitempty"`
-	Code    int    `json:"code"`
-	Message string `json:"message,omitempty"`
+	Id         int             `json:"id"`
+	Library    string          `json:"library,omitempty"`
+	Offset     *int64          `json:"offset,omitempty"`
+	Records    []record        `json:"records,omitempty"`
+	OutOfRange map[int32]int64 `json:"out_of_range,omitempty"`
+	First      int64           `json:"first,omitempty"`
+	End        int64           `json:"end,omitempty"`
+	Error      string          `json:"error,omitempty"`
+	Code       int             `json:"code"`
+	Again      bool            `json:"again,omitempty"`
+	Message    string          `json:"message,omitempty"`
+}
+
+type record struct {
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
+	Value     string `json:"value"`
+	Epoch     int32  `json:"epoch"`
 }
 
 var (
-	output   sync.Mutex
-	client   *kgo.Client
-	answered bool // by brokers: not with acks=0
+	output    sync.Mutex
+	client    *kgo.Client
+	answered  bool // by brokers: not with acks=0
+	committed bool // a consumer that reads committed records only
+	positions = map[int32]int64{}
 )
 
 func write(one answer) {
@@ -51,12 +69,13 @@ func write(one answer) {
 func failed(id int, err error) answer {
 	var of *kerr.Error
 	if errors.As(err, &of) {
-		return answer{Id: id, Error: of.Message, Code: int(of.Code), Message: err.Error()}
+		again := of.Retriable || of == kerr.ConcurrentTransactions
+		return answer{Id: id, Error: of.Message, Code: int(of.Code), Again: again, Message: err.Error()}
 	}
 	return answer{Id: id, Error: "CLIENT", Code: -1, Message: err.Error()}
 }
 
-func open(config map[string]any) error {
+func open(role string, config map[string]any) error {
 	text := func(name string) string { value, _ := config[name].(string); return value }
 	millis := func(name string) time.Duration {
 		value, _ := config[name].(float64)
@@ -65,12 +84,31 @@ func open(config map[string]any) error {
 	options := []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(text("bootstrap.servers"), ",")...),
 		kgo.ClientID(text("client.id")),
+		kgo.MetadataMinAge(100 * time.Millisecond),
+		kgo.MetadataMaxAge(time.Second),
+		kgo.RequestTimeoutOverhead(max(millis("socket.timeout.ms"), 100*time.Millisecond)),
+	}
+	if backoff := millis("retry.backoff.ms"); backoff > 0 {
+		options = append(options, kgo.RetryBackoffFn(func(int) time.Duration { return backoff }))
+	}
+	var err error
+	if role == "consumer" {
+		if committed = text("isolation.level") == "read_committed"; committed {
+			options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+		}
+		options = append(options, kgo.ConsumeResetOffset(kgo.NoResetOffset()))
+		client, err = kgo.NewClient(options...)
+		return err
+	}
+	options = append(options,
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerLinger(millis("linger.ms")),
 		kgo.RecordDeliveryTimeout(max(millis("message.timeout.ms"), time.Second)),
 		kgo.ProduceRequestTimeout(max(millis("request.timeout.ms"), 100*time.Millisecond)),
-		kgo.MetadataMinAge(100 * time.Millisecond),
-		kgo.MetadataMaxAge(time.Second),
+	)
+	if name := text("transactional.id"); name != "" {
+		options = append(options, kgo.TransactionalID(name))
+		options = append(options, kgo.TransactionTimeout(millis("transaction.timeout.ms")))
 	}
 	answered = text("acks") != "0"
 	acks := map[string]kgo.Acks{"0": kgo.NoAck(), "1": kgo.LeaderAck(), "all": kgo.AllISRAcks()}
@@ -86,7 +124,6 @@ func open(config map[string]any) error {
 		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 	}
 	options = append(options, kgo.ProducerBatchCompression(codec[text("compression.type")]))
-	var err error
 	client, err = kgo.NewClient(options...)
 	return err
 }
@@ -103,10 +140,88 @@ func reach(topic string) error {
 	return err
 }
 
+// transact does what a producer asks its coordinator.
+func transact(op string) error {
+	ctx := context.Background()
+	switch op {
+	case "init":
+		_, _, err := client.ProducerID(ctx)
+		return err
+	case "begin":
+		return client.BeginTransaction()
+	case "commit":
+		if err := client.Flush(ctx); err != nil {
+			return err
+		}
+		return client.EndTransaction(ctx, kgo.TryCommit)
+	}
+	if err := client.AbortBufferedRecords(ctx); err != nil {
+		return err
+	}
+	return client.EndTransaction(ctx, kgo.TryAbort)
+}
+
+func seek(topic string, offsets map[int32]int64) {
+	gone := map[string][]int32{}
+	there := map[int32]kgo.Offset{}
+	for partition, offset := range offsets {
+		gone[topic] = append(gone[topic], partition)
+		there[partition] = kgo.NewOffset().At(offset)
+		positions[partition] = offset
+	}
+	client.RemoveConsumePartitions(gone)
+	client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: there})
+}
+
+func poll(one request) answer {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(one.WaitMs)*time.Millisecond)
+	defer cancel()
+	found := answer{Id: one.Id, OutOfRange: map[int32]int64{}}
+	fetches := client.PollRecords(ctx, one.Max)
+	fetches.EachRecord(func(r *kgo.Record) {
+		positions[r.Partition] = r.Offset + 1
+		found.Records = append(found.Records, record{r.Partition, r.Offset, string(r.Value), r.LeaderEpoch})
+	})
+	fetches.EachError(func(_ string, partition int32, err error) {
+		if errors.Is(err, kerr.OffsetOutOfRange) {
+			found.OutOfRange[partition] = positions[partition]
+		} else if !errors.Is(err, context.DeadlineExceeded) {
+			os.Stderr.WriteString(err.Error() + "\n")
+		}
+	})
+	return found
+}
+
+func bounds(one request) answer {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var found [2]int64
+	for index, time := range []int64{-2, -1} { // the earliest, the latest
+		ask := kmsg.NewListOffsetsRequest()
+		if committed {
+			ask.IsolationLevel = 1
+		}
+		partition := kmsg.NewListOffsetsRequestTopicPartition()
+		partition.Partition, partition.Timestamp = one.Partition, time
+		topic := kmsg.NewListOffsetsRequestTopic()
+		topic.Topic, topic.Partitions = one.Topic, []kmsg.ListOffsetsRequestTopicPartition{partition}
+		ask.Topics = []kmsg.ListOffsetsRequestTopic{topic}
+		got, err := ask.RequestWith(ctx, client)
+		if err == nil {
+			err = kerr.ErrorForCode(got.Topics[0].Partitions[0].ErrorCode)
+		}
+		if err != nil {
+			return failed(one.Id, err)
+		}
+		found[index] = got.Topics[0].Partitions[0].Offset
+	}
+	return answer{Id: one.Id, First: found[0], End: found[1]}
+}
+
 func serve(one request) {
 	switch one.Op {
 	case "open":
-		if err := open(one.Config); err != nil {
+		if err := open(one.Role, one.Config); err != nil {
 			write(failed(one.Id, err))
 			return
 		}
@@ -128,6 +243,19 @@ func serve(one request) {
 		} else {
 			write(answer{Id: one.Id})
 		}
+	case "init", "begin", "commit", "abort":
+		if err := transact(one.Op); err != nil {
+			write(failed(one.Id, err))
+		} else {
+			write(answer{Id: one.Id})
+		}
+	case "seek":
+		seek(one.Topic, one.Offsets)
+		write(answer{Id: one.Id})
+	case "poll":
+		write(poll(one))
+	case "bounds":
+		write(bounds(one))
 	default:
 		write(answer{Id: one.Id, Error: "UNKNOWN_OP", Code: -1, Message: strconv.Quote(one.Op)})
 	}

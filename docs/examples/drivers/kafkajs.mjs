@@ -12,7 +12,9 @@ const CODECS = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP }
 const BATCH_BYTES = 500_000
 
 let producer, options, linger, deadline
+let next, transaction // the one that `init` has begun, the one that is open
 const batches = new Map() // by partition: those that records may still join
+const unanswered = new Set()
 
 // A refusal by the driver: nothing was sent.
 const refuse = (error, message) => ({ error, code: -1, message, queued: false })
@@ -24,8 +26,9 @@ function failed(error) {
   return { error: error.type ?? error.name, code, message: error.message }
 }
 
-async function open(config) {
+async function open(role, config) {
   if (producer) return refuse('ALREADY_OPEN', 'open comes once')
+  if (role !== 'producer') return refuse('UNSUPPORTED', 'KafkaJS reads in groups only')
   const compression = CODECS[config['compression.type']]
   if (compression === undefined) return refuse('UNSUPPORTED', `no ${config['compression.type']}`)
   const timeout = config['request.timeout.ms']
@@ -41,6 +44,9 @@ async function open(config) {
   })
   producer = kafka.producer({
     idempotent: config['enable.idempotence'],
+    transactionalId: config['transactional.id'],
+    transactionTimeout: config['transaction.timeout.ms'],
+    maxInFlightRequests: config['transactional.id'] ? 1 : undefined, // as its page asks for
     allowAutoTopicCreation: false,
     // KafkaJS counts retries, and not their time.
     retry: { retries: config.retries ?? Math.ceil(deadline / 1000) },
@@ -56,7 +62,7 @@ async function produce(topic, messages) {
   const timedOut = sleep(deadline, undefined, { signal: late.signal }).then(() => {
     return { error: 'MESSAGE_TIMED_OUT', code: -1, message: `no answer in ${deadline} ms` }
   })
-  const sent = producer.send({ ...options, topic, messages }).then(([first]) => {
+  const sent = (transaction ?? producer).send({ ...options, topic, messages }).then(([first]) => {
     if (first) return { offset: Number(first.baseOffset) }
     // KafkaJS passes over records of a partition that it does not know, without an error.
     if (messages.length && options.acks !== 0) return refuse('NOT_SENT', 'no such partition')
@@ -76,6 +82,8 @@ async function send({ topic, partition, value }) {
       if (batches.get(key) === made) batches.delete(key)
       return produce(topic, made.messages)
     })
+    unanswered.add(made.answered)
+    made.answered.catch(() => {}).finally(() => unanswered.delete(made.answered))
     batches.set(key, (batch = made))
   }
   batch.bytes += value.length
@@ -84,8 +92,21 @@ async function send({ topic, partition, value }) {
   return words.offset === undefined ? words : { offset: words.offset + place }
 }
 
+// KafkaJS asks for a producer id when it begins a transaction.
+async function transact(op) {
+  if (op === 'init') next = await producer.transaction()
+  if (op === 'begin') [transaction, next] = [next ?? (await producer.transaction()), undefined]
+  if (op === 'init' || op === 'begin') return {}
+  await Promise.allSettled([...unanswered])
+  const ended = transaction
+  await (op === 'commit' ? ended.commit() : ended.abort())
+  transaction = undefined
+  return {}
+}
+
 async function serve(request) {
-  if (request.op === 'open') return open(request.config)
+  if (request.op === 'open') return open(request.role, request.config)
+  if (['init', 'begin', 'commit', 'abort'].includes(request.op)) return transact(request.op)
   if (request.op === 'send') return send(request)
   if (request.op === 'reach') return produce(request.topic, []) // asks for metadata only
   return refuse('UNKNOWN_REQUEST', `${request.op}`)

@@ -24,7 +24,6 @@ from highwater.runtime.drivers.bench import (
     send,
 )
 
-_ATTEMPTS: Final = 10
 _POLL_MS: Final = 200
 _FAR: Final = 1_000_000_000
 _NAME: Final = "driver-check-transactions"
@@ -101,12 +100,16 @@ def _done(driver: ClientDriver, op: str) -> None:
 
 
 def _repeated(driver: ClientDriver, op: str) -> DriverAnswer:
-    """Return the answer to a request that is repeated as often as the driver allows it."""
-    for _ in range(_ATTEMPTS):
-        given = answered(driver, driver.call(op), op, ANSWERS_S)
-        if not given.again:
-            break
-    return given
+    """Return the answer to a request that is repeated as long as the driver allows it."""
+    try:
+        return await_condition(
+            lambda: answered(driver, driver.call(op), op, ANSWERS_S),
+            lambda given: not given.again,
+            what=op,
+            limit_s=ANSWERS_S,
+        )
+    except WaitTimeoutError as late:
+        raise WrongDriverError(f"{op} is answered with `again` for {ANSWERS_S:g} s") from late
 
 
 def _reads(bench: DriverBench) -> str:
@@ -134,7 +137,7 @@ def _reads(bench: DriverBench) -> str:
             raise WrongDriverError(f"after a seek to offset {high[1]} it reads something else")
         _seek(driver, {0: _FAR})
         _reports(driver)
-    return f"{len(there)} records are read, sought and not records"
+    return f"{len(there)} records are read, sought and not found"
 
 
 def _seek(driver: ClientDriver, offsets: Mapping[int, int]) -> None:

@@ -14,7 +14,7 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.scratch import scratch
 
 _OPEN: Final = 'exec "$@" <"$HIGHWATER_REQUESTS" >"$HIGHWATER_ANSWERS"'
-_LOOK_S: Final = 0.2
+_LOOK_MS: Final = 200
 _CHUNK: Final = 65_536
 
 
@@ -51,15 +51,18 @@ class ClientDriverProcess:
         )
 
     def lines(self) -> Iterator[bytes]:
-        """Return the lines of its standard output, until it has ended."""
+        """Yield the lines of its standard output until it has ended, and then close that."""
         begun = b""
-        while True:
-            ended = self._process.state == "down"
-            if select.select([self._answers], [], [], 0 if ended else _LOOK_S)[0]:
-                *lines, begun = (begun + os.read(self._answers.fileno(), _CHUNK)).split(b"\n")
-                yield from lines
-            elif ended:
-                return
+        answers = select.poll()
+        answers.register(self._answers, select.POLLIN)
+        with self._answers:
+            while True:
+                ended = self._process.state == "down"
+                if answers.poll(0 if ended else _LOOK_MS):
+                    *lines, begun = (begun + os.read(self._answers.fileno(), _CHUNK)).split(b"\n")
+                    yield from lines
+                elif ended:
+                    return
 
     def last_words(self) -> str:
         """Return the last line of its standard error; empty if there is none."""

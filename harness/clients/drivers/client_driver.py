@@ -96,12 +96,12 @@ def given_settings(settings: Settings) -> Settings:
 
 
 class DriverProcess(Protocol):
-    """A running driver."""
+    """A running driver. ``requests`` is its standard input."""
 
     requests: FileIO
 
     def lines(self) -> Iterator[bytes]:
-        """Return the lines of its standard output, until it has ended."""
+        """Yield the lines of its standard output until it has ended, and then close that."""
 
     def last_words(self) -> str:
         """Return the last line of its standard error; empty if there is none."""
@@ -185,14 +185,18 @@ class ClientDriver:
 
     def _write(self) -> None:
         """Write the requests, as many at a time as there are: a driver may read slowly."""
-        while (line := self._lines.get()) is not None:
-            lines = [line]
-            while not self._lines.empty() and (more := self._lines.get()) is not None:
-                lines.append(more)
-            try:
-                _write_all(self._process.requests, b"\n".join([*lines, b""]))
-            except (OSError, ValueError):  # it has ended, which ``_read`` finds
-                return
+        with self._process.requests:
+            while True:
+                lines = [self._lines.get()]
+                while not self._lines.empty():
+                    lines.append(self._lines.get())
+                requests = [line for line in lines if line is not None]
+                if len(requests) < len(lines):
+                    return  # it was ended
+                try:
+                    _write_all(self._process.requests, b"\n".join([*requests, b""]))
+                except (OSError, ValueError):  # it has ended, which ``_read`` finds
+                    return
 
     def _read(self) -> None:
         why = ""

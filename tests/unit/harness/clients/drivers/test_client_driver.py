@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients.drivers import client_driver
 from highwater.harness.clients.drivers.client_driver import (
     ENDED,
@@ -52,7 +53,6 @@ class Process:
 
     def kill(self) -> None:
         self.kills += 1
-        self.requests.close()
 
 
 def answers(request: dict[str, object]) -> str:
@@ -282,3 +282,9 @@ def test_a_crash_is_its_end() -> None:
     producer.flush(10)
     assert process.kills
     assert [error.name() for error in errors] == [ENDED]
+    await_condition(
+        lambda: "closed" if process.requests.closed else "open",
+        lambda seen: seen == "closed",
+        what="the pipe of its requests to be closed",
+        limit_s=10,
+    )

@@ -380,11 +380,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def software(self) -> str:
-        """The brokers' software, in words: ``0.11.0.3 with protocol 0.10.2``."""
+        """The software under test, in words: ``0.11.0.3 with protocol 0.10.2``."""
         runs = self.played_on if self.story else " to ".join((self.kafka, *self.to[-1:]))
         limited = {"protocol": self.protocol, "format": self.format}
-        caps = " and ".join(f"{what} {most}" for what, most in limited.items() if most)
-        return f"{runs} with {caps}" if caps else runs
+        others = [f"{what} {most}" for what, most in limited.items() if most]
+        others += ["a client driver"] if "/" in self.client else []
+        return f"{runs} with {' and '.join(others)}" if others else runs
 
     @property
     def broker_ids(self) -> tuple[int, ...]:

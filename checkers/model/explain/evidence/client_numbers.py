@@ -5,9 +5,11 @@ numbers (KIP-98). What a client numbered in another way, no broker can recognise
 """
 
 from collections.abc import Iterable
+from itertools import product
 from typing import Final
 
 from highwater.checkers.model.explain.evidence.evidence_links import Links, RecordCase
+from highwater.checkers.model.explain.evidence.lost_record import LostRecord
 from highwater.checkers.model.explain.licences import NEW_EPOCH, UNKNOWN_CLIENT, explains
 from highwater.checkers.model.explain.observations import FILES
 from highwater.checkers.model.explain.trace import Number
@@ -15,6 +17,7 @@ from highwater.checkers.model.report_types import ExplanationLink
 
 _ANEW: Final = "numbered-anew"
 _BEHIND: Final = "numbered-behind"
+_AS_ANOTHER: Final = "numbered-as-another"
 
 
 @explains(
@@ -45,10 +48,36 @@ def numbered_behind(case: RecordCase) -> Links:
     """Return two records' places on a disk, if they stand in the order of their numbers."""
     earlier, later = (step["value"] for step in case.anomaly["steps"])
     for broker, disk in case.trace.disks.items() if case.trace else ():
-        behind, before = disk.copies(earlier)[:1], disk.copies(later)[:1]
-        if behind and before and behind > before and _after(behind[0][1], before[0][1]):
-            placed = [(later, *before[0]), (earlier, *behind[0])]
-            return (_link(_BEHIND, broker, placed, "the broker kept the order of the numbers"),)
+        for before, behind in product(disk.copies(later), disk.copies(earlier)):
+            if before[0] < behind[0] and _after(behind[1], before[1]):
+                placed = [(later, *before), (earlier, *behind)]
+                return (_link(_BEHIND, broker, placed, "the broker kept the order of the numbers"),)
+    return ()
+
+
+@explains(
+    _AS_ANOTHER,
+    NEW_EPOCH & UNKNOWN_CLIENT,
+    "The client gave the record an earlier one's sequence number; the leader took it for that.",
+    needs=FILES,
+)
+def numbered_as_another(case: LostRecord) -> Links:
+    """Return the earlier record at the offset with which a record that is in no log was answered.
+
+    A leader answers what it takes for a copy with the offset of the record that it has.
+    """
+    lost, offset, disks = case.send["value"], case.send["offset"], case.trace.disks
+    if any(lost in disk.records for disk in disks.values()):
+        return ()
+    for broker, disk in disks.items():
+        numbers = [number for at, number in disk.copies(disk.record(offset)) if at == offset]
+        holders = case.observed.sends(value=disk.record(offset) or "").to_pylist()
+        for holder in holders if numbers and None not in numbers[0] else ():
+            earlier = holder["invoke_ns"] < case.begun_ns
+            if earlier and holder["process"] == case.send["process"]:
+                placed = [(holder["value"], offset, numbers[0])]
+                so = f"{lost}, sent later by the same producer, was answered with that offset"
+                return (_link(_AS_ANOTHER, broker, placed, so), case.ack)
     return ()
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 import pyarrow.compute as pc
 
+from highwater.checkers.model.explain.evidence.client_numbers import numbered_as_another
 from highwater.checkers.model.explain.evidence.evidence_links import (
     Links,
     event_link,
@@ -168,6 +169,7 @@ def _begun(line: BrokerLogLine) -> ExplanationLink:
 OTHERWISE: Final = (
     _acknowledged_by_deposed,
     _taken_for_another,
+    numbered_as_another,
     _removed_from_the_front,
     _counted_twice,
 )

@@ -140,6 +140,8 @@ def test_a_story_is_played_where_an_upgrade_has_led() -> None:
         "0.11.0.3 with protocol 0.10.2",
         True,
     )
+    driven = msgspec.structs.replace(held, client="node ./driver.mjs")
+    assert driven.software == "0.11.0.3 with protocol 0.10.2 and a client driver"
     assert levels(held)[-1].truncation == release("0.10.2.2").truncation
 
 

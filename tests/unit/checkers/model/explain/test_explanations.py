@@ -468,6 +468,15 @@ def numbered(path: Path, client: str, *records: tuple[str, Number]) -> RunBuilde
     return run
 
 
+def word_on_their_order(run: RunBuilder) -> str:
+    """The model's word about p0-0, which was sent before p0-1, and stands behind it."""
+    steps = [
+        {"process": "p0", "outcome": "ok", "invoke_ns": at, "complete_ns": at + 50, "value": name}
+        for at, name in ((run.now_ns, "p0-0"), (run.now_ns + 10, "p0-1"))
+    ]
+    return finding(run, "nonmonotonic-send", value="p0-1", steps=steps).verdict
+
+
 @pytest.mark.parametrize(
     ("client", "first", "again", "word"),
     [*NUMBERS, pytest.param(DRIVER, (7, 0, 4), (7, 0, 4), "unexplained", id="same number")],
@@ -492,12 +501,33 @@ def test_records_in_the_order_of_a_driver_s_numbers_are_no_broker_s_fault(
     tmp_path: Path, client: str, first: Number, second: Number, word: str
 ) -> None:
     run = numbered(tmp_path, client, ("p0-1", first), ("p0-0", second))
-    steps = [
-        {"process": "p0", "outcome": "ok", "invoke_ns": at, "complete_ns": at + 50, "value": name}
-        for at, name in ((run.now_ns, "p0-0"), (run.now_ns + 10, "p0-1"))
-    ]
-    found = finding(run, "nonmonotonic-send", value="p0-1", steps=steps)
-    assert found.verdict == word
+    assert word_on_their_order(run) == word
+
+
+def test_the_second_copy_of_a_record_may_stand_behind_later_records(tmp_path: Path) -> None:
+    numbers = (("p0-0", (7, 0, 4)), ("p0-1", (7, 0, 5)), ("p0-0", (7, 0, 6)))
+    assert word_on_their_order(numbered(tmp_path, DRIVER, *numbers)) == "explained"
+
+
+@pytest.mark.parametrize(
+    ("client", "number", "earlier", "process", "word"),
+    [
+        pytest.param(DRIVER, (7, 0, 4), True, "p0", "explained", id="as another"),
+        pytest.param(DRIVER, (-1, -1, -1), True, "p0", "unexplained", id="without a number"),
+        pytest.param(DRIVER, (7, 0, 4), False, "p0", "unexplained", id="of a later one"),
+        pytest.param(DRIVER, (7, 0, 4), True, "p1", "unexplained", id="another producer"),
+        pytest.param("librdkafka", (7, 0, 4), True, "p0", "unexplained", id="known client"),
+    ],
+)
+def test_a_record_that_was_answered_with_the_offset_of_an_earlier_one_was_taken_for_that(
+    tmp_path: Path, client: str, number: Number, earlier: bool, process: str, word: str
+) -> None:
+    run = numbered(tmp_path, client, ("p0-9", number))
+    [send] = run.rows["history/ops"]
+    send["process"] = "p0"
+    run.tick(100 if earlier else -100)
+    run.send("p0-5", 0, process=process)
+    assert finding(run, "lost-write", value="p0-5", offset=0).verdict == word
 
 
 @pytest.mark.parametrize(

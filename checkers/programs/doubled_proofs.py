@@ -5,7 +5,13 @@ from typing import Final
 
 from highwater.checkers.groups.events import FOREVER
 from highwater.checkers.groups.generations import Generation
-from highwater.checkers.programs.evidence import ENDS, InputEvidence, interrupted, seconds
+from highwater.checkers.programs.evidence import (
+    CLOCKS_NS,
+    ENDS,
+    InputEvidence,
+    interrupted,
+    seconds,
+)
 from highwater.checkers.programs.facts import Position, position_at
 
 _OFTEN: Final = 3
@@ -50,7 +56,7 @@ def zombie(evidence: InputEvidence) -> str:
             ),
             FOREVER,
         )
-        if pause.time_ns < first < resumed_ns < last:
+        if pause.time_ns < first < resumed_ns < last + CLOCKS_NS:
             return (
                 f"{interrupted(pause)}; the output was written meanwhile, and again after the"
                 f" instance went on at {seconds(resumed_ns)}"
@@ -69,6 +75,8 @@ def handed_over(evidence: InputEvidence) -> str:
     position = position_at(evidence.commits, at)
     if at >= last or member not in after.members or position > evidence.offset:
         return ""
+    if any(c.offset > evidence.offset and first <= c.time_ns <= at for c in evidence.commits):
+        return ""  # it was committed in time, and the position went back
     return (
         f"its output was written at {seconds(first)} in generation {before.number} of the group;"
         f" generation {after.number} began at {seconds(at)}, when the committed position was"
@@ -92,11 +100,16 @@ def not_committed(evidence: InputEvidence) -> str:
 
 
 def older_position(evidence: InputEvidence) -> str:
-    """Show that an older position was committed over a newer one, and the input read again."""
-    last = evidence.outputs[-1].time_ns
+    """Show that an older position was committed over a newer one, and the input read again.
+
+    Members ask for the position in a new generation of the group, and when they start.
+    """
+    first, last = evidence.written_ns
+    starts = [event.time_ns for event in evidence.events if event.event == "started"]
+    reads_ns = [*starts, *(at for at, _ in evidence.habits.generations)]
     for before, after in pairwise(evidence.commits or ()):
         back = 0 < after.offset <= evidence.offset < before.offset
-        if back and after.time_ns <= last and evidence.outputs[0].time_ns <= after.time_ns:
+        if back and first <= after.time_ns and any(after.time_ns <= at <= last for at in reads_ns):
             return (
                 f"position {before.offset} was committed at {seconds(before.time_ns)}, and then"
                 f" position {after.offset} at {seconds(after.time_ns)}{_by(evidence, after)}; the"
@@ -167,7 +180,7 @@ def before_a_gap(evidence: InputEvidence) -> str:
     times = [commit.time_ns for commit in evidence.commits if commit.offset == position]
     if not times or position > evidence.offset or not evidence.gap(position):
         return ""
-    if evidence.commits[-1].offset != position or evidence.commits[-1].time_ns > last:
+    if any(c.offset != position for c in evidence.commits if c.time_ns >= times[0]):
         return ""
     return (
         f"position {position} was committed at {seconds(times[0])}, where the log has no record"
@@ -178,19 +191,59 @@ def before_a_gap(evidence: InputEvidence) -> str:
 def sent_twice(evidence: InputEvidence) -> str:
     """Show that one instance wrote the output twice, and that it cannot have read it twice.
 
-    No instance ended, and there was no rebalance.
+    No instance ended, and there was no rebalance, neither between the outputs nor since a member
+    may have read the input.
     """
-    first, last = evidence.outputs[0], evidence.outputs[-1]
+    if not _by_one_life(evidence) or _read_before(evidence):
+        return ""
+    first, last = evidence.written_ns
+    return (
+        f"its output was written at {seconds(first)} and again at {seconds(last)}; meanwhile no"
+        " instance ended, and there was no rebalance"
+    )
+
+
+def read_before(evidence: InputEvidence) -> str:
+    """Show that a member worked on what it had read before a rebalance, and read it again after it.
+
+    It committed the position behind the input, and then older ones, as when it reads anew. A
+    program that sends an output again does not do that.
+    """
+    again = _read_before(evidence) if _by_one_life(evidence) else None
+    if again is None or evidence.sent_ns is None:
+        return ""
+    first, last = evidence.written_ns
+    commits = [commit for commit in evidence.commits or () if first <= commit.time_ns <= last]
+    for before, after in pairwise(commits):
+        if after.offset <= evidence.offset < before.offset:
+            return (
+                f"its output was written at {seconds(first)} and again at {seconds(last)}; its"
+                f" member owned the partition before generation {again[1].number} of the group"
+                f" began at {seconds(again[0])}, too, and committed position {before.offset} at"
+                f" {seconds(before.time_ns)} and {after.offset} at {seconds(after.time_ns)}"
+            )
+    return ""
+
+
+def _by_one_life(evidence: InputEvidence) -> bool:
+    """Return whether one instance wrote all outputs in one life and in one generation."""
     senders = {output.by.instance for output in evidence.outputs if output.by is not None}
     of_one = len({event.instance for event in evidence.events}) == 1 or (
         len(senders) == 1 and all(output.by is not None for output in evidence.outputs)
     )
-    if not of_one or not _in_one_generation(evidence) or _ended(evidence):
-        return ""
-    return (
-        f"its output was written at {seconds(first.time_ns)} and again at"
-        f" {seconds(last.time_ns)}; meanwhile no instance ended, and there was no rebalance"
-    )
+    return of_one and _in_one_generation(evidence) and not _ended(evidence)
+
+
+def _read_before(evidence: InputEvidence) -> tuple[int, Generation] | None:
+    """Return the generation of the outputs if its member may have read the input before it."""
+    begun = [of for of in evidence.habits.generations if of[0] <= evidence.written_ns[0]]
+    if not begun:
+        return None
+    at, generation = begun[-1]
+    member = generation.owner(evidence.partition)
+    owned = any(of.owner(evidence.partition) == member for _, of in begun[:-1])
+    there = evidence.sent_ns is None or evidence.sent_ns <= at + CLOCKS_NS
+    return begun[-1] if member is not None and owned and there else None
 
 
 def sent_again(evidence: InputEvidence) -> str:

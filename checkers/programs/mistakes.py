@@ -207,6 +207,7 @@ MISTAKES: Final = (
     ),
     replace(_NOT_WAITED_FOR, outcome=DOUBLED, proof=doubled_proofs.handed_over),
     replace(_NOT_WAITED_FOR, outcome=DOUBLED, proof=doubled_proofs.both_worked),
+    replace(_NOT_WAITED_FOR, outcome=DOUBLED, proof=doubled_proofs.read_before),
     Mistake(
         name="older position committed over a newer one",
         outcome=DOUBLED,

@@ -155,7 +155,18 @@ TWO_SENDERS = replace(
         for sender, at_s in enumerate((4, 8))
     ],
 )
-WENT_BACK = replace(ALIVE, commits=[committed(3, 10), committed(5, 30), committed(6, 12)])
+WENT_BACK = replace(
+    ALIVE,
+    commits=[committed(3, 10), committed(5, 30), committed(6, 12)],
+    habits=Habits(generations=[generation(2, 1, a=0, b=1), generation(7, 2, a=0)]),
+)
+READ_BEFORE = replace(
+    ALIVE,
+    idempotent=True,
+    sent_ns=S,
+    commits=[committed(3, 10), committed(5, 30), committed(6, 12)],
+    habits=Habits(generations=[generation(2, 1, a=0, b=1), generation(3.5, 2, a=0)]),
+)
 PUT_OUT = replace(ALIVE, habits=Habits(generations=[generation(2, 1, a=0), generation(6, 2, b=0)]))
 TAKEN = replace(PUT_OUT, troubles=[Trouble(3 * S, 5 * S, "app-cut", "instance 0 is cut off")])
 NEVER = replace(NOT_COMMITTED, commits=[], group={0: [], 1: []}, habits=Habits(busy_s=12.0))
@@ -206,6 +217,7 @@ SHOWN = (
     ("no way back after an aborted transaction", ABORTED_BEFORE),
     ("no way back after an aborted transaction, or input skipped", BY_TRANSACTION),
     ("rebalance that was not waited for", TWO_SENDERS),
+    ("rebalance that was not waited for", READ_BEFORE),
     ("older position committed over a newer one", WENT_BACK),
     ("work or silence longer than the group waits", PUT_OUT),
     ("position not committed when the group took the partition", TAKEN),
@@ -216,11 +228,19 @@ SHOWN = (
     ),
     ("no position committed by the group", NEVER),
     ("position held before an offset without a record", AT_A_GAP),
+    (
+        "position held before an offset without a record",
+        replace(AT_A_GAP, commits=[committed(at_s, 10) for at_s in (3, 4, 9)]),
+    ),
     ("positions of some partitions not committed", SOME),
     ("no transactions, and exactly-once is declared", replace(NO_TRANSACTION, events=[])),
     ("input passed without an output", PASSED_OVER),
     ("output outside of the transaction", PLAIN_OUTPUT),
     ("paused instance went on with what was no longer its own", ZOMBIE),
+    (
+        "paused instance went on with what was no longer its own",
+        replace(ZOMBIE, events=[event(4, "paused"), event(9.05, "resumed")]),  # noted afterwards
+    ),
     ("position not committed when an instance ended", NOT_COMMITTED),
 )
 
@@ -305,6 +325,10 @@ def test_a_mistake_is_told_by_its_evidence(name: str, evidence: InputEvidence) -
         (replace(SOME, group={1: SOME.group[1][:2]}), "not committed when"),
         (replace(SOME, whole_ns=lambda _: int(5.2 * S)), "not committed when"),
         (replace(AT_A_GAP, commits=[committed(3, 10), committed(9, 40)]), "not committed when"),
+        (
+            replace(AT_A_GAP, commits=[committed(3, 10), committed(4.1, 12), committed(4.2, 10)]),
+            "not committed when",
+        ),
         (replace(NEVER, habits=Habits(busy_s=3.0)), "not committed when"),
         (replace(NEVER, group={1: [committed(3, 10)]}), "not committed when"),
         # It was read twice: an instance ended, or there was a rebalance, or it is not known.
@@ -312,7 +336,21 @@ def test_a_mistake_is_told_by_its_evidence(name: str, evidence: InputEvidence) -
         (replace(ALIVE, idempotent=True, habits=Habits()), None),
         (replace(ALIVE, idempotent=True, events=TWO_SENDERS.events), None),
         (replace(ALIVE, idempotent=None), None),
+        # A member that stayed in the rebalance may have read it before and after that.
+        (replace(READ_BEFORE, commits=[committed(3, 10), committed(5, 30)]), None),
+        (replace(READ_BEFORE, sent_ns=None), None),
+        (replace(READ_BEFORE, sent_ns=int(3.7 * S)), "output sent again"),
+        (
+            replace(
+                READ_BEFORE,
+                habits=Habits(generations=[generation(2, 1, b=0), generation(3.5, 2, a=0)]),
+            ),
+            "output sent again",
+        ),
         (replace(WENT_BACK, commits=[committed(3, 10), committed(5, 30), committed(6, 25)]), None),
+        # No member asked for the older position: the input was not read again because of it.
+        (replace(WENT_BACK, habits=ALIVE.habits), None),
+        (replace(WENT_BACK, habits=ALIVE.habits, events=[event(7, "started")]), "older position"),
         # The member was away for a reason, or ended in order.
         (replace(PUT_OUT, events=[event(1, "started"), event(5, "paused")]), "not committed when"),
         # The program names no transactions at all: the nearer mistake is named.
@@ -394,6 +432,7 @@ def test_evidence_of_one_mistake_is_not_taken_for_its_neighbour(
         replace(NO_TRANSACTION, transactional=None, events=[]),  # no copy of the log
         replace(NO_TRANSACTION, transactional=True, events=[]),
         replace(ZOMBIE, events=[event(4, "paused"), event(5, "resumed")]),
+        replace(ZOMBIE, events=[event(4, "paused"), event(9.2, "resumed")], commits=None),
     ],
 )  # fmt: skip
 def test_nothing_is_told_that_is_not_shown(evidence: InputEvidence) -> None:

@@ -1,5 +1,7 @@
 """Proofs of mistakes that double an input. Each returns a sentence, or nothing."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -12,7 +14,7 @@ from highwater.checkers.programs.evidence import (
     interrupted,
     seconds,
 )
-from highwater.checkers.programs.facts import Position, position_at
+from highwater.checkers.programs.facts import InstanceEvent, Position, position_at
 
 _OFTEN: Final = 3
 _WORKS_ON_NS: Final = 10_000_000_000
@@ -87,7 +89,7 @@ def handed_over(evidence: InputEvidence) -> str:
 def not_committed(evidence: InputEvidence) -> str:
     """Show that an instance ended, or was paused, after the output and before the commit."""
     first, last = evidence.written_ns
-    event = evidence.interruption(first, last)
+    event = _interruption(evidence)
     if event is None or evidence.commits is None:
         return ""
     position = position_at(evidence.commits, event.time_ns)
@@ -105,7 +107,7 @@ def older_position(evidence: InputEvidence) -> str:
     Members ask for the position in a new generation of the group, and when they start.
     """
     first, last = evidence.written_ns
-    starts = [event.time_ns for event in evidence.events if event.event == "started"]
+    starts = [event.time_ns for event in _of_writers(evidence) if event.event == "started"]
     reads_ns = [*starts, *(at for at, _ in evidence.habits.generations)]
     for before, after in pairwise(evidence.commits or ()):
         back = 0 < after.offset <= evidence.offset < before.offset
@@ -128,8 +130,7 @@ def some_partitions(evidence: InputEvidence) -> str:
 
     All inputs from the committed position to this input had their outputs before.
     """
-    first, last = evidence.written_ns
-    event, owned = evidence.interruption(first, last), evidence.owner(first)
+    event, owned = _interruption(evidence), evidence.owner(evidence.written_ns[0])
     if event is None or owned is None or evidence.commits is None:
         return ""
     position = position_at(evidence.commits, event.time_ns)
@@ -154,8 +155,7 @@ def some_partitions(evidence: InputEvidence) -> str:
 
 def never_committed(evidence: InputEvidence) -> str:
     """Show that an instance ended, or was paused, and that its group never had a position."""
-    first, last = evidence.written_ns
-    event = evidence.interruption(first, last)
+    event = _interruption(evidence)
     if event is None or evidence.commits is None:
         return ""
     habits = evidence.habits
@@ -172,8 +172,7 @@ def before_a_gap(evidence: InputEvidence) -> str:
 
     Such an offset has the end of a transaction, or a record that was aborted or compacted away.
     """
-    first, last = evidence.written_ns
-    event = evidence.interruption(first, last)
+    event = _interruption(evidence)
     if event is None or not evidence.commits:
         return ""
     position = position_at(evidence.commits, event.time_ns)
@@ -213,9 +212,10 @@ def read_before(evidence: InputEvidence) -> str:
     if again is None or evidence.sent_ns is None:
         return ""
     first, last = evidence.written_ns
-    commits = [commit for commit in evidence.commits or () if first <= commit.time_ns <= last]
-    for before, after in pairwise(commits):
-        if after.offset <= evidence.offset < before.offset:
+    for before, after in pairwise(evidence.commits or ()):
+        behind = first <= before.time_ns <= last and before.offset > evidence.offset
+        back = after.offset <= evidence.offset or after.time_ns >= last
+        if behind and back and after.offset < before.offset:
             return (
                 f"its output was written at {seconds(first)} and again at {seconds(last)}; its"
                 f" member owned the partition before generation {again[1].number} of the group"
@@ -266,7 +266,20 @@ def _in_one_generation(evidence: InputEvidence) -> bool:
 
 def _ended(evidence: InputEvidence) -> bool:
     first, last = evidence.written_ns
-    return any(e.event in ENDS and first <= e.time_ns <= last for e in evidence.events)
+    return any(e.event in ENDS and first <= e.time_ns <= last for e in _of_writers(evidence))
+
+
+def _interruption(evidence: InputEvidence) -> InstanceEvent | None:
+    """Return the first end or pause of an instance that wrote an output, between the outputs."""
+    return replace(evidence, events=_of_writers(evidence)).interruption(*evidence.written_ns)
+
+
+def _of_writers(evidence: InputEvidence) -> Sequence[InstanceEvent]:
+    """Return the events of the instances that wrote the outputs; if one is not known, all."""
+    writers = {output.by and output.by.instance for output in evidence.outputs}
+    if None in writers:
+        return evidence.events
+    return [event for event in evidence.events if event.instance in writers]
 
 
 def both_worked(evidence: InputEvidence) -> str:

@@ -167,6 +167,12 @@ READ_BEFORE = replace(
     commits=[committed(3, 10), committed(5, 30), committed(6, 12)],
     habits=Habits(generations=[generation(2, 1, a=0, b=1), generation(3.5, 2, a=0)]),
 )
+OF_ONE_SENDER = replace(
+    READ_BEFORE,
+    outputs=[sent._replace(by=TWO_SENDERS.outputs[0].by) for sent in READ_BEFORE.outputs],
+    events=[*TWO_SENDERS.events, event(5.5, "stopped", 1), event(7, "started", 1)],
+)
+"""Another instance ends and starts meanwhile."""
 PUT_OUT = replace(ALIVE, habits=Habits(generations=[generation(2, 1, a=0), generation(6, 2, b=0)]))
 TAKEN = replace(PUT_OUT, troubles=[Trouble(3 * S, 5 * S, "app-cut", "instance 0 is cut off")])
 NEVER = replace(NOT_COMMITTED, commits=[], group={0: [], 1: []}, habits=Habits(busy_s=12.0))
@@ -218,6 +224,11 @@ SHOWN = (
     ("no way back after an aborted transaction, or input skipped", BY_TRANSACTION),
     ("rebalance that was not waited for", TWO_SENDERS),
     ("rebalance that was not waited for", READ_BEFORE),
+    ("rebalance that was not waited for", OF_ONE_SENDER),
+    (
+        "rebalance that was not waited for",
+        replace(READ_BEFORE, commits=[committed(5, 30), committed(8.1, 20)]),
+    ),
     ("older position committed over a newer one", WENT_BACK),
     ("work or silence longer than the group waits", PUT_OUT),
     ("position not committed when the group took the partition", TAKEN),
@@ -339,6 +350,17 @@ def test_a_mistake_is_told_by_its_evidence(name: str, evidence: InputEvidence) -
         # A member that stayed in the rebalance may have read it before and after that.
         (replace(READ_BEFORE, commits=[committed(3, 10), committed(5, 30)]), None),
         (replace(READ_BEFORE, sent_ns=None), None),
+        (replace(READ_BEFORE, commits=[committed(5, 30), committed(7, 20)]), None),
+        (replace(READ_BEFORE, commits=[committed(5, 30), committed(8.1, 30)]), None),
+        # Another instance's end and start do not make this one read again.
+        (replace(OF_ONE_SENDER, sent_ns=None), None),
+        (replace(OF_ONE_SENDER, sent_ns=None, commits=NOT_COMMITTED.commits), None),
+        (replace(OF_ONE_SENDER, sent_ns=int(3.7 * S)), "output sent again"),
+        (
+            replace(OF_ONE_SENDER, sent_ns=None, events=[event(5.5, "stopped", 0)],
+                    commits=NOT_COMMITTED.commits),
+            "not committed when an instance",
+        ),
         (replace(READ_BEFORE, sent_ns=int(3.7 * S)), "output sent again"),
         (
             replace(

@@ -1,6 +1,6 @@
 """Proofs of mistakes that double an input. Each returns a sentence, or nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Final
@@ -47,23 +47,26 @@ def position_outside(evidence: InputEvidence) -> str:
 def zombie(evidence: InputEvidence) -> str:
     """Show that an instance was paused while another wrote the output, and then wrote it again."""
     first, last = evidence.written_ns
-    for pause in (event for event in evidence.events if event.event == "paused"):
-        resumed_ns = next(
-            (
-                event.time_ns
-                for event in evidence.events
-                if event.event == "resumed"
-                and event.instance == pause.instance
-                and event.time_ns >= pause.time_ns
-            ),
-            FOREVER,
-        )
+    for pause, resumed_ns in _pauses(evidence):
         if pause.time_ns < first < resumed_ns < last + CLOCKS_NS:
             return (
                 f"{interrupted(pause)}; the output was written meanwhile, and again after the"
                 f" instance went on at {seconds(resumed_ns)}"
             )
     return ""
+
+
+def _pauses(evidence: InputEvidence) -> Iterator[tuple[InstanceEvent, int]]:
+    """Yield each pause of an instance, and when the instance went on."""
+    for pause in (event for event in evidence.events if event.event == "paused"):
+        resumed = (
+            event.time_ns
+            for event in evidence.events
+            if event.event == "resumed"
+            and event.instance == pause.instance
+            and event.time_ns >= pause.time_ns
+        )
+        yield pause, next(resumed, FOREVER)
 
 
 def handed_over(evidence: InputEvidence) -> str:
@@ -79,6 +82,11 @@ def handed_over(evidence: InputEvidence) -> str:
         return ""
     if any(c.offset > evidence.offset and first <= c.time_ns <= at for c in evidence.commits):
         return ""  # it was committed in time, and the position went back
+    began_ns = max(begin for begin, _ in evidence.habits.generations if begin <= first)
+    if any(
+        pause.time_ns < began_ns < on_ns <= first + CLOCKS_NS for pause, on_ns in _pauses(evidence)
+    ):
+        return ""  # who was paused may have gone on with what is the member's
     return (
         f"its output was written at {seconds(first)} in generation {before.number} of the group;"
         f" generation {after.number} began at {seconds(at)}, when the committed position was"

@@ -373,6 +373,15 @@ def test_a_mistake_is_told_by_its_evidence(name: str, evidence: InputEvidence) -
         # No member asked for the older position: the input was not read again because of it.
         (replace(WENT_BACK, habits=ALIVE.habits), None),
         (replace(WENT_BACK, habits=ALIVE.habits, events=[event(7, "started")]), "older position"),
+        # An instance that was paused when the member got the partition may have written it.
+        (
+            replace(HANDED_OVER_UNCOMMITTED, events=[event(1.5, "paused"), event(3.9, "resumed")]),
+            None,
+        ),
+        (
+            replace(HANDED_OVER_UNCOMMITTED, events=[event(2.5, "paused"), event(3.9, "resumed")]),
+            "not waited for",
+        ),
         # The member was away for a reason, or ended in order.
         (replace(PUT_OUT, events=[event(1, "started"), event(5, "paused")]), "not committed when"),
         # The program names no transactions at all: the nearer mistake is named.

@@ -21,7 +21,7 @@ from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs.store import Store
 from highwater.runtime.campaign import Campaign, PlannedRun
 from highwater.runtime.requested_plan import requested_app
-from tests.kafka.test_mistakes import APPS, PROGRAMS
+from tests.kafka.test_mistakes import APPS, INPUTS, PROGRAMS
 
 RUNS: Final = int(os.environ.get("HIGHWATER_MISTAKE_RUNS", "1"))
 JOBS: Final = int(os.environ.get("HIGHWATER_MISTAKE_JOBS", "2"))
@@ -29,9 +29,9 @@ JOBS: Final = int(os.environ.get("HIGHWATER_MISTAKE_JOBS", "2"))
 
 def planned(name: str, seed: int) -> PlannedRun:
     """Return a run of a program with the guarantee and the instances that its test gives it."""
-    program, transactions = PROGRAMS[name][0], name == "reads_uncommitted"
+    program = PROGRAMS[name][0]
     command = [sys.executable, str(APPS / f"{name}.py")]
-    given = {"duration": "60s", "seed": seed, "transactions": transactions}
+    given = {"duration": "60s", "seed": seed, **INPUTS.get(name, {})}
     plan = requested_app(command, given)
     program = replace(program, command=tuple(command))
     return PlannedRun(plan=replace(plan, program=program), label=f"{name} {seed}")
@@ -42,7 +42,11 @@ def outcome(name: str, judged: JudgedRun) -> str:
     verdict, mistake = judged.verdict, PROGRAMS[name][2]
     if mistake is None:
         return "right" if verdict.verdict == "valid" else verdict.headline
-    return "named" if any(mistake in a.sentence for a in verdict.anomalies) else verdict.headline
+    return (
+        "named"
+        if any(f": {mistake}." in a.sentence for a in verdict.anomalies)
+        else verdict.headline
+    )
 
 
 def main(names: list[str] | None = None) -> None:

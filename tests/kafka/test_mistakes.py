@@ -4,13 +4,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
 from highwater.api import JudgedRun, judge_all
+from highwater.checkers.programs.mistakes import MISTAKES, TAKEN_FOR_ANOTHER
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.faults.steps import FaultStep, Steps
 from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Topic
@@ -28,10 +29,24 @@ def faults(name: str, *times_s: float, lasts_s: float) -> Steps:
 
 
 KILLS: Final = faults("app-kill", 5.0, 9.5, 14.0, 18.5, lasts_s=0.5)
+AWAY: Final = faults("app-stop", 8.0, 18.0, lasts_s=5.0)
 STOPS: Final = faults("app-stop", 8.0, 16.0, lasts_s=1.0)
 REFUSALS: Final = faults("app-refuse-outputs", 6.0, 14.0, lasts_s=3.0)
+SLOW: Final = faults("app-slow", 6.0, 14.0, lasts_s=3.0)
+NO_ANSWERS: Final = faults("app-lose-answers", 6.0, 14.0, lasts_s=3.0)
+CUTS: Final = faults("app-cut", 6.0, 16.0, lasts_s=7.0)
+CUT: Final = faults("app-cut", 8.0, lasts_s=12.0)
+PAUSE: Final = faults("app-pause", 8.0, lasts_s=12.0)
+ALONE: Final = tuple(
+    FaultStep(fault="isolate", target=str(broker), at_s=12.0 * broker - 8.0, lasts_s=8.0)
+    for broker in (1, 2, 3)
+)
+ON_THE_WIRE: Final = (REFUSALS, SLOW, NO_ANSWERS, CUT, CUTS, ALONE)
+WIRED: Final = frozenset(("works_on", "retries_later", "commits_too_far"))
+"""Programs with a mistake that is named only if the wire is recorded."""
 ONCE: Final = ProgramPlan(command=(), out="payments", guarantee="exactly-once")
 LEAST: Final = replace(ONCE, guarantee="at-least-once")
+ORDERED: Final = replace(LEAST, ordered=True)
 TWO: Final = {"instances": 2}
 
 PROGRAMS: Final = {
@@ -39,7 +54,7 @@ PROGRAMS: Final = {
     "auto_commit": (LEAST, KILLS, "automatic commit while records were in work"),
     "commits_newest": (LEAST, KILLS, "position of the newest finished input committed"),
     "commits_last": (LEAST, KILLS, "positions of some partitions not committed"),
-    "ignores_errors": (LEAST, REFUSALS, "delivery error ignored."),
+    "ignores_errors": (LEAST, REFUSALS, "delivery error ignored"),
     "skips_failed": (LEAST, (), "input passed without an output"),
     "no_way_back": (ONCE, (), "no way back after an aborted transaction"),
     "polls_late": (replace(LEAST, **TWO), (), "work or silence longer than the group waits"),
@@ -50,10 +65,50 @@ PROGRAMS: Final = {
     "reads_uncommitted": (ONCE, (), "read_uncommitted behind transactions"),
     "starts_at_latest": (LEAST, (), "auto.offset.reset=latest without a position"),
     "hands_over": (replace(LEAST, **TWO), STOPS, "rebalance that was not waited for"),
+    "works_on": (replace(LEAST, **TWO), STOPS, "rebalance that was not waited for"),
+    "remembers_positions": (
+        replace(LEAST, **TWO),
+        AWAY,
+        "older position committed over a newer one",
+    ),
+    "commits_twice": (LEAST, KILLS, "automatic commit beside the program's own"),
+    "never_commits": (LEAST, KILLS, "no position committed by the group"),
+    "expects_every_offset": (LEAST, KILLS, "position held before an offset without a record"),
+    "ends_at_once": (LEAST, STOPS, "position not committed when an instance ended"),
+    "commits_rarely": (
+        replace(LEAST, **TWO),
+        CUT,
+        "position not committed when the group took the partition",
+    ),
+    "sends_again": (LEAST, SLOW, "output sent again by the program"),
+    "retries": (
+        LEAST,
+        NO_ANSWERS,
+        "retry without idempotence, or output sent again by the program",
+    ),
+    "retries_later": (ORDERED, (), "outputs sent in another order than their inputs"),
+    "repeats_failed": (ORDERED, REFUSALS, "failed send repeated behind later outputs"),
+    "goes_on": (
+        replace(ONCE, **TWO),
+        PAUSE,
+        "paused instance went on with what was no longer its own",
+    ),
+    "steps_back": (ONCE, KILLS, "no transactions, and exactly-once is declared"),
+    "commits_too_far": (LEAST, STOPS, "position past the end of the log"),
+    "acks_of_leader": (LEAST, ALONE, "output that its leader alone had"),
+    "aborts_first": (ONCE, (), "no way back after an aborted transaction, or input skipped"),
+    "logs_errors": (LEAST, CUTS, "delivery error ignored, or input skipped"),
     "right": (LEAST, KILLS, None),
     "right_once": (ONCE, KILLS, None),
 }
 """Guarantee and instances, faults, and the mistake that is to be named."""
+
+INPUTS: Final[dict[str, dict[str, Any]]] = {
+    "reads_uncommitted": {"transactions": True},
+    "expects_every_offset": {"transactions": True},
+    "commits_too_far": {"rate": 4.0},  # so that it is at the end of its input
+}
+"""What is special about the inputs of some programs."""
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +124,11 @@ def judged(
             plan = Plan(
                 kafka=MODERN,
                 topic=Topic(name="orders", partitions=2),
-                workload=replace(PROGRAM_WORKLOAD, transactions=name == "reads_uncommitted"),
+                workload=replace(PROGRAM_WORKLOAD, **INPUTS.get(name, {})),
                 steps=steps,
                 duration_s=FOR_S if steps or name == "starts_at_latest" else 6.0,
                 program=replace(program, command=command),
-                wire_clients=steps is REFUSALS,
+                wire_clients=name in WIRED or steps in ON_THE_WIRE,
             )
             executed = pool.execute(plan, Store(path), stop=threading.Event())
             return judge_all([executed], spark)[0]
@@ -91,7 +146,14 @@ def test_a_mistake_is_found_and_named(judged: Callable[[str], JudgedRun], name: 
         assert verdict.verdict == "valid", verdict.reasons
         assert not any("lost" in sentence for sentence in says)
     else:
-        assert any(mistake in sentence for sentence in says), (verdict.reasons, says[:3])
+        assert any(f": {mistake}." in sentence for sentence in says), (verdict.reasons, says[:3])
+
+
+def test_every_mistake_of_a_program_has_a_program() -> None:
+    """A client library's is none: it takes a sequence number for another record."""
+    of_programs = {mistake.name for mistake in MISTAKES if mistake.by == "The program"}
+    played = {mistake for _, _, mistake in PROGRAMS.values() if mistake}
+    assert of_programs - {TAKEN_FOR_ANOTHER.name} == played
 
 
 WINDOW: Final = (

@@ -223,7 +223,7 @@ MISTAKES: Final = (
         proof=doubled_proofs.put_out,
     ),
     Mistake(
-        name="output sent again by the program",
+        name="output sent again by the program, or input read again",
         outcome=DOUBLED,
         evidence="idempotent producer, no end, no rebalance",
         fix="Await the outcome of a send.",

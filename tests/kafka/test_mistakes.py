@@ -80,7 +80,7 @@ PROGRAMS: Final = {
         CUT,
         "position not committed when the group took the partition",
     ),
-    "sends_again": (LEAST, SLOW, "output sent again by the program"),
+    "sends_again": (LEAST, SLOW, "output sent again by the program, or input read again"),
     "retries": (
         LEAST,
         NO_ANSWERS,

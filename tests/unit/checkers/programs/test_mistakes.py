@@ -232,7 +232,7 @@ SHOWN = (
     ("older position committed over a newer one", WENT_BACK),
     ("work or silence longer than the group waits", PUT_OUT),
     ("position not committed when the group took the partition", TAKEN),
-    ("output sent again by the program", replace(ALIVE, idempotent=True)),
+    ("output sent again by the program, or input read again", replace(ALIVE, idempotent=True)),
     (
         "retry without idempotence, or output sent again by the program",
         replace(ALIVE, idempotent=False),

@@ -89,8 +89,6 @@ class ClientChoice:
     def why_no_member(self, protocol: GroupProtocol) -> str:
         """Return why the library's consumers cannot join a group; empty if they can."""
         newer = protocol == CONSUMER
-        if self.command:
-            return "drivers join no groups"
         if self.release is None:
             python = self.library in {KAFKA_PYTHON, AIOKAFKA}
             return "they know classic groups only" if newer and python else ""

@@ -36,6 +36,10 @@ OF_ANSWERS: dict[str, Callable[[Answer], list[Answer]]] = {
     "ok-for-errors": lambda answer: without(answer, "error"),
     "nowhere": lambda answer: without(answer, "error"),
     "ok-when-fenced": lambda answer: without(answer, "error"),
+    "no-events": lambda answer: [] if "event" in answer else [answer],
+    "other-offsets": lambda answer: [
+        {**answer, "offsets": {n: offset - 1 for n, offset in answer.get("offsets", {}).items()}}
+    ],
     "in-range": lambda answer: without(answer, "out_of_range"),
     "skips": lambda answer: (
         [{**answer, "records": answer["records"][1:]}]

@@ -9,10 +9,11 @@ import pytest
 
 from highwater.api import perform
 from highwater.harness.releases.catalogue import MODERN
+from highwater.harness.runs.group_protocols import GroupProtocol
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Store
 from highwater.runtime.drivers import bench as trials
-from highwater.runtime.drivers import other_parts, producer_parts
+from highwater.runtime.drivers import group_part, other_parts, producer_parts
 from highwater.runtime.drivers.bench import DriverBench
 from highwater.runtime.drivers.check import PARTS, check_parts
 from highwater.runtime.runner import boot
@@ -52,9 +53,11 @@ BROKEN = {
     "reads-twice": ("consumer", "twice"),
     "seek-to-the-beginning": ("consumer", "it reads something else"),
     "in-range": ("consumer", "which is not in the log, `out_of_range` has {}"),
+    "no-events": ("group", "poll has no answer after"),
+    "other-offsets": ("group", "and the group's offsets are {"),
     "no-end": ("end", "after its input has ended the driver goes on"),
 }
-SLOW = {"time-out", "end", "transactions", "consumer"}
+SLOW = {"time-out", "end", "transactions", "consumer", "group"}
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +88,9 @@ def test_a_broken_driver_is_found(
         monkeypatch.setattr(trials, "OPENS_S", 3.0)
         monkeypatch.setattr(trials, "ANSWERS_S", 5.0)
         monkeypatch.setattr(producer_parts, "ANSWERS_S", 5.0)
-    if fault in {"skips", "in-range"}:
+    if fault in {"skips", "in-range", "no-events"}:
         monkeypatch.setattr(other_parts, "ANSWERS_S", 15.0)
+        monkeypatch.setattr(group_part, "ANSWERS_S", 15.0)
     name, says = BROKEN[fault]
     if name == "consumer":  # what it must not read
         [*_] = check_parts(bench, [sys.executable, str(EXAMPLE)], "transactions")
@@ -116,6 +120,27 @@ def test_a_run_with_drivers_is_judged(tmp_path: Path, transactions: bool) -> Non
     assert judged.verdict.ledger.acknowledged > (0 if transactions else 500)
     reads = judged.run.table("history/ops").filter(pc.field("kind") == "read").to_pylist()
     assert {row["phase"] for row in reads} == {"run", "final"}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_members_of_a_group_are_judged(tmp_path: Path, protocol: GroupProtocol) -> None:
+    work = Workload(
+        producers=2, consumers=0, subscribe=3, churn_s=5, group_protocol=protocol, idempotence=True
+    )
+    plan = Plan(
+        kafka=MODERN,
+        nemesis=("kill",),
+        reader_client=f"{sys.executable} {EXAMPLE}",
+        topic=Topic(partitions=3),
+        workload=work,
+        duration_s=15,
+    )
+    [judged] = perform([plan], Store(tmp_path))
+    assert judged.verdict.verdict == "valid"
+    assert judged.verdict.checkers["lost-commit"] == "held"
+    members = judged.run.table("history/groups").to_pylist()
+    assert {row["event"] for row in members} >= {"assigned", "committed", "revoked"}
 
 
 @pytest.mark.nightly

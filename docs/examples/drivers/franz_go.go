@@ -93,6 +93,9 @@ func open(role string, config map[string]any) error {
 	}
 	var err error
 	if role == "consumer" {
+		if text("group.id") != "" {
+			return errors.New("this driver joins no group")
+		}
 		if committed = text("isolation.level") == "read_committed"; committed {
 			options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 		}

@@ -1,7 +1,9 @@
 """A client driver with confluent-kafka, that is librdkafka, of any release (docs/driver.md)."""
 
 import contextlib
+import itertools
 import json
+import os
 import queue
 import sys
 import threading
@@ -21,6 +23,9 @@ from confluent_kafka import (
 
 Request = dict[str, Any]
 requests: "queue.SimpleQueue[Request | None]" = queue.SimpleQueue()
+events = itertools.count(1)
+positions: dict[int, int] = {}
+"""Assigned partition to the offset of the next record."""
 
 
 def read() -> None:
@@ -31,7 +36,7 @@ def read() -> None:
 
 
 def answer(number: int, **words: object) -> None:
-    """Answer a request."""
+    """Answer a request, or say what happened in the group."""
     print(json.dumps({"id": number, **words}), flush=True)
 
 
@@ -64,9 +69,55 @@ def send(producer: Producer, request: Request) -> None:
 def seek(consumer: Consumer, request: Request) -> None:
     """Read partitions from these offsets, of which some may be read already."""
     offsets = {int(number): offset for number, offset in request["offsets"].items()}
+    positions.update(offsets)
+    if eager:  # of a classic group's member only the whole assignment can be changed
+        consumer.assign([TopicPartition(request["topic"], *place) for place in positions.items()])
+        return
     places = [TopicPartition(request["topic"], *place) for place in offsets.items()]
     consumer.incremental_unassign([at for at in consumer.assignment() if at.partition in offsets])
     consumer.incremental_assign(places)
+
+
+def rebalanced(event: str, consumer: Consumer, places: list[TopicPartition]) -> None:
+    """Say what the group has assigned or taken, and serve requests until that is handled."""
+    if event != "assigned":
+        for place in places:
+            positions.pop(place.partition, None)
+    numbers = [place.partition for place in places]
+    answer(next(events), event=event, partitions=numbers)
+    while (request := requests.get()) is not None and request["op"] != "handled":
+        serve(consumer, request)
+    if request is None:
+        os._exit(0)
+    if event == "assigned" and not places:
+        (consumer.assign if eager else consumer.incremental_assign)([])
+    answer(request["id"])
+
+
+def subscribe(consumer: Consumer, request: Request) -> None:
+    """Join the group."""
+    consumer.subscribe(
+        [request["topic"]],
+        on_assign=partial(rebalanced, "assigned"),
+        on_revoke=partial(rebalanced, "revoked"),
+        on_lost=partial(rebalanced, "lost"),
+    )
+
+
+def committed(consumer: Consumer, request: Request) -> Request:
+    """Return the group's offsets."""
+    places = [TopicPartition(request["topic"], number) for number in request["partitions"]]
+    there = consumer.committed(places, timeout=5)
+    return {"offsets": {str(at.partition): at.offset for at in there if at.offset >= 0}}
+
+
+def commit(consumer: Consumer, request: Request) -> None:
+    """Commit offsets of the group."""
+    places = [
+        TopicPartition(request["topic"], int(number), offset)
+        for number, offset in request["offsets"].items()
+    ]
+    consumer.commit(offsets=places, asynchronous=False)
 
 
 def poll(consumer: Consumer, request: Request) -> Request:
@@ -78,6 +129,8 @@ def poll(consumer: Consumer, request: Request) -> Request:
             value = (record.value() or b"").decode()
             place = {"partition": partition, "offset": record.offset()}
             records.append({**place, "value": value, "epoch": record.leader_epoch()})
+            if partition in positions:
+                positions[partition] = (record.offset() or 0) + 1
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - its public name
             out_of_range[str(partition)] = record.offset()
         else:
@@ -103,6 +156,10 @@ CONSUMERS: dict[str, Callable[[Any, Request], object]] = {
     "seek": seek,
     "poll": poll,
     "bounds": bounds,
+    "subscribe": subscribe,
+    "committed": committed,
+    "commit": commit,
+    "close": lambda consumer, _: consumer.close(),
 }
 OWN = {"group.id": "unused", "enable.auto.commit": False, "auto.offset.reset": "error"}
 
@@ -123,15 +180,21 @@ def serve(client: Producer | Consumer, request: Request) -> None:
         answer(request["id"], error="UNKNOWN_REQUEST", queued=False)
 
 
+eager = False
+"""Whether the consumer is a member of a group whose rebalances take everything (not KIP-848)."""
+
+
 def main() -> None:
     """Serve requests until there are no more."""
+    global eager  # noqa: PLW0603 - a driver has one consumer
     threading.Thread(target=read, daemon=True).start()
     opening = requests.get()
     if opening is None:
         return
     config = opening["config"]
     reads = opening["role"] == "consumer"
-    client = Consumer({**config, **OWN}) if reads else Producer(config)
+    eager = "group.id" in config and config.get("group.protocol") != "consumer"
+    client = Consumer({**OWN, **config}) if reads else Producer(config)
     answer(opening["id"], library=f"librdkafka {libversion()[0]}")
     while True:
         if isinstance(client, Producer):

@@ -33,6 +33,11 @@ SETTINGS: Final = (
 )
 """The settings that a driver gets, by librdkafka's names; ``retries`` only if it is 0."""
 
+OF_MEMBERS: Final = (
+    *("group.id", "group.protocol", "session.timeout.ms", "heartbeat.interval.ms"),
+)
+"""The settings that a driver gets, too, whose consumer joins a group."""
+
 
 class DriverRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A record that a driver has read.
@@ -48,7 +53,7 @@ class DriverRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A driver's answer to the request with the same id.
+    """A driver's answer to the request with the same id, or an event in its consumer's group.
 
     Attributes:
         library: the library and its version, as in ``franz-go 1.20.7``; of ``open`` alone.
@@ -62,6 +67,11 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
         out_of_range: partition to its position, if that is not in the log; of ``poll`` alone.
         first: the first offset of a partition's log, of ``bounds`` alone.
         end: the end of a partition's log for this reader, of ``bounds`` alone.
+        offsets: the group's offset of each partition that has one, of ``committed`` alone.
+        event: empty for an answer. The driver numbers its events itself, and waits at each until
+            ``handled`` names its number.
+        partitions: those that the event is about.
+        generation: the group's generation, or the member's epoch; 0 if it is not known.
     """
 
     id: int
@@ -77,6 +87,10 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
     out_of_range: dict[int, int] = {}
     first: int = 0
     end: int = 0
+    offsets: dict[int, int] = {}
+    event: Literal["", "assigned", "revoked", "lost"] = ""
+    partitions: tuple[int, ...] = ()
+    generation: int = 0
 
     def as_error(self) -> PythonError:
         """Return the answer's error."""
@@ -90,9 +104,10 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def given_settings(settings: Settings) -> Settings:
-    """Return the settings that a driver gets."""
-    return {name: settings[name] for name in SETTINGS if settings.get(name) is not None}
+def given_settings(settings: Settings, *, member: bool = False) -> Settings:
+    """Return the settings that a driver gets; ``member``: its consumer joins a group."""
+    names = SETTINGS + OF_MEMBERS if member else SETTINGS
+    return {name: settings[name] for name in names if settings.get(name) is not None}
 
 
 class DriverProcess(Protocol):
@@ -115,10 +130,12 @@ class ClientDriver:
 
     Attributes:
         broken: why the driver cannot be used any more; empty if it can.
+        happened: called in another thread with each event in its consumer's group.
     """
 
     def __init__(self, process: DriverProcess) -> None:
         self.broken = ""
+        self.happened: Callable[[DriverAnswer], None] | None = None
         self._ended = False
         self._process = process
         self._numbers = itertools.count(1)
@@ -144,9 +161,11 @@ class ClientDriver:
         self.ask(op, future.set_result, **words)
         return future
 
-    def open(self, settings: Settings, role: Role = "producer") -> "Future[DriverAnswer]":
-        """Open the producer or the consumer."""
-        config = given_settings(settings)
+    def open(
+        self, settings: Settings, role: Role = "producer", *, member: bool = False
+    ) -> "Future[DriverAnswer]":
+        """Open the producer or the consumer, which may be going to join a group."""
+        config = given_settings(settings, member=member)
         return self.call("open", protocol=PROTOCOL, role=role, config=config)
 
     def fulfil(
@@ -215,6 +234,11 @@ class ClientDriver:
             answer = msgspec.json.decode(line, type=DriverAnswer)
         except msgspec.MsgspecError as error:
             return f"its line {line[:80].decode('utf-8', 'replace')!r} is no answer: {error}"
+        if answer.event:
+            if self.happened is None:
+                return f"it has been {answer.event} partitions, and is in no group"
+            self.happened(answer)
+            return ""
         with self._lock:
             answered = self._waiting.pop(answer.id, None)
         if answered is None:
@@ -238,7 +262,9 @@ def _write_all(pipe: FileIO, data: bytes) -> None:
         view = view[pipe.write(view) or 0 :]
 
 
-def opened(process: DriverProcess, settings: Settings, role: Role) -> ClientDriver:
+def opened(
+    process: DriverProcess, settings: Settings, role: Role, *, member: bool = False
+) -> ClientDriver:
     """Return a driver whose client is open.
 
     Raises:
@@ -246,7 +272,7 @@ def opened(process: DriverProcess, settings: Settings, role: Role) -> ClientDriv
     """
     driver = ClientDriver(process)
     try:
-        answer = driver.open(settings, role).result(OPENS_S)
+        answer = driver.open(settings, role, member=member).result(OPENS_S)
     except TimeoutError as late:
         driver.kill()
         raise HarnessError(f"the client driver did not answer within {OPENS_S:g} s") from late

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients.drivers.client_driver import (
+    OPENS_S,
     ClientDriver,
     DriverAnswer,
     DriverProcess,
@@ -56,20 +57,46 @@ class _Producer:
 
 
 class _Consumer:
-    """A driver's consumer, which reads partitions, and joins no group.
+    """A driver's consumer. Its process starts when it is known whether it joins a group.
 
     Args:
+        opens: opens the consumer; True if it is going to join the settings' group.
         post: called with the result of every poll.
     """
 
-    def __init__(self, driver: ClientDriver, post: Callable[[Polled], None]) -> None:
-        self._driver, self._post = driver, post
+    def __init__(
+        self, opens: Callable[[bool], ClientDriver], post: Callable[[Polled], None]
+    ) -> None:
+        self._opens, self._post = opens, post
+        self._open: ClientDriver | None = None
         self._topic = ""
         self._seeks: dict[int, int] = defaultdict(int)
-        self.crash = driver.kill
+        self._generation = 0
+
+    @property
+    def _driver(self) -> ClientDriver:
+        if self._open is None:
+            self._open = self._opens(False)
+        return self._open
 
     def assign(self, topic: str, _: list[int]) -> None:
         self._topic = topic  # a seek follows, with the offsets
+
+    def subscribe(self, topic: str, events: Events) -> None:
+        def happened(given: DriverAnswer) -> None:
+            self._generation = given.generation or self._generation
+            served = events(given.event, list(given.partitions))
+            served.add_done_callback(
+                lambda _: driver.ask("handled", lambda _: None, event=given.id)
+            )
+
+        self._topic = topic
+        self._open = driver = self._opens(True)
+        driver.happened = happened
+        try:
+            driver.fulfil("subscribe", lambda _: None, topic=topic).result(OPENS_S)
+        except (KafkaException, TimeoutError) as why:
+            raise HarnessError(f"the client driver joins no group: {why}") from why
 
     def poll(self, most: int, wait_s: float) -> None:
         self._driver.check()
@@ -98,25 +125,30 @@ class _Consumer:
             "bounds", lambda given: (given.first, given.end), topic=topic, partition=partition
         )
 
+    def committed(self, partitions: list[int]) -> Future[dict[int, int]]:
+        return self._driver.fulfil(
+            "committed", lambda given: given.offsets, topic=self._topic, partitions=partitions
+        )
+
+    def commit(self, offsets: Mapping[int, int]) -> Future[None]:
+        return self._driver.fulfil("commit", lambda _: None, topic=self._topic, offsets=offsets)
+
+    def epoch(self) -> int:
+        return self._generation
+
+    def group_metadata(self) -> NoReturn:
+        raise HarnessError("a client driver commits no offsets in transactions")
+
     def leave(self) -> Future[None]:
+        if self._open is not None:
+            return self._open.fulfil("close", lambda _: None)
         left: Future[None] = Future()
         left.set_result(None)
         return left
 
-    def epoch(self) -> int:
-        return 0
-
-    def subscribe(self, topic: str, events: Events) -> NoReturn:
-        raise HarnessError(f"a client driver joins no group of {topic} ({events})")
-
-    def committed(self, partitions: list[int]) -> NoReturn:
-        raise HarnessError(f"a client driver has no group's offsets of {partitions}")
-
-    def commit(self, offsets: Mapping[int, int]) -> NoReturn:
-        raise HarnessError(f"a client driver commits no offsets: {offsets}")
-
-    def group_metadata(self) -> NoReturn:
-        raise HarnessError("a client driver is in no group")
+    def crash(self) -> None:
+        if self._open is not None:
+            self._open.kill()
 
 
 def driver_clients(start: Callable[[], DriverProcess]) -> PythonClients:
@@ -127,5 +159,7 @@ def driver_clients(start: Callable[[], DriverProcess]) -> PythonClients:
     """
     return PythonClients(
         lambda settings: _Producer(opened(start(), settings, "producer")),
-        lambda settings, post: _Consumer(opened(start(), settings, "consumer"), post),
+        lambda settings, post: _Consumer(
+            lambda member: opened(start(), settings, "consumer", member=member), post
+        ),
     )

@@ -79,6 +79,7 @@ class DriverBench:
         settings: client_config.Settings | None = None,
         *,
         role: Role = "producer",
+        member: bool = False,
         needed: bool = True,
         ends: bool = False,
     ) -> Iterator[Opened]:
@@ -86,6 +87,7 @@ class DriverBench:
 
         Args:
             settings: the client's settings; None for those of a plain producer.
+            member: whether a consumer is going to join a group.
             needed: whether the driver must have such clients.
             ends: whether the driver itself ends in the block.
 
@@ -95,7 +97,7 @@ class DriverBench:
         process = ClientDriverProcess(self.command, self.log)
         driver = ClientDriver(process)
         try:
-            opening = driver.open(settings or self.producing(), role)
+            opening = driver.open(settings or self.producing(), role, member=member)
             opened = answered(driver, opening, "open", OPENS_S)
             if opened.error and not needed:
                 raise RefusedError(str(opened.as_error()))
@@ -104,7 +106,7 @@ class DriverBench:
             if not opened.library:
                 raise WrongDriverError("the answer to open has no `library`")
             yield driver, process
-            if not ends:  # by then it has written whatever it answers without a request
+            if not ends and not member:  # by then it has written whatever it was not asked for
                 answered(driver, driver.call("last-request"), "an unknown request", ANSWERS_S)
         finally:
             driver.kill()

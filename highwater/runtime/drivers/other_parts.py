@@ -23,6 +23,7 @@ from highwater.runtime.drivers.bench import (
     read,
     send,
 )
+from highwater.runtime.drivers.group_part import joins_group
 
 _POLL_MS: Final = 200
 _FAR: Final = 1_000_000_000
@@ -190,4 +191,5 @@ OTHER_PARTS: Final[dict[str, Callable[[DriverBench], str]]] = {
     "idempotence": _numbers_records,
     "transactions": _commits,
     "consumer": _reads,
+    "group": joins_group,
 }

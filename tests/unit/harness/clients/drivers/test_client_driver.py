@@ -263,11 +263,58 @@ def test_a_position_out_of_range_is_reported_and_a_broken_consumer_ends_the_run(
         consumer.consume(10, 5.0)
 
 
-def test_it_joins_no_group_and_commits_no_offsets() -> None:
-    consumer = driver_clients(lambda: Process(answers)).consumer(SETTINGS)
+def test_a_member_waits_at_each_event_until_it_is_handled() -> None:
+    seen: list[dict[str, object]] = []
+    event = {"id": 1, "event": "assigned", "partitions": [0, 2], "generation": 4}
+
+    def behaviour(request: dict[str, object]) -> str:
+        seen.append(request)
+        if request["op"] == "committed":
+            return json.dumps({"id": request["id"], "offsets": {"2": 9}})
+        if request["op"] == "poll":
+            return json.dumps(event)
+        return answers(request)
+
+    assigned: list[tuple[int, int]] = []
+
+    def on_assign(consumer: PythonConsumer, places: list[TopicPartition]) -> None:
+        there = consumer.committed(places, 10)
+        assigned.extend((place.partition, place.offset) for place in there)
+        consumer.assign([TopicPartition("t", 0, 0), TopicPartition("t", 2, 9)])
+
+    consumer = driver_clients(lambda: Process(behaviour)).consumer({**SETTINGS, "group.id": "g"})
+    nothing = lambda *_: None  # noqa: E731 - twice the same
+    consumer.subscribe(["t"], on_assign=on_assign, on_revoke=nothing, on_lost=nothing)
+    assert not consumer.consume(10, 0.1)
+    assert assigned == [(0, -1), (2, 9)]
+    assert consumer.epoch() == 4
+    consumer.commit(offsets=[TopicPartition("t", 2, 12)], asynchronous=False)
+    consumer.close()
+    config = seen[0]["config"]
+    assert isinstance(config, dict)
+    assert config["group.id"] == "g"
+    words = [{name: word for name, word in each.items() if name != "id"} for each in seen[1:]]
+    assert words == [
+        {"op": "subscribe", "topic": "t"},
+        {"op": "poll", "max": 10, "wait_ms": 100},
+        {"op": "committed", "topic": "t", "partitions": [0, 2]},
+        {"op": "seek", "topic": "t", "offsets": {"0": 0, "2": 9}},
+        {"op": "handled", "event": 1},
+        {"op": "commit", "topic": "t", "offsets": {"2": 12}},
+        {"op": "close"},
+    ]
+
+
+def test_what_a_driver_cannot_do_in_a_group_ends_the_run() -> None:
+    refuses = wrong(lambda request: json.dumps({"id": request["id"], "error": "NO_GROUPS"}))
     nothing = lambda *_: None  # noqa: E731 - three times the same
-    with pytest.raises(HarnessError, match="joins no group of t"):
+    consumer = driver_clients(lambda: Process(refuses)).consumer(SETTINGS)
+    with pytest.raises(HarnessError, match="joins no group: NO_GROUPS"):
         consumer.subscribe(["t"], on_assign=nothing, on_revoke=nothing, on_lost=nothing)
+    lonely = wrong(lambda _: json.dumps({"id": 1, "event": "lost", "partitions": [0]}))
+    [found], [error] = sent(lonely)
+    assert found == (INFO, None)
+    assert "it has been lost partitions, and is in no group" in str(error)
     producer = driver_clients(lambda: Process(answers)).producer(SETTINGS)
     with pytest.raises(HarnessError, match="commits no offsets in transactions"):
         producer.send_offsets_to_transaction([], object(), 1.0)

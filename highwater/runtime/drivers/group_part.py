@@ -1,0 +1,137 @@
+"""The trial of a driver's consumers as members of a group, on real brokers (docs/driver.md)."""
+
+import contextlib
+import queue
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.clients import client_config
+from highwater.harness.clients.drivers.client_driver import ClientDriver, DriverAnswer
+from highwater.runtime.drivers.bench import (
+    ANSWERS_S,
+    PARTITIONS,
+    TOPIC,
+    DriverBench,
+    WrongDriverError,
+    answered,
+    read,
+    send,
+)
+
+_GROUP: Final = "driver-check-group"
+_POLL_MS: Final = 200
+_EVENT_S: Final = 0.05
+_ALL: Final = frozenset(range(PARTITIONS))
+
+
+class _Member:
+    """A driver's consumer in the group.
+
+    Attributes:
+        owned: the partitions that the group has assigned to it.
+        places: the partition and the offset of each record that it has read.
+    """
+
+    def __init__(self, driver: ClientDriver) -> None:
+        self.driver = driver
+        self.owned: set[int] = set()
+        self.places: set[tuple[int, int]] = set()
+        self._events: queue.SimpleQueue[DriverAnswer] = queue.SimpleQueue()
+        driver.happened = self._events.put
+
+    def ask(self, op: str, **words: object) -> DriverAnswer:
+        """Return the answer to a request, and handle what happens in the group before it."""
+        future = self.driver.call(op, **words)
+
+        def look() -> str:
+            with contextlib.suppress(queue.Empty):
+                self._handle(self._events.get(timeout=_EVENT_S))
+            return "answered" if future.done() else "waiting"
+
+        with contextlib.suppress(WaitTimeoutError):
+            await_condition(look, "answered".__eq__, what=op, limit_s=ANSWERS_S)
+        given = answered(self.driver, future, op, 0.1)
+        if given.error:
+            raise WrongDriverError(f"{op} is answered with {given.as_error()}")
+        return given
+
+    def poll(self) -> None:
+        """Read the next records."""
+        for record in self.ask("poll", max=50, wait_ms=_POLL_MS).records:
+            if record.partition not in self.owned:
+                raise WrongDriverError(
+                    f"it reads partition {record.partition}, which the group has not assigned to it"
+                )
+            self.places.add((record.partition, record.offset))
+
+    def _handle(self, event: DriverAnswer) -> None:
+        numbers = set(event.partitions)
+        if event.event != "assigned":
+            self.owned -= numbers
+        elif numbers:
+            self.owned |= numbers
+            there = self._within("committed", topic=TOPIC, partitions=sorted(numbers)).offsets
+            offsets = {number: there.get(number, 0) for number in sorted(numbers)}
+            self._within("seek", topic=TOPIC, offsets=offsets)
+        self._within("handled", event=event.id)
+
+    def _within(self, op: str, **words: object) -> DriverAnswer:
+        given = answered(self.driver, self.driver.call(op, **words), op, ANSWERS_S)
+        if given.error:
+            raise WrongDriverError(f"{op}, at an event, is answered with {given.as_error()}")
+        return given
+
+
+def joins_group(bench: DriverBench) -> str:
+    """Try two members: all partitions are assigned, positions committed, and taken over."""
+    with bench.opened() as (driver, _):
+        send(driver, [f"group-{number}" for number in range(PARTITIONS * 3)])
+    there = {place for place in read(bench) if place[0] in _ALL}
+    with _member(bench) as first:
+        _until(lambda: there <= first.places, "its records", first)
+        ends = {n: max(offset for at, offset in there if at == n) + 1 for n in _ALL}
+        first.ask("commit", topic=TOPIC, offsets=ends)
+        offsets = first.ask("committed", topic=TOPIC, partitions=sorted(_ALL)).offsets
+        if offsets != ends:
+            raise WrongDriverError(f"it commits {ends}, and the group's offsets are {offsets}")
+        with _member(bench) as second:
+            _until(
+                lambda: bool(second.owned) and first.owned | second.owned == _ALL,
+                "the second member to get partitions",
+                *(first, second),
+            )
+            if first.owned & second.owned:
+                raise WrongDriverError(f"both members have {first.owned & second.owned}")
+            second.ask("close")
+        _until(lambda: first.owned == _ALL, "the partitions of the member that has left", first)
+        if second.places & there:
+            raise WrongDriverError("a new member reads what the group has committed")
+    return f"two members share {PARTITIONS} partitions, commit, and take over"
+
+
+@contextlib.contextmanager
+def _member(bench: DriverBench) -> Iterator[_Member]:
+    settings = client_config.consumer(bench.common_settings, group=_GROUP)
+    opening = bench.opened(settings, role="consumer", needed=False, member=True)
+    with opening as (driver, _):
+        member = _Member(driver)
+        member.ask("subscribe", topic=TOPIC)
+        yield member
+
+
+def _until(done: Callable[[], bool], what: str, *members: _Member) -> None:
+    """Let members poll until a condition holds."""
+
+    def look() -> str:
+        for member in members:
+            member.poll()
+        return "done" if done() else str([sorted(member.owned) for member in members])
+
+    try:
+        await_condition(look, "done".__eq__, what=what, limit_s=ANSWERS_S)
+    except WaitTimeoutError as late:
+        raise WrongDriverError(
+            f"{what} did not come within {ANSWERS_S:g} s; its partitions: {late.seen}"
+        ) from late

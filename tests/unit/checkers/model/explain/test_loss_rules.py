@@ -63,6 +63,9 @@ class Situation:
     tiered: bool = False
     aborted: str = ""
     """Record that the producer had sent before, in a transaction that was aborted, unanswered."""
+    earlier: str = ""
+    """Record that the producer, an idempotent one, had sent a second before."""
+    client: str = "librdkafka"
     late: tuple[dict[str, Any], ...] = ()
     """Answers to fetches that the wire let go on."""
     upgraded: tuple[int, ...] = ()
@@ -71,7 +74,10 @@ class Situation:
     def record(self) -> Succession:
         """The record as the explanation has it."""
         disk = FrozenReplica(
-            offsets=np.arange(4), epochs=np.array([0, 0, 0, 1]), ids=["m0", "m1", "m2", "m4"]
+            offsets=np.arange(4),
+            epochs=np.array([0, 0, 0, 1]),
+            ids=["m0", "m1", "m2", "m4"],
+            numbers=[(7, 0, sequence) for sequence in range(4)],
         )
         trace = Trace(
             partition=0,
@@ -90,12 +96,19 @@ class Situation:
         later = [sent | {"value": value} for value in self.later]
         if self.aborted:
             later += [{**sent, "value": self.aborted, "outcome": "fail", "complete_ns": SENT}]
+        if self.earlier:
+            later += [sent | {"value": self.earlier, "outcome": "ok", "invoke_ns": SENT - SECOND}]
         observed = RunTraces(
             plan=Plan(
                 kafka=self.kafka,
+                client=self.client,
                 tiered=self.tiered,
                 topic=Topic(unclean_leader_election=self.unclean),
-                workload=Workload(acks=self.acks, transactions=self.transactions),
+                workload=Workload(
+                    acks=self.acks,
+                    transactions=self.transactions,
+                    idempotence=bool(self.earlier),
+                ),
             ),
             status=RunStatus(phase="frozen"),
             software=SoftwareHistory(
@@ -169,6 +182,7 @@ UNAWARE = Situation(
 UNREAD = replace(CALM, clients=(ClientLogLine(ACKED + 9 * SECOND, "Timed out"),))
 JOIN = (QUIET, replace(QUIET, time_ns=SENT - SECOND, isr=(1,)), replace(QUIET, time_ns=ACKED), NEXT)
 
+AS_ANOTHER = Situation(client="./driver", earlier="m4")
 REUSED = Situation(rows=(replace(QUIET, leader=2),), starts=(), transactions=True, aborted="m4")
 
 ARRIVED = ACKED + SECOND
@@ -219,6 +233,7 @@ EXPLAINED = {
     "late_fenced": LATE,
     "zombie": DEPOSED,
     "reused-sequence": REUSED,
+    "numbered-as-another": AS_ANOTHER,
     "segment-deleted": Situation(
         faults=(fault("segment-deleted", 2, ACKED, ACKED, 3),),
     ),
@@ -252,6 +267,7 @@ NOT_EXPLAINED = {
     "late_fenced": replace(LATE, kafka="3.9.2"),
     "zombie": replace(DEPOSED, acks="all"),
     "reused-sequence": replace(REUSED, aborted="m2"),  # which has another offset
+    "numbered-as-another": replace(AS_ANOTHER, earlier="m2"),  # the same
     "segment-deleted": Situation(faults=(fault("segment-deleted", 3, ACKED, ACKED, 3),)),
     "counted-twice": Situation(tiered=True, lines=deleted(3)),
 }

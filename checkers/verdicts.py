@@ -360,7 +360,8 @@ def _out_of_place(counts: dict[str, int], promise: Promise) -> str:
     """Return the end of a headline: what an idempotent producer's records promise, and are not."""
     broken = {kind: number for kind, number in counts.items() if kind in promise.breaking}
     what = _counted(_OF_PRODUCERS, broken)
-    return f", but of its idempotent producers' records {what}" if what else ""
+    joint = "and" if counts.get(LOST) else "but"
+    return f", {joint} of its idempotent producers' records {what}" if what else ""
 
 
 def _kept_sentence(ledger: Ledger, acks: str) -> str:

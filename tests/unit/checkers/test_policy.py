@@ -6,6 +6,7 @@ import pytest
 
 from highwater.checkers.core.anomaly_kinds import OF_PROGRAMS
 from highwater.checkers.policy import decide, promised
+from highwater.checkers.verdicts import _out_of_place
 from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.plan import Guarantee, Plan, ProgramPlan, Topic, Workload
 
@@ -39,6 +40,21 @@ def plan(
 def test_what_a_lost_record_breaks(acks: str, unclean: bool, faults: int, breaks: bool) -> None:
     promise = promised(plan(acks=acks, unclean=unclean), faults=faults)
     assert ("lost-write" in promise.breaking) is breaks
+
+
+@pytest.mark.parametrize(
+    ("idempotence", "lost", "says"),
+    [
+        (True, 0, ", but of its idempotent producers' records 2 are in the log twice"),
+        (True, 1, ", and of its idempotent producers' records 2 are in the log twice"),
+        (False, 0, ""),
+    ],
+)
+def test_a_headline_says_what_idempotent_producers_did_not_keep(
+    idempotence: bool, lost: int, says: str
+) -> None:
+    promise = promised(plan(idempotence=idempotence), faults=1)
+    assert _out_of_place({"lost-write": lost, "duplicate": 2}, promise) == says
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ class FrozenReplica:
     overlapping: frozenset[int] = frozenset()
     numbers: list[Number] = field(default_factory=list)
 
-    def copies(self, record: str | None) -> list[tuple[int, Number]]:
+    def copies(self, record: str) -> list[tuple[int, Number]]:
         """Return the offset and the number of each copy of a record."""
         rows = zip(self.offsets.tolist(), self.ids, self.numbers, strict=False)
         return [(offset, number) for offset, name, number in rows if name == record]

@@ -34,7 +34,10 @@ SETTINGS: Final = (
 """The settings that a driver gets, by librdkafka's names; ``retries`` only if it is 0."""
 
 OF_MEMBERS: Final = (
-    *("group.id", "group.protocol", "session.timeout.ms", "heartbeat.interval.ms"),
+    "group.id",
+    "group.protocol",
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
 )
 """The settings that a driver gets, too, whose consumer joins a group."""
 

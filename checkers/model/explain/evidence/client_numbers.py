@@ -70,12 +70,12 @@ def numbered_as_another(case: LostRecord) -> Links:
     if any(lost in disk.records for disk in disks.values()):
         return ()
     for broker, disk in disks.items():
-        numbers = [number for at, number in disk.copies(disk.record(offset)) if at == offset]
+        number = disk.numbers[disk.at[offset]] if offset in disk.at else (None, None, None)
         holders = case.observed.sends(value=disk.record(offset) or "").to_pylist()
-        for holder in holders if numbers and None not in numbers[0] else ():
+        for holder in holders if None not in number else ():
             earlier = holder["invoke_ns"] < case.begun_ns
             if earlier and holder["process"] == case.send["process"]:
-                placed = [(holder["value"], offset, numbers[0])]
+                placed = [(holder["value"], offset, number)]
                 so = f"{lost}, sent later by the same producer, was answered with that offset"
                 return (_link(_AS_ANOTHER, broker, placed, so), case.ack)
     return ()

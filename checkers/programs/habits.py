@@ -36,6 +36,10 @@ Java's clients commit in a poll."""
 
 _FEW: Final = 0.05
 _STEADY: Final = 0.8
+_MANY_GAPS: Final = 15
+_STEADY_OF_MANY: Final = 2 / 3
+"""By chance alone, so many of 15 gaps are near once in 100,000 tries."""
+
 _CLOSING_NS: Final = 2_000_000_000
 
 _CLOSE_MS: Final = 3000
@@ -175,9 +179,10 @@ def interval_s(gaps_s: Sequence[float]) -> float | None:
     gaps = np.array([gap for gap in gaps_s if gap >= _LEAST_GAP_S])
     if len(gaps) < _LEAST_GAPS:
         return None
+    share = _STEADY_OF_MANY if len(gaps) >= _MANY_GAPS else _STEADY
     for interval in (np.median(gaps), *np.unique(gaps.round(2))):
         near = np.abs(gaps / interval - np.maximum(1, (gaps / interval).round())) <= _OFF_MOST
-        if near.mean() >= _STEADY:
+        if near.mean() >= share:
             return float(np.median(gaps[near] / (gaps[near] / interval).round()))
     late = (gaps >= (1 - _OFF_MOST) * _DEFAULT_S) & (gaps <= _LATE_MOST * _DEFAULT_S)
     steady = len(gaps) >= _LATE_LEAST and late.mean() >= _STEADY
@@ -232,13 +237,16 @@ def _busy_s(facts: ProgramFacts) -> float:
 
 
 def _gaps_s(facts: ProgramFacts, generations: Sequence[tuple[int, Generation]]) -> list[float]:
-    """Return the seconds between neighbouring commits, if no instance began, ended or paused there.
+    """Return the seconds between neighbouring commits, without those in which something happened.
 
-    A single instance's timer begins when the instance is assigned partitions. A commit at the
-    orderly end of an instance does not come from the timer.
+    No instance began, ended or paused there, and no fault began, ended or lasted. A single
+    instance's timer begins when the instance is assigned partitions. A commit at the orderly end of
+    an instance does not come from the timer.
     """
     assigned = [at for at, of in generations if of.members] if facts.program.instances == 1 else []
-    breaks = sorted([event.time_ns for event in facts.events] + [at for at, _ in generations])
+    faults = [(trouble.time_ns, trouble.until_ns) for trouble in facts.troubles or ()]
+    breaks = [event.time_ns for event in facts.events] + [at for at, _ in generations]
+    breaks += [at for fault in faults for at in fault]
     ends = [event.time_ns for event in facts.events if event.event in {"stopped", "closed"}]
     gaps = set[tuple[int, int]]()
     for of_partition in (facts.commits or {}).values():
@@ -247,4 +255,5 @@ def _gaps_s(facts: ProgramFacts, generations: Sequence[tuple[int, Generation]]) 
         begins = {*times, *assigned}
         marks = pairwise(sorted([*times, *breaks]))
         gaps |= {(before, after) for before, after in marks if before in begins and after in timed}
+    gaps = {gap for gap in gaps if not any(since <= gap[0] < until for since, until in faults)}
     return [(after - before) / 1e9 for before, after in gaps]

@@ -219,10 +219,10 @@ def commits_automatically(evidence: InputEvidence) -> str:
     habits, passed = evidence.habits, evidence.passed
     if not habits.automatic or passed is None or passed.transactional:
         return ""
-    ended = _ended_before_its_output(evidence)
-    return ended and (
+    ahead = _ahead_of_its_output(evidence)
+    return ahead and (
         f"positions were committed every {habits.interval_s:.1f} s, whatever was unfinished:"
-        f" {ended}"
+        f" {ahead}"
     )
 
 
@@ -260,8 +260,11 @@ def committed_twice(evidence: InputEvidence) -> str:
 
 def committed_first(evidence: InputEvidence) -> str:
     """Show that a position was committed before the output, unless the program never does that."""
-    if evidence.habits.awaits_outputs:
-        return ""
+    return "" if evidence.habits.awaits_outputs else _ahead_of_its_output(evidence)
+
+
+def _ahead_of_its_output(evidence: InputEvidence) -> str:
+    """Show by an instance's end, or by the wire, that a position was committed too early."""
     ended = _ended_before_its_output(evidence)
     by_wire = evidence.habits.ahead and evidence.outcome != HALF  # half: which output is not known
     return ended or (_unanswered(evidence) if by_wire else "")

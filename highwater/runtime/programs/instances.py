@@ -68,7 +68,6 @@ class ProgramInstance:
     Attributes:
         client: its name as a client of the wire.
         ends: how often the instance has ended by itself.
-        crashes: how often in a row it has ended by itself at its start.
         stubborn: whether SIGTERM did not end it when the run was over.
     """
 
@@ -85,7 +84,7 @@ class ProgramInstance:
     ) -> None:
         self.number = number
         self.client = f"{INSTANCE_CLIENT}{number}"
-        self.ends = self.crashes = 0
+        self.ends = self._crashes = 0
         self.stubborn = False
         self._command = command
         self._environment = environment
@@ -113,7 +112,16 @@ class ProgramInstance:
     @property
     def stays(self) -> bool:
         """True if the instance's process has run for a second."""
-        return self.runs and time.monotonic() - self._begun_s >= _STAYS_S
+        return self.runs and self._ran_s >= _STAYS_S
+
+    @property
+    def crashes(self) -> int:
+        """How often in a row it has ended by itself at its start; 0 if its last start went well."""
+        return 0 if self.runs and self._ran_s >= _QUICK_S else self._crashes
+
+    @property
+    def _ran_s(self) -> float:
+        return time.monotonic() - self._begun_s
 
     def kill(self) -> None:
         """Send SIGKILL to the instance's processes; the instance stays down until ``start``.
@@ -141,7 +149,7 @@ class ProgramInstance:
 
     def start(self) -> None:
         """Start the instance, for the first time or again."""
-        self.crashes = 0
+        self._crashes = 0
         self._may_run.set()
         if self._thread.ident is None:
             self._thread.start()
@@ -262,9 +270,8 @@ class ProgramInstance:
         if self._end:
             return
         self.ends += 1
-        quick = time.monotonic() - self._begun_s < _QUICK_S
-        self.crashes = self.crashes + 1 if quick else 0
-        self._closing.wait(_BACK_OFF_S[min(self.crashes, len(_BACK_OFF_S) - 1)])
+        self._crashes = self._crashes + 1 if self._ran_s < _QUICK_S else 0
+        self._closing.wait(_BACK_OFF_S[min(self._crashes, len(_BACK_OFF_S) - 1)])
 
     def _note(self, event: str, status: int | None = None) -> None:
         self._record(event, instance=self.number, life=self._life, status=status)

@@ -53,6 +53,8 @@ def of(case: RunFiles) -> tuple[ProgramFacts, OutputLog, Habits]:
         ([1.0, 1.0, 1.0, 1.0], None),  # too few
         ([0.61, 0.83, 1.27, 0.55, 1.94, 0.7, 1.1], None),
         ([0.05] * 9, None),  # no timer is as quick
+        ([1.0] * 8 + [0.96, 1.01, 1.68, 1.12, 0.48, 1.11, 2.64], 1.0),  # a busy machine
+        ([1.0] * 7 + [0.96, 0.48, 1.68, 1.12, 1.11, 2.64], None),
         ([3.69, 4.93, 5.0, 5.28, 5.6, 5.69, 5.8, 5.84, 5.94, 6.0, 6.39, 7.28], 5.75),  # late polls
         ([3.69, 5.0, 5.28, 5.6, 5.94, 6.39, 7.28], None),  # too few
         ([3.0, 4.0, 5.0, 5.4, 5.9, 6.3, 7.1, 8.2, 9.1, 2.2], None),
@@ -157,6 +159,18 @@ def test_a_timer_begins_with_the_assignment(
     closing = commit(13, 4900, 14)  # comes off the timer
     habits = of(written(tmp_path, output(0, 300, "p0-0"), commits=log + closing))[2]
     assert (habits.interval_s is not None) == steady
+
+
+def test_a_timer_is_read_where_no_connection_had_a_fault(tmp_path: Path) -> None:
+    times = (1000, 1300, 1600, 1850, 2060, 2360, 2660, 2960)
+    commits = b"".join(commit(number, at_ms, number) for number, at_ms in enumerate(times, 8))
+    log = generation(7, 1, {"a": assignment("orders", 0)}) + commits
+    case = written(tmp_path, output(0, 300, "p0-0"), commits=log)
+    facts, made, habits = of(case)
+    assert habits.interval_s is None
+    cut = Trouble(1650 * MS, 2050 * MS, "app-cut", "It is cut off.")
+    calm = Habits.of(case, replace(facts, troubles=[cut]), OutputTimes(facts), made)
+    assert calm.interval_s == pytest.approx(0.3, abs=0.01)
 
 
 def test_positions_that_go_back_without_a_rebalance(tmp_path: Path) -> None:

@@ -96,6 +96,29 @@ def test_an_instance_that_ends_by_itself_is_started_again(
     assert says.endswith("Its last output: no such file")
 
 
+def test_crashes_are_forgotten_once_an_instance_runs(
+    start: Starter, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(instances, "_BACK_OFF_S", (0.1,))
+    monkeypatch.setattr(instances, "_QUICK_S", 60.0)
+    broken = tmp_path / "broken"
+    code = "import os, sys, time; time.sleep(0 if os.path.exists(sys.argv[1]) else 60)"
+    program = start(code, str(broken))
+    program.instances[0].kill()
+    broken.touch()
+    program.instances[0].start()
+    await_events(run, *((0, life, "ended", 0) for life in (2, 3, 4)))
+    [says] = program.crashed(stuck=False)
+    assert says.startswith("Instance 0 of the program ended by itself ")
+    broken.unlink()
+    await_condition(
+        lambda: [program.instances[0].stays], all, what="a start that goes well", limit_s=30
+    )
+    assert program.crashed(stuck=False)
+    monkeypatch.setattr(instances, "_QUICK_S", 1.0)
+    assert not program.crashed(stuck=False)
+
+
 def test_a_program_that_ends_at_once_is_refused_with_what_it_printed(start: Starter) -> None:
     with pytest.raises(UsageError, match="ends at once: 3 starts in a row") as refused:
         start(DIES)

@@ -116,7 +116,7 @@ class ProgramInstance:
 
     @property
     def crashes(self) -> int:
-        """How often in a row it has ended by itself at its start; 0 if its last start went well."""
+        """Count of ends by itself at its start, in a row; 0 if its last start went well."""
         return 0 if self.runs and self._ran_s >= _QUICK_S else self._crashes
 
     @property

@@ -31,6 +31,7 @@ UNREACHED_INPUT: Final = "unreached-input"
 """Kinds of anomaly for which verdicts and ``checkers.lineage`` have special sentences."""
 
 STRANGE_OUTPUT: Final = "strange-output"
+REPEATED_INPUT: Final = "repeated-input"
 OVERTAKEN_INPUT: Final = "overtaken-input"
 LOST_OUTPUT: Final = "lost-output"
 DOUBLED_OUTPUT: Final = "doubled-output"
@@ -39,7 +40,7 @@ UNFINISHED_TRANSACTION: Final = "unfinished-transaction"
 OF_PROGRAMS: Final = frozenset(
     (
         *(LOST_INPUT, HALF_INPUT, DOUBLED_INPUT, UNREACHED_INPUT, STRANGE_OUTPUT),
-        *(OVERTAKEN_INPUT, ABORTED_INPUT, UNFINISHED_TRANSACTION),
+        *(REPEATED_INPUT, OVERTAKEN_INPUT, ABORTED_INPUT, UNFINISHED_TRANSACTION),
         *(LOST_OUTPUT, DOUBLED_OUTPUT),
     )
 )

@@ -16,6 +16,7 @@ from highwater.checkers.core.anomaly_kinds import (
     DOUBLED_INPUT,
     HALF_INPUT,
     LOST_INPUT,
+    REPEATED_INPUT,
     STRANGE_OUTPUT,
     UNREACHED_INPUT,
     Kind,
@@ -25,7 +26,7 @@ from highwater.checkers.core.checker import checker
 from highwater.checkers.core.derived import derived
 from highwater.checkers.core.promises import if_program_says, never
 from highwater.checkers.groups.events import Row, in_words
-from highwater.checkers.programs.evidence import evidence_of
+from highwater.checkers.programs.evidence import CLOCKS_NS, evidence_of, seconds
 from highwater.checkers.programs.facts import ProgramFacts
 from highwater.checkers.programs.lost_proofs import passed_calmly
 from highwater.checkers.programs.mistakes import mistake_of
@@ -127,6 +128,16 @@ def outcomes(tables: Tables) -> dict[str, pa.Table]:
         evidence=witnesses,
     ),
     Kind(
+        REPEATED_INPUT,
+        guarantee="An input is not processed again once its position was committed.",
+        singular="input was processed again after its position was committed",
+        plural="inputs were processed again after their positions were committed",
+        severity=Severity.SERIOUS,
+        promise=_PROMISE,
+        breaks=if_program_says("at-most-once", "exactly-once"),
+        says=in_words,
+    ),
+    Kind(
         UNREACHED_INPUT,
         guarantee="The committed position has reached the end.",
         singular="input was not reached by the program",
@@ -150,7 +161,11 @@ def outcomes(tables: Tables) -> dict[str, pa.Table]:
     idle=no_inputs,
 )
 def inputs(tables: Tables) -> pa.Table:
-    """Return inputs that were lost, half processed, doubled or not reached, and strange outputs."""
+    """Return inputs that were lost, half processed, doubled or not reached, and strange outputs.
+
+    An input that was doubled after its position was committed is repeated, too: that is more than
+    the processing again, after a crash, of what had not been committed.
+    """
     cases = {case.key: case for case in tables.cases if not case.plan.without_input}
     rows = [
         {"run": key, **row}
@@ -177,6 +192,8 @@ def _of_run(case: RunFiles, facts: ProgramFacts, table: pa.Table) -> Iterator[Ro
         for number, row in enumerate(rows):
             says, ways = (explain if number in chosen else _unexplained)(row)
             yield _anomaly(facts, row, f"{_finding(facts, row)}{says}", ways)
+        if outcome == DOUBLED:
+            yield from _repeated(facts, rows)
     unreached = table.filter(pc.equal(table["outcome"], UNREACHED)).to_pylist()
     for row in unreached if facts.complete else ():
         yield _anomaly(facts, row, _finding(facts, row), [])
@@ -194,6 +211,22 @@ def _anomaly(facts: ProgramFacts, row: Row, says: str, ways: Sequence[Step]) -> 
         "copies": [{"partition": row["partition"], "note": says}],
         "steps": [*ways],
     }
+
+
+def _repeated(facts: ProgramFacts, rows: Sequence[Row]) -> Iterator[Row]:
+    outputs = facts.outputs_of([row["value"] for row in rows])
+    for row in rows:
+        last = outputs[row["value"]][-1]
+        commits = (facts.commits or {}).get(row["partition"], ())
+        passed = next((commit for commit in commits if commit.offset > row["offset"]), None)
+        if passed is not None and last.time_ns > passed.time_ns + CLOCKS_NS:
+            place = f"{facts.plan.topic.name}-{row['partition']}"
+            says = (
+                f"{row['value']} at offset {row['offset']} of {place} was processed again: position"
+                f" {passed.offset} was committed at {seconds(passed.time_ns)}, and its last output"
+                f" was written at {seconds(last.time_ns)}."
+            )
+            yield {**_anomaly(facts, row, says, []), "kind": REPEATED_INPUT}
 
 
 def _strange(facts: ProgramFacts, row: Row) -> Row:

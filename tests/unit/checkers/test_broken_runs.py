@@ -277,7 +277,7 @@ def test_where_no_disk_could_be_copied_clients_alone_are_asked(
     others |= {"two-holders", "acknowledged-again", "over-delivered", "never-given"}
     others |= {"resurrected-value", "stale-replica"}
     others |= {"lost-input", "half-input", "doubled-input", "unreached-input", "strange-output"}
-    others |= {"overtaken-input", "lost-output", "doubled-output"}
+    others |= {"repeated-input", "overtaken-input", "lost-output", "doubled-output"}
     others |= {"aborted-input", "unfinished-transaction"}
     assert unread == disks | others | {"repeated-sequence"}
     assert {"lost-write", "unseen", "shared-epoch"} <= held

@@ -165,6 +165,29 @@ def test_a_doubled_input_and_one_that_was_not_reached(tmp_path: Path) -> None:
     assert "when the committed position was 0" in found(case)["p0-0"][1]
 
 
+@pytest.mark.parametrize(
+    ("committed_ms", "written_ms", "repeated"),
+    [(600, 900, True), (960, 900, False), (899, 900, False), (None, 900, False)],
+)
+def test_an_input_that_is_doubled_after_its_position_was_committed(
+    tmp_path: Path, committed_ms: int | None, written_ms: int, *, repeated: bool
+) -> None:
+    case = written(
+        tmp_path,
+        output(0, 300, "p0-0"),
+        output(1, written_ms, "p0-0"),
+        commits=None if committed_ms is None else commit(0, committed_ms, 1),
+    )
+    rows = cast("Any", inputs.find(tables(case))).to_pylist()
+    told = {row["kind"]: row["copies"][0]["note"] for row in rows if row["value"] == "p0-0"}
+    assert {*told} == {"doubled-input"} | ({"repeated-input"} if repeated else set())
+    if repeated:
+        assert told["repeated-input"] == (
+            "p0-0 at offset 0 of orders-0 was processed again: position 1 was committed at 0.600 s,"
+            " and its last output was written at 0.900 s."
+        )
+
+
 def test_what_a_program_printed_is_at_no_offset_of_a_topic(tmp_path: Path) -> None:
     program = msgspec.structs.replace(PROGRAM, out="")
     outputs = [output(number, 300 + number, "p0-0") for number in range(2)]

@@ -46,7 +46,7 @@ def test_what_the_section_says(tmp_path: Path) -> None:
     run = built(tmp_path / "run").write()
     section = program_section(run, run.plan(), judged())
     assert section is not None
-    assert [number for _, number in section.counts] == [3, 1, 0, 0, 0, 0, 0, 0]
+    assert [number for _, number in section.counts] == [3, 1, 0, 0, 0, 0, 0, 0, 0]
     assert section.mistakes == ((SAYS, 1),)
     assert section.lives == {0: (2, 1, 0, 0, 0)}
 

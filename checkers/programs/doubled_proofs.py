@@ -273,13 +273,23 @@ def _in_one_generation(evidence: InputEvidence) -> bool:
 
 
 def _ended(evidence: InputEvidence) -> bool:
-    first, last = evidence.written_ns
-    return any(e.event in ENDS and first <= e.time_ns <= last for e in _of_writers(evidence))
+    since, last = _on_the_way_ns(evidence), evidence.written_ns[1]
+    return any(e.event in ENDS and since <= e.time_ns <= last for e in _of_writers(evidence))
 
 
 def _interruption(evidence: InputEvidence) -> InstanceEvent | None:
     """Return the first end or pause of an instance that wrote an output, between the outputs."""
-    return replace(evidence, events=_of_writers(evidence)).interruption(*evidence.written_ns)
+    of_writers = replace(evidence, events=_of_writers(evidence))
+    return of_writers.interruption(_on_the_way_ns(evidence), evidence.written_ns[1])
+
+
+def _on_the_way_ns(evidence: InputEvidence) -> int:
+    """Return the first output's time; or the end of its instance if that was down by then."""
+    first = evidence.written_ns[0]
+    events = [event for event in _of_writers(evidence) if event.time_ns <= first]
+    lives = [event for event in events if event.event in ENDS or event.event == "started"]
+    alone = len({event.instance for event in evidence.events}) == 1
+    return lives[-1].time_ns if alone and lives and lives[-1].event in ENDS else first
 
 
 def _of_writers(evidence: InputEvidence) -> Sequence[InstanceEvent]:

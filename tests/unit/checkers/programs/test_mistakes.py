@@ -188,6 +188,17 @@ SOME = replace(
     group={1: [committed(at_s, offset) for offset, at_s in enumerate((4.1, 5, 5.5), 1)]},
 )
 
+ON_THE_WAY = replace(
+    SOME,
+    events=[
+        event(1, "started"),
+        event(3.97, "killed"),
+        event(4.05, "started"),
+        event(6, "stopped"),
+    ],
+)
+"""The first output was on its way when the instance was killed."""
+
 UNANSWERED = ProgramRequest(int(3.7 * S), None, 1, None)
 IGNORED_ON_THE_WIRE = replace(PASSED_OVER, habits=BEHIND, undisturbed_ns=0, unwritten=[UNANSWERED])
 FIRST_ON_THE_WIRE = replace(IGNORED_ON_THE_WIRE, habits=Habits(ahead=3))
@@ -253,6 +264,8 @@ SHOWN = (
         replace(ZOMBIE, events=[event(4, "paused"), event(9.05, "resumed")]),  # noted afterwards
     ),
     ("position not committed when an instance ended", NOT_COMMITTED),
+    ("position not committed when an instance ended", ON_THE_WAY),
+    ("position not committed when an instance ended", replace(ON_THE_WAY, group={})),
 )
 
 

@@ -378,9 +378,6 @@ def _check_library(plan: Plan) -> None:
             plan.workload.idempotence and not choice.idempotence
         ),
         f"{choice.title} have no compression {codec}": not choice.compresses(codec),
-        "a client driver commits no offsets in transactions": (
-            plan.workload.transform and bool(choice.command)
-        ),
         **_no_program(choice),
     }
     _refuse(plan, choice, refused, option=f"--client {plan.client}")

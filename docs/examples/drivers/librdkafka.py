@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from confluent_kafka import (
+    OFFSET_STORED,
     Consumer,
     KafkaError,
     KafkaException,
@@ -66,23 +67,32 @@ def send(producer: Producer, request: Request) -> None:
         failed(request["id"], raised.args[0], queued=False)
 
 
+def placed(request: Request) -> list[TopicPartition]:
+    """Return the offsets of a request."""
+    there = request["offsets"].items()
+    return [TopicPartition(request["topic"], int(number), offset) for number, offset in there]
+
+
 def seek(consumer: Consumer, request: Request) -> None:
     """Read partitions from these offsets, of which some may be read already."""
-    offsets = {int(number): offset for number, offset in request["offsets"].items()}
+    places = placed(request)
+    offsets = {at.partition: at.offset for at in places}
+    if eager and not offsets.keys() <= positions.keys():  # they have just been revoked
+        raise KafkaException(KafkaError(KafkaError._STATE))  # noqa: SLF001 - its public name
     positions.update(offsets)
     if eager:  # of a classic group's member only the whole assignment can be changed
         consumer.assign([TopicPartition(request["topic"], *place) for place in positions.items()])
         return
-    places = [TopicPartition(request["topic"], *place) for place in offsets.items()]
     consumer.incremental_unassign([at for at in consumer.assignment() if at.partition in offsets])
     consumer.incremental_assign(places)
 
 
 def rebalanced(event: str, consumer: Consumer, places: list[TopicPartition]) -> None:
     """Say what the group has assigned or taken, and serve requests until that is handled."""
-    if event != "assigned":
-        for place in places:
-            positions.pop(place.partition, None)
+    for place in places:
+        positions[place.partition] = OFFSET_STORED
+        if event != "assigned":
+            del positions[place.partition]
     numbers = [place.partition for place in places]
     answer(next(events), event=event, partitions=numbers)
     while (request := requests.get()) is not None and request["op"] != "handled":
@@ -113,11 +123,18 @@ def committed(consumer: Consumer, request: Request) -> Request:
 
 def commit(consumer: Consumer, request: Request) -> None:
     """Commit offsets of the group."""
-    places = [
-        TopicPartition(request["topic"], int(number), offset)
-        for number, offset in request["offsets"].items()
-    ]
-    consumer.commit(offsets=places, asynchronous=False)
+    consumer.commit(offsets=placed(request), asynchronous=False)
+
+
+def member(consumer: Consumer, _: Request) -> Request:
+    """Return the member's metadata, which are bytes, as text."""
+    return {"member": consumer.consumer_group_metadata().decode("latin-1")}
+
+
+def offsets(producer: Producer, request: Request) -> None:
+    """Add offsets of a member's group to the transaction."""
+    metadata = request["member"].encode("latin-1")
+    producer.send_offsets_to_transaction(placed(request), metadata, 5)
 
 
 def poll(consumer: Consumer, request: Request) -> Request:
@@ -149,6 +166,7 @@ PRODUCERS: dict[str, Callable[[Any, Request], object]] = {
     "reach": lambda producer, request: producer.list_topics(request["topic"], timeout=5),
     "init": lambda producer, _: producer.init_transactions(5),
     "begin": lambda producer, _: producer.begin_transaction(),
+    "offsets": offsets,
     "commit": lambda producer, _: producer.commit_transaction(5),
     "abort": lambda producer, _: producer.abort_transaction(5),
 }
@@ -159,6 +177,7 @@ CONSUMERS: dict[str, Callable[[Any, Request], object]] = {
     "subscribe": subscribe,
     "committed": committed,
     "commit": commit,
+    "member": member,
     "close": lambda consumer, _: consumer.close(),
 }
 OWN = {"group.id": "unused", "enable.auto.commit": False, "auto.offset.reset": "error"}

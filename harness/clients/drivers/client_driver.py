@@ -71,6 +71,8 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
         first: the first offset of a partition's log, of ``bounds`` alone.
         end: the end of a partition's log for this reader, of ``bounds`` alone.
         offsets: the group's offset of each partition that has one, of ``committed`` alone.
+        member: what the driver's producers need to know of a group's member, in the driver's own
+            form; of ``member`` alone.
         event: empty for an answer. The driver numbers its events itself, and waits at each until
             ``handled`` names its number.
         partitions: those that the event is about.
@@ -91,6 +93,7 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
     first: int = 0
     end: int = 0
     offsets: dict[int, int] = {}
+    member: object = None
     event: Literal["", "assigned", "revoked", "lost"] = ""
     partitions: tuple[int, ...] = ()
     generation: int = 0

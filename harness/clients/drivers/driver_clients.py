@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Final, NoReturn
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaException, TopicPartition
 
@@ -23,10 +23,13 @@ _OPS: Final = {
     "partitions_for": "reach",
     "init_transactions": "init",
     "begin_transaction": "begin",
+    "send_offsets_to_transaction": "offsets",
     "commit_transaction": "commit",
     "abort_transaction": "abort",
 }
 """The requests for the calls of a producer."""
+
+_Result = TypeVar("_Result")
 
 
 class _Producer:
@@ -48,12 +51,19 @@ class _Producer:
         text = value.decode()
         self._driver.ask("send", answered, topic=topic, partition=partition, value=text)
 
-    def call(self, method: str, *words: object) -> Future[object]:
-        topic = {"topic": words[0]} if words else {}
-        return self._driver.fulfil(_OPS[method], lambda _: None, **topic)
+    def call(self, method: str, *words: Any) -> Future[object]:  # noqa: ANN401 - of the methods
+        match words:
+            case (offsets, member):
+                named = {**offsets, "member": member}
+            case (topic,):
+                named = {"topic": topic}
+            case _:
+                named = {}
+        return self._driver.fulfil(_OPS[method], lambda _: None, **named)
 
-    def offsets(self, _: Iterable[TopicPartition]) -> NoReturn:
-        raise HarnessError("a client driver commits no offsets in transactions")
+    def offsets(self, places: Iterable[TopicPartition]) -> dict[str, object]:
+        [topic] = {place.topic for place in places}
+        return {"topic": topic, "offsets": {place.partition: place.offset for place in places}}
 
 
 class _Consumer:
@@ -93,10 +103,7 @@ class _Consumer:
         self._topic = topic
         self._open = driver = self._opens(True)
         driver.happened = happened
-        try:
-            driver.fulfil("subscribe", lambda _: None, topic=topic).result(OPENS_S)
-        except (KafkaException, TimeoutError) as why:
-            raise HarnessError(f"the client driver joins no group: {why}") from why
+        _needed("joins no group", driver.fulfil("subscribe", lambda _: None, topic=topic))
 
     def poll(self, most: int, wait_s: float) -> None:
         self._driver.check()
@@ -136,8 +143,9 @@ class _Consumer:
     def epoch(self) -> int:
         return self._generation
 
-    def group_metadata(self) -> NoReturn:
-        raise HarnessError("a client driver commits no offsets in transactions")
+    def group_metadata(self) -> object:
+        asked_for = self._driver.fulfil("member", lambda given: given.member)
+        return _needed("commits no offsets in transactions", asked_for)
 
     def leave(self) -> Future[None]:
         if self._open is not None:
@@ -149,6 +157,14 @@ class _Consumer:
     def crash(self) -> None:
         if self._open is not None:
             self._open.kill()
+
+
+def _needed(without: str, future: Future[_Result]) -> _Result:
+    """Return the result of a call without which the run cannot go on."""
+    try:
+        return future.result(OPENS_S)
+    except (KafkaException, TimeoutError) as why:
+        raise HarnessError(f"the client driver {without}: {why}") from why
 
 
 def driver_clients(start: Callable[[], DriverProcess]) -> PythonClients:

@@ -260,14 +260,6 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         (changed(client="ruby"), "no client is called 'ruby'", "java"),
         (changed(client="java:9.9"), "9.9", ""),
         (changed(client="./no-driver"), "there is no program ./no-driver", "librdkafka"),
-        (
-            changed(
-                client="/bin/sh driver",
-                workload=Workload(idempotence=True, transactions=True, transform=True),
-            ),
-            "a client driver commits no offsets in transactions",
-            "librdkafka",
-        ),
         (changed(reader_client="./no-driver"), "there is no program ./no-driver", "librdkafka"),
         (changed(client="librdkafka:1"), "librdkafka has one release here", "java:RELEASE"),
         (changed(kafka="0.11.0.3", client="java:4.4.0"), "cannot speak to 0.11.0.3", "java:"),

@@ -65,6 +65,13 @@ def answers(request: dict[str, object]) -> str:
     return json.dumps(words)
 
 
+def answers_but(op: str, **words: object) -> Behaviour:
+    """A driver without faults, but for its answers to one request."""
+    return lambda request: (
+        json.dumps({"id": request["id"], **words}) if request["op"] == op else answers(request)
+    )
+
+
 def wrong(behaviour: Behaviour) -> Behaviour:
     """A driver that opens, and then answers in a way of its own."""
     return lambda request: answers(request) if request["op"] == "open" else behaviour(request)
@@ -202,6 +209,24 @@ def test_its_transactions_are_requests() -> None:
     assert seen == ["open", "init", "begin", "commit", "commit", "abort"]
 
 
+def test_a_group_member_is_handed_to_the_producer_as_it_is() -> None:
+    member = {"group": "g", "generation": 4, "names": ["m", None]}
+    seen: list[dict[str, object]] = []
+
+    def behaviour(request: dict[str, object]) -> str:
+        seen.append(request)
+        return answers_but("member", member=member)(request)
+
+    library = driver_clients(lambda: Process(behaviour))
+    consumer, producer = library.consumer(SETTINGS), library.producer(SETTINGS)
+    nothing = lambda *_: None  # noqa: E731 - three times the same
+    consumer.subscribe(["t"], on_assign=nothing, on_revoke=nothing, on_lost=nothing)
+    places = [TopicPartition("t", 0, 13), TopicPartition("t", 2, 1)]
+    producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), 10)
+    offsets = {"topic": "t", "offsets": {"0": 13, "2": 1}, "member": member}
+    assert seen[-2:] == [{"id": 3, "op": "member"}, {"id": 2, "op": "offsets", **offsets}]
+
+
 def reading(behaviour: Behaviour) -> PythonConsumer:
     """A consumer that reads partition 0 from offset 5."""
     consumer = driver_clients(lambda: Process(wrong(behaviour))).consumer(SETTINGS)
@@ -307,7 +332,7 @@ def test_a_member_waits_at_each_event_until_it_is_handled() -> None:
 
 def test_what_a_driver_cannot_do_in_a_group_ends_the_run() -> None:
     refuses = wrong(lambda request: json.dumps({"id": request["id"], "error": "NO_GROUPS"}))
-    nothing = lambda *_: None  # noqa: E731 - three times the same
+    nothing = lambda *_: None  # noqa: E731 - six times the same
     consumer = driver_clients(lambda: Process(refuses)).consumer(SETTINGS)
     with pytest.raises(HarnessError, match="joins no group: NO_GROUPS"):
         consumer.subscribe(["t"], on_assign=nothing, on_revoke=nothing, on_lost=nothing)
@@ -315,9 +340,11 @@ def test_what_a_driver_cannot_do_in_a_group_ends_the_run() -> None:
     [found], [error] = sent(lonely)
     assert found == (INFO, None)
     assert "it has been lost partitions, and is in no group" in str(error)
-    producer = driver_clients(lambda: Process(answers)).producer(SETTINGS)
-    with pytest.raises(HarnessError, match="commits no offsets in transactions"):
-        producer.send_offsets_to_transaction([], object(), 1.0)
+    subscribed = answers_but("member", error="NO_SUCH_REQUEST")
+    consumer = driver_clients(lambda: Process(subscribed)).consumer(SETTINGS)
+    consumer.subscribe(["t"], on_assign=nothing, on_revoke=nothing, on_lost=nothing)
+    with pytest.raises(HarnessError, match="commits no offsets in transactions: NO_SUCH_REQUEST"):
+        consumer.consumer_group_metadata()
 
 
 def test_a_crash_is_its_end() -> None:

@@ -30,6 +30,12 @@ def with_op(asked: Answer, op: str, instead: str) -> Answer:
     return {**asked, "op": instead} if asked.get("op") == op else asked
 
 
+def unknown(member: str) -> str:
+    """Return a member's metadata without the generation and the member's name."""
+    group, _, _ = member[11:].partition("\0")
+    return f"{member[:7]}{chr(255) * 4}{group}\0\0\1"
+
+
 OF_ANSWERS: dict[str, Callable[[Answer], list[Answer]]] = {
     "no-library": lambda answer: without(answer, "library"),
     "no-numbers": lambda answer: without(answer, "code"),
@@ -39,6 +45,9 @@ OF_ANSWERS: dict[str, Callable[[Answer], list[Answer]]] = {
     "no-events": lambda answer: [] if "event" in answer else [answer],
     "other-offsets": lambda answer: [
         {**answer, "offsets": {n: offset - 1 for n, offset in answer.get("offsets", {}).items()}}
+    ],
+    "unknown-member": lambda answer: [
+        {**answer, "member": unknown(answer["member"])} if "member" in answer else answer
     ],
     "in-range": lambda answer: without(answer, "out_of_range"),
     "skips": lambda answer: (
@@ -54,6 +63,9 @@ OF_REQUESTS: dict[str, Callable[[Answer], Answer]] = {
     "uncommitted": lambda asked: with_config(asked, "isolation.level", "read_uncommitted"),
     "commit-for-abort": lambda asked: with_op(asked, "abort", "commit"),
     "abort-for-commit": lambda asked: with_op(asked, "commit", "abort"),
+    "unstable": lambda asked: with_config(asked, "isolation.level", "read_uncommitted"),
+    "offsets-in-spite": lambda asked: with_op(asked, "abort", "commit"),
+    "no-offsets": lambda asked: with_op(asked, "offsets", "reach"),
     "seek-to-the-beginning": lambda asked: (
         {**asked, "offsets": dict.fromkeys(asked["offsets"], 0)} if "offsets" in asked else asked
     ),

@@ -55,9 +55,13 @@ BROKEN = {
     "in-range": ("consumer", "which is not in the log, `out_of_range` has {}"),
     "no-events": ("group", "poll has no answer after"),
     "other-offsets": ("group", "and the group's offsets are {"),
+    "no-offsets": ("offsets", "while a transaction is open, committed is answered with {}"),
+    "offsets-in-spite": ("offsets", "after abort with offset 2 the group has the offsets {0: 2}"),
+    "unstable": ("offsets", "while a transaction is open, committed is answered with {}"),
+    "unknown-member": ("offsets", "of a member of an old generation are accepted"),
     "no-end": ("end", "after its input has ended the driver goes on"),
 }
-SLOW = {"time-out", "end", "transactions", "consumer", "group"}
+SLOW = {"time-out", "end", "transactions", "consumer", "group", "offsets"}
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +104,14 @@ def test_a_broken_driver_is_found(
 
 
 @pytest.mark.parametrize(
-    "transactions", [pytest.param(False, marks=pytest.mark.nightly), True], ids=["plain", "txn"]
+    ("transactions", "transform"),
+    [
+        pytest.param(False, False, marks=pytest.mark.nightly, id="plain"),
+        pytest.param(True, False, id="transactions"),
+        pytest.param(True, True, marks=pytest.mark.nightly, id="transform"),
+    ],
 )
-def test_a_run_with_drivers_is_judged(tmp_path: Path, transactions: bool) -> None:
+def test_a_run_with_drivers_is_judged(tmp_path: Path, transactions: bool, transform: bool) -> None:
     driver = f"{sys.executable} {EXAMPLE}"
     plan = Plan(
         kafka=MODERN,
@@ -111,7 +120,11 @@ def test_a_run_with_drivers_is_judged(tmp_path: Path, transactions: bool) -> Non
         reader_client=driver,
         topic=Topic(partitions=3),
         workload=Workload(
-            producers=2, churn_s=3, transactions=transactions, idempotence=transactions
+            producers=2,
+            churn_s=3,
+            transactions=transactions,
+            transform=transform,
+            idempotence=transactions,
         ),
         duration_s=8,
     )
@@ -120,6 +133,8 @@ def test_a_run_with_drivers_is_judged(tmp_path: Path, transactions: bool) -> Non
     assert judged.verdict.ledger.acknowledged > (0 if transactions else 500)
     reads = judged.run.table("history/ops").filter(pc.field("kind") == "read").to_pylist()
     assert {row["phase"] for row in reads} == {"run", "final"}
+    committed = {row["process"][:8] for row in reads if row["outcome"] == "ok"}
+    assert ("producer" in committed) == transform
 
 
 @pytest.mark.nightly

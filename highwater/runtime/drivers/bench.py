@@ -1,6 +1,7 @@
 """Brokers on which client drivers are tried, and what the trials need (docs/driver.md)."""
 
 import contextlib
+import itertools
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from confluent_kafka import TopicPartition
 
 from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.local.client_driver import ClientDriverProcess
+from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients import client_config
 from highwater.harness.clients.drivers.client_driver import (
@@ -32,6 +34,7 @@ PARTITIONS: Final = 3
 RECORDS: Final = 300
 ANSWERS_S: Final = 60.0
 TIMEOUT_S: Final = 5.0
+_TRANSACTION_S: Final = 30.0
 
 _QUIET: Final = logging.getLogger("highwater.driver-check")
 Opened = tuple[ClientDriver, ClientDriverProcess]
@@ -59,6 +62,7 @@ class DriverBench:
         self.cluster = cluster
         self.command: Sequence[str] = ()
         self.log = log
+        self._groups = itertools.count()
         ids = sorted(cluster.brokers)
         cluster.create_topic(TOPIC, [ids] * PARTITIONS, {})
         cluster.create_topic(SMALL, [ids], {"max.message.bytes": "200"})
@@ -72,6 +76,16 @@ class DriverBench:
         """Return the settings of a producer."""
         workload = Workload(acks=acks, delivery_timeout_s=TIMEOUT_S, idempotence=idempotence)
         return client_config.producer(Plan(kafka=MODERN, workload=workload), self.common_settings)
+
+    def new_group(self) -> str:
+        """Return the name of a group that no part has used."""
+        return f"driver-check-{next(self._groups)}"
+
+    def transacting(self, name: str) -> client_config.Settings:
+        """Return the settings of a producer with a ``transactional.id``."""
+        workload = Workload(idempotence=True, transactions=True, delivery_timeout_s=_TRANSACTION_S)
+        plan = Plan(kafka=MODERN, workload=workload)
+        return client_config.transactional(plan, self.common_settings, name)
 
     @contextlib.contextmanager
     def opened(
@@ -138,6 +152,34 @@ def answered(
     if driver.broken:
         raise WrongDriverError(driver.broken)
     return given
+
+
+def done(driver: ClientDriver, op: str, **named: object) -> None:
+    """Send a request, and repeat it as long as the driver allows that.
+
+    Raises:
+        WrongDriverError: it is answered with an error, or not in time.
+    """
+    given = repeated(driver, op, **named)
+    if given.error:
+        raise WrongDriverError(f"{op} is answered with {given.as_error()}")
+
+
+def repeated(driver: ClientDriver, op: str, **named: object) -> DriverAnswer:
+    """Return the answer to a request that is repeated as long as the driver allows it.
+
+    Raises:
+        WrongDriverError: there is no other answer in time.
+    """
+    try:
+        return await_condition(
+            lambda: answered(driver, driver.call(op, **named), op, ANSWERS_S),
+            lambda given: not given.again,
+            what=op,
+            limit_s=ANSWERS_S,
+        )
+    except WaitTimeoutError as late:
+        raise WrongDriverError(f"{op} is answered with `again` for {ANSWERS_S:g} s") from late
 
 
 def read(bench: DriverBench) -> dict[tuple[int, int], str]:

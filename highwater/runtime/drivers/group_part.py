@@ -20,13 +20,13 @@ from highwater.runtime.drivers.bench import (
     send,
 )
 
-_GROUP: Final = "driver-check-group"
 _POLL_MS: Final = 200
 _EVENT_S: Final = 0.05
-_ALL: Final = frozenset(range(PARTITIONS))
+ALL: Final = frozenset(range(PARTITIONS))
+"""The numbers of the topic's partitions."""
 
 
-class _Member:
+class Member:
     """A driver's consumer in the group.
 
     Attributes:
@@ -42,7 +42,11 @@ class _Member:
         driver.happened = self._events.put
 
     def ask(self, op: str, **words: object) -> DriverAnswer:
-        """Return the answer to a request, and handle what happens in the group before it."""
+        """Return the answer to a request, and handle what happens in the group before it.
+
+        Raises:
+            WrongDriverError: it is an error, or does not come in time.
+        """
         future = self.driver.call(op, **words)
 
         def look() -> str:
@@ -58,7 +62,11 @@ class _Member:
         return given
 
     def poll(self) -> None:
-        """Read the next records."""
+        """Read the next records.
+
+        Raises:
+            WrongDriverError: it reads from a partition that it does not own.
+        """
         for record in self.ask("poll", max=50, wait_ms=_POLL_MS).records:
             if record.partition not in self.owned:
                 raise WrongDriverError(
@@ -86,43 +94,53 @@ class _Member:
 
 def joins_group(bench: DriverBench) -> str:
     """Try two members: all partitions are assigned, positions committed, and taken over."""
+    group = bench.new_group()
     with bench.opened() as (driver, _):
         send(driver, [f"group-{number}" for number in range(PARTITIONS * 3)])
-    there = {place for place in read(bench) if place[0] in _ALL}
-    with _member(bench) as first:
-        _until(lambda: there <= first.places, "its records", first)
-        ends = {n: max(offset for at, offset in there if at == n) + 1 for n in _ALL}
+    there = {place for place in read(bench) if place[0] in ALL}
+    with joined(bench, group) as first:
+        until(lambda: there <= first.places, "its records", first)
+        ends = {n: max(offset for at, offset in there if at == n) + 1 for n in ALL}
         first.ask("commit", topic=TOPIC, offsets=ends)
-        offsets = first.ask("committed", topic=TOPIC, partitions=sorted(_ALL)).offsets
+        offsets = first.ask("committed", topic=TOPIC, partitions=sorted(ALL)).offsets
         if offsets != ends:
             raise WrongDriverError(f"it commits {ends}, and the group's offsets are {offsets}")
-        with _member(bench) as second:
-            _until(
-                lambda: bool(second.owned) and first.owned | second.owned == _ALL,
+        with joined(bench, group) as second:
+            until(
+                lambda: bool(second.owned) and first.owned | second.owned == ALL,
                 "the second member to get partitions",
                 *(first, second),
             )
             if first.owned & second.owned:
                 raise WrongDriverError(f"both members have {first.owned & second.owned}")
             second.ask("close")
-        _until(lambda: first.owned == _ALL, "the partitions of the member that has left", first)
+        until(lambda: first.owned == ALL, "the partitions of the member that has left", first)
         if second.places & there:
             raise WrongDriverError("a new member reads what the group has committed")
     return f"two members share {PARTITIONS} partitions, commit, and take over"
 
 
 @contextlib.contextmanager
-def _member(bench: DriverBench) -> Iterator[_Member]:
-    settings = client_config.consumer(bench.common_settings, group=_GROUP)
+def joined(bench: DriverBench, group: str) -> Iterator[Member]:
+    """Let a driver's consumer join a group in the block.
+
+    Raises:
+        RefusedError: it has no members of groups.
+    """
+    settings = client_config.consumer(bench.common_settings, group=group)
     opening = bench.opened(settings, role="consumer", needed=False, member=True)
     with opening as (driver, _):
-        member = _Member(driver)
+        member = Member(driver)
         member.ask("subscribe", topic=TOPIC)
         yield member
 
 
-def _until(done: Callable[[], bool], what: str, *members: _Member) -> None:
-    """Let members poll until a condition holds."""
+def until(done: Callable[[], bool], what: str, *members: Member) -> None:
+    """Let members poll until a condition holds.
+
+    Raises:
+        WrongDriverError: it does not hold in time.
+    """
 
     def look() -> str:
         for member in members:

@@ -10,20 +10,20 @@ from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients import client_config
 from highwater.harness.clients.drivers.client_driver import ClientDriver, DriverAnswer
-from highwater.harness.releases.catalogue import MODERN
-from highwater.harness.runs.plan import Plan, Workload
 from highwater.runtime.drivers.bench import (
     ANSWERS_S,
     PARTITIONS,
-    TIMEOUT_S,
     TOPIC,
     DriverBench,
     WrongDriverError,
     answered,
+    done,
     read,
+    repeated,
     send,
 )
 from highwater.runtime.drivers.group_part import joins_group
+from highwater.runtime.drivers.offsets_part import moves_offsets
 
 _POLL_MS: Final = 200
 _FAR: Final = 1_000_000_000
@@ -54,19 +54,17 @@ def _producer_ids(bench: DriverBench) -> frozenset[int]:
 
 
 def _commits(bench: DriverBench) -> str:
-    workload = Workload(idempotence=True, transactions=True, delivery_timeout_s=TIMEOUT_S)
-    plan = Plan(kafka=MODERN, workload=workload)
-    settings = client_config.transactional(plan, bench.common_settings, _NAME)
+    settings = bench.transacting(_NAME)
     with bench.opened(settings, needed=False) as (driver, _):
-        _done(driver, "init")
+        done(driver, "init")
         for end in ("commit", "abort"):
             _transact(driver, end)
-        _done(driver, "begin")
+        done(driver, "begin")
         send(driver, ["open-0"])
         with bench.opened(settings) as (second, _):
-            _done(second, "init")
+            done(second, "init")
             _transact(second, "commit", "second")
-        given = _repeated(driver, "commit")
+        given = repeated(driver, "commit")
         if not given.error:
             raise WrongDriverError(
                 "another producer has its transactional.id, and it commits without an error"
@@ -86,31 +84,12 @@ _ENDINGS: Final = frozenset({"commit", "abort", "second", "open"})
 
 
 def _transact(driver: ClientDriver, end: str, name: str = "") -> None:
-    _done(driver, "begin")
+    done(driver, "begin")
     names = [f"{name or end}-{number}" for number in range(PARTITIONS)]
     for given in send(driver, names):
         if given.error:
             raise WrongDriverError(f"a send in a transaction ends with {given.as_error()}")
-    _done(driver, end)
-
-
-def _done(driver: ClientDriver, op: str) -> None:
-    given = _repeated(driver, op)
-    if given.error:
-        raise WrongDriverError(f"{op} is answered with {given.as_error()}")
-
-
-def _repeated(driver: ClientDriver, op: str) -> DriverAnswer:
-    """Return the answer to a request that is repeated as long as the driver allows it."""
-    try:
-        return await_condition(
-            lambda: answered(driver, driver.call(op), op, ANSWERS_S),
-            lambda given: not given.again,
-            what=op,
-            limit_s=ANSWERS_S,
-        )
-    except WaitTimeoutError as late:
-        raise WrongDriverError(f"{op} is answered with `again` for {ANSWERS_S:g} s") from late
+    done(driver, end)
 
 
 def _reads(bench: DriverBench) -> str:
@@ -192,4 +171,5 @@ OTHER_PARTS: Final[dict[str, Callable[[DriverBench], str]]] = {
     "transactions": _commits,
     "consumer": _reads,
     "group": joins_group,
+    "offsets": moves_offsets,
 }

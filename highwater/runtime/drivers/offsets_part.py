@@ -1,0 +1,95 @@
+"""The trial of a group's offsets in a driver's transactions, on real brokers (docs/driver.md)."""
+
+import contextlib
+from typing import Final
+
+from highwater.harness.clients.drivers.client_driver import ClientDriver, DriverAnswer
+from highwater.runtime.drivers.bench import (
+    ANSWERS_S,
+    TOPIC,
+    DriverBench,
+    RefusedError,
+    WrongDriverError,
+    answered,
+    done,
+    repeated,
+    send,
+)
+from highwater.runtime.drivers.group_part import ALL, Member, joined, until
+
+_SINCE: Final = (2, 5)
+"""Brokers fence members since this release (KIP-447)."""
+
+_NAME: Final = "driver-check-offsets"
+_HASTE_S: Final = 1.0
+"""A wrong answer comes within this time."""
+
+
+def moves_offsets(bench: DriverBench) -> str:
+    """Try offsets in transactions: a commit moves them, for a member of the present generation.
+
+    Raises:
+        RefusedError: the driver or its brokers cannot do that.
+        WrongDriverError: the driver does something else.
+    """
+    if bench.cluster.release.number < _SINCE:
+        raise RefusedError("brokers before 2.5 refuse no old generation")
+    group = bench.new_group()
+    with (
+        bench.opened(bench.transacting(_NAME), needed=False) as (driver, _),
+        joined(bench, group) as first,
+    ):
+        until(lambda: first.owned == ALL, "its partitions", first)
+        member = _member(first)
+        done(driver, "init")
+        for offset, end in ((1, "commit"), (2, "abort"), (3, "commit")):
+            given = _add(driver, offset, member)
+            if given.error:
+                raise WrongDriverError(f"offsets is answered with {given.as_error()}")
+            _look_too_early(first)
+            done(driver, end)
+            _expect(first, {0: 1 if end == "abort" else offset}, f"{end} with offset {offset}")
+        with joined(bench, group) as second:
+            until(
+                lambda: bool(second.owned) and first.owned | second.owned == ALL,
+                "the second member to get partitions",
+                *(first, second),
+            )
+            given = _add(driver, 4, member)
+            if not given.error:
+                raise WrongDriverError("offsets of a member of an old generation are accepted")
+            done(driver, "abort")
+    return f"offsets move with a commit alone; those of an old generation end with {given.error}"
+
+
+def _member(member: Member) -> object:
+    """Return what producers need to know of a member, in the driver's form."""
+    given = answered(member.driver, member.driver.call("member"), "member", ANSWERS_S)
+    if given.error:
+        raise RefusedError(str(given.as_error()))
+    return given.member
+
+
+def _add(driver: ClientDriver, offset: int, member: object) -> DriverAnswer:
+    """Begin a transaction, send, and add an offset of partition 0; return the answer to that."""
+    done(driver, "begin")
+    send(driver, [f"offsets-{offset}"])
+    return repeated(driver, "offsets", topic=TOPIC, offsets={0: offset}, member=member)
+
+
+def _look_too_early(member: Member) -> None:
+    """Ask for the group's offsets while a transaction that moves them is open."""
+    future = member.driver.call("committed", topic=TOPIC, partitions=[0])
+    with contextlib.suppress(TimeoutError):
+        given = future.result(_HASTE_S)
+        if not given.error:
+            raise WrongDriverError(
+                f"while a transaction is open, committed is answered with {given.offsets}: offsets"
+                " has added none, or committed does not wait for the end"
+            )
+
+
+def _expect(member: Member, offsets: dict[int, int], when: str) -> None:
+    there = member.ask("committed", topic=TOPIC, partitions=sorted(ALL)).offsets
+    if there != offsets:
+        raise WrongDriverError(f"after {when} the group has the offsets {there}, not {offsets}")

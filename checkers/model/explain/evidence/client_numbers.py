@@ -58,13 +58,14 @@ def numbered_behind(case: RecordCase) -> Links:
 @explains(
     _AS_ANOTHER,
     NEW_EPOCH & UNKNOWN_CLIENT,
-    "The client gave the record an earlier one's sequence number; the leader took it for that.",
+    "The client gave the record another one's sequence number; the leader took it for that.",
     needs=FILES,
 )
 def numbered_as_another(case: LostRecord) -> Links:
-    """Return the earlier record at the offset with which a record that is in no log was answered.
+    """Return the record at the offset with which a record that is in no log was answered.
 
-    A leader answers what it takes for a copy with the offset of the record that it has.
+    A leader answers what it takes for a copy with the offset of the record that it has. That one
+    was sent, or answered, before: no leader that lost this record gave its offset away again.
     """
     lost, offset, disks = case.send["value"], case.send["offset"], case.trace.disks
     if any(lost in disk.records for disk in disks.values()):
@@ -73,10 +74,12 @@ def numbered_as_another(case: LostRecord) -> Links:
         number = disk.numbers[disk.at[offset]] if offset in disk.at else (None, None, None)
         holders = case.observed.sends(value=disk.record(offset) or "").to_pylist()
         for holder in holders if None not in number else ():
-            earlier = holder["invoke_ns"] < case.begun_ns
+            answered = holder["offset"] == offset and holder["complete_ns"] < case.ended_ns
+            earlier = holder["invoke_ns"] < case.begun_ns or answered
             if earlier and holder["process"] == case.send["process"]:
                 placed = [(holder["value"], offset, number)]
-                so = f"{lost}, sent later by the same producer, was answered with that offset"
+                order = "sent" if holder["invoke_ns"] < case.begun_ns else "answered"
+                so = f"{lost}, {order} later by the same producer, was answered with that offset"
                 return (_link(_AS_ANOTHER, broker, placed, so), case.ack)
     return ()
 

@@ -65,6 +65,8 @@ class Situation:
     """Record that the producer had sent before, in a transaction that was aborted, unanswered."""
     earlier: str = ""
     """Record that the producer, an idempotent one, had sent a second before."""
+    earlier_ns: tuple[int, int] = (SENT - SECOND, ACKED)
+    """When that record was sent, and answered."""
     client: str = "librdkafka"
     late: tuple[dict[str, Any], ...] = ()
     """Answers to fetches that the wire let go on."""
@@ -97,7 +99,9 @@ class Situation:
         if self.aborted:
             later += [{**sent, "value": self.aborted, "outcome": "fail", "complete_ns": SENT}]
         if self.earlier:
-            later += [sent | {"value": self.earlier, "outcome": "ok", "invoke_ns": SENT - SECOND}]
+            begun_ns, ended_ns = self.earlier_ns
+            times = {"invoke_ns": begun_ns, "complete_ns": ended_ns}
+            later += [sent | times | {"value": self.earlier, "outcome": "ok", "offset": 3}]
         observed = RunTraces(
             plan=Plan(
                 kafka=self.kafka,
@@ -293,6 +297,12 @@ def test_a_rule_explains_a_loss_by_its_evidence(rule: Explanation[LostRecord]) -
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_a_rule_does_not_explain_what_is_out_of_its_bounds(rule: Explanation[LostRecord]) -> None:
     assert rule.links(NOT_EXPLAINED[rule.name].record()) == ()
+
+
+@pytest.mark.parametrize(("ended_ns", "explained"), [(ACKED - 1, True), (ACKED, False)])
+def test_a_client_may_have_numbered_a_later_record_first(*, ended_ns: int, explained: bool) -> None:
+    passed = replace(AS_ANOTHER, earlier_ns=(SENT + 1, ended_ns))
+    assert bool(RULES["numbered-as-another"].links(passed.record())) == explained
 
 
 def test_a_paused_leader_may_answer_before_it_learns_that_it_is_deposed() -> None:

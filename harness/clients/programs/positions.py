@@ -54,6 +54,10 @@ class Progress(NamedTuple):
             if end and (self.committed.get(partition) or 0) < end
         }
 
+    def needed(self, outputs: int) -> int:
+        """Return how many outputs all inputs need, if each needs so many."""
+        return sum(self.ends.values()) * outputs
+
 
 class StoodStill:
     """The condition that a program has reached the end of its input, and has no progress since.
@@ -71,7 +75,7 @@ class StoodStill:
         """Return whether no partition is behind, and nothing has changed for long enough."""
         if seen != self._last:
             self._last, self._since = seen, self._clock()
-        full = seen.written >= sum(seen.ends.values()) * self._outputs
+        full = seen.written >= seen.needed(self._outputs)
         enough_s = FULL_S if full else STILL_S
         return not seen.behind and self._clock() - self._since >= enough_s
 
@@ -190,6 +194,8 @@ def _why(
     plan: Plan, program: ProgramPlan, settings: Settings, seen: Progress, limit_s: float
 ) -> list[str]:
     if all(offset is None for offset in seen.committed.values()):
+        if seen.written >= seen.needed(program.outputs):
+            return []  # it has its positions elsewhere; an input without an output is not reached
         never = f"Group {plan.group} has committed no position in {plan.topic.name}"
         return [f"{never}: {_instead(plan, settings)}."]
     if not seen.behind:

@@ -1,6 +1,10 @@
 """A program has come to its end when positions are at the end and nothing moves any more."""
 
+import pytest
+
+from highwater.harness.clients.programs import positions
 from highwater.harness.clients.programs.positions import FULL_S, STILL_S, Progress, StoodStill
+from highwater.harness.runs.plan import Plan, ProgramPlan, Topic
 
 
 def test_a_program_that_is_behind_or_writes_has_not_ended() -> None:
@@ -37,3 +41,15 @@ def test_a_program_with_all_its_outputs_need_not_stand_still_for_long() -> None:
 def test_which_partitions_are_behind() -> None:
     progress = Progress({0: 5, 1: None, 2: 7}, {0: 5, 1: 3, 2: 9, 3: 0}, 0)
     assert progress.behind == {1: None, 2: 7}
+
+
+def test_a_program_without_a_position_is_judged_if_all_outputs_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(positions, "_instead", lambda *_: "it reads nothing")
+    program = ProgramPlan(command=("service",), out="payments", outputs=2)
+    plan = Plan(kafka="4.4.0", topic=Topic(name="orders"), program=program)
+    missing = Progress({0: None, 1: None}, {0: 5, 1: 0}, 9)
+    [says] = positions._why(plan, program, {}, missing, 90.0)
+    assert says.endswith("has committed no position in orders: it reads nothing.")
+    assert positions._why(plan, program, {}, missing._replace(written=10), 90.0) == []

@@ -18,6 +18,7 @@ from highwater.checkers.programs.facts import (
     ProgramFacts,
     ProgramRequest,
     Trouble,
+    passed_by,
     position_at,
 )
 from highwater.checkers.programs.habits import EarlyCommit, Habits
@@ -130,7 +131,7 @@ class InputEvidence:
     @property
     def passed(self) -> Position | None:
         """The first commit that passed the input."""
-        return next((commit for commit in self.commits or () if commit.offset > self.offset), None)
+        return passed_by(self.commits or (), self.offset)
 
     @property
     def before(self) -> int:

@@ -231,6 +231,11 @@ def position_at(commits: Sequence[Position], time_ns: int) -> int:
     return commits[before - 1].offset if before else 0
 
 
+def passed_by(commits: Sequence[Position], offset: int) -> Position | None:
+    """Return the first commit that passed an offset; None if none did."""
+    return next((commit for commit in commits if commit.offset > offset), None)
+
+
 def _commits(case: RunFiles, started_ms: float) -> dict[int, list[Position]] | None:
     on_disk = commits_on_disk(case)
     if on_disk is None:

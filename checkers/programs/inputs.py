@@ -27,7 +27,7 @@ from highwater.checkers.core.derived import derived
 from highwater.checkers.core.promises import if_program_says, never
 from highwater.checkers.groups.events import Row, in_words
 from highwater.checkers.programs.evidence import CLOCKS_NS, evidence_of, seconds
-from highwater.checkers.programs.facts import ProgramFacts
+from highwater.checkers.programs.facts import ProgramFacts, passed_by
 from highwater.checkers.programs.lost_proofs import passed_calmly
 from highwater.checkers.programs.mistakes import mistake_of
 from highwater.checkers.programs.outcomes import (
@@ -217,8 +217,7 @@ def _repeated(facts: ProgramFacts, rows: Sequence[Row]) -> Iterator[Row]:
     outputs = facts.outputs_of([row["value"] for row in rows])
     for row in rows:
         last = outputs[row["value"]][-1]
-        commits = (facts.commits or {}).get(row["partition"], ())
-        passed = next((commit for commit in commits if commit.offset > row["offset"]), None)
+        passed = passed_by((facts.commits or {}).get(row["partition"], ()), row["offset"])
         if passed is not None and last.time_ns > passed.time_ns + CLOCKS_NS:
             place = f"{facts.plan.topic.name}-{row['partition']}"
             says = (

@@ -74,11 +74,11 @@ def numbered_as_another(case: LostRecord) -> Links:
         number = disk.numbers[disk.at[offset]] if offset in disk.at else (None, None, None)
         holders = case.observed.sends(value=disk.record(offset) or "").to_pylist()
         for holder in holders if None not in number else ():
+            sent = holder["invoke_ns"] < case.begun_ns
             answered = holder["offset"] == offset and holder["complete_ns"] < case.ended_ns
-            earlier = holder["invoke_ns"] < case.begun_ns or answered
-            if earlier and holder["process"] == case.send["process"]:
+            if (sent or answered) and holder["process"] == case.send["process"]:
                 placed = [(holder["value"], offset, number)]
-                order = "sent" if holder["invoke_ns"] < case.begun_ns else "answered"
+                order = "sent" if sent else "answered"
                 so = f"{lost}, {order} later by the same producer, was answered with that offset"
                 return (_link(_AS_ANOTHER, broker, placed, so), case.ack)
     return ()

@@ -106,11 +106,7 @@ def joins_group(bench: DriverBench) -> str:
         if offsets != ends:
             raise WrongDriverError(f"it commits {ends}, and the group's offsets are {offsets}")
         with joined(bench, group) as second:
-            until(
-                lambda: bool(second.owned) and first.owned | second.owned == ALL,
-                "the second member to get partitions",
-                *(first, second),
-            )
+            share(first, second)
             if first.owned & second.owned:
                 raise WrongDriverError(f"both members have {first.owned & second.owned}")
             second.ask("close")
@@ -153,3 +149,16 @@ def until(done: Callable[[], bool], what: str, *members: Member) -> None:
         raise WrongDriverError(
             f"{what} did not come within {ANSWERS_S:g} s; its partitions: {late.seen}"
         ) from late
+
+
+def share(first: Member, second: Member) -> None:
+    """Let two members poll until they have all partitions between them.
+
+    Raises:
+        WrongDriverError: the second one gets none in time.
+    """
+    until(
+        lambda: bool(second.owned) and first.owned | second.owned == ALL,
+        "the second member to get partitions",
+        *(first, second),
+    )

@@ -15,7 +15,7 @@ from highwater.runtime.drivers.bench import (
     repeated,
     send,
 )
-from highwater.runtime.drivers.group_part import ALL, Member, joined, until
+from highwater.runtime.drivers.group_part import ALL, Member, joined, share, until
 
 _SINCE: Final = (2, 5)
 """Brokers fence members since this release (KIP-447)."""
@@ -50,11 +50,7 @@ def moves_offsets(bench: DriverBench) -> str:
             done(driver, end)
             _expect(first, {0: 1 if end == "abort" else offset}, f"{end} with offset {offset}")
         with joined(bench, group) as second:
-            until(
-                lambda: bool(second.owned) and first.owned | second.owned == ALL,
-                "the second member to get partitions",
-                *(first, second),
-            )
+            share(first, second)
             given = _add(driver, 4, member)
             if not given.error:
                 raise WrongDriverError("offsets of a member of an old generation are accepted")

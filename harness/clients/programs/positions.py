@@ -27,6 +27,9 @@ STILL_S: Final = 3.0
 FULL_S: Final = 1.0
 """The same if there are at least as many outputs as the inputs need."""
 
+TOTAL_LIMIT_S: Final = 300.0
+"""Limit of the wait for a program that goes on, however slowly."""
+
 _ASK_S: Final = 5.0
 EOF: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - that is its public name
 _LOOK_S: Final = 0.2
@@ -54,30 +57,47 @@ class Progress(NamedTuple):
             if end and (self.committed.get(partition) or 0) < end
         }
 
+    @property
+    def done(self) -> int:
+        """The sum of the committed offsets; of a group without any, the number of outputs."""
+        return sum(offset or 0 for offset in self.committed.values()) or self.written
+
     def needed(self, outputs: int) -> int:
         """Return how many outputs all inputs need, if each needs so many."""
         return sum(self.ends.values()) * outputs
 
 
 class StoodStill:
-    """The condition that a program has reached the end of its input, and has no progress since.
+    """The condition that a program no longer goes on, at the end of its input or before it.
 
     Args:
         outputs: outputs that an input needs at most.
+        limit_s: how long its positions may stand still before the end.
+
+    Attributes:
+        at_end: whether it has reached the end, and its output has stood still for long enough.
     """
 
-    def __init__(self, outputs: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._outputs, self._clock = outputs, clock
+    def __init__(
+        self, outputs: int, limit_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._outputs, self._limit_s, self._clock = outputs, limit_s, clock
         self._last: Progress | None = None
-        self._since = 0.0
+        self._changed_at = self._moved_at = clock()
+        self._done = 0
+        self.at_end = False
 
     def __call__(self, seen: Progress) -> bool:
-        """Return whether no partition is behind, and nothing has changed for long enough."""
+        """Return whether the wait is over."""
+        now = self._clock()
         if seen != self._last:
-            self._last, self._since = seen, self._clock()
+            self._last, self._changed_at = seen, now
+        if seen.done > self._done:
+            self._done, self._moved_at = seen.done, now
         full = seen.written >= seen.needed(self._outputs)
         enough_s = FULL_S if full else STILL_S
-        return not seen.behind and self._clock() - self._since >= enough_s
+        self.at_end = not seen.behind and now - self._changed_at >= enough_s
+        return self.at_end or now - self._moved_at >= self._limit_s
 
 
 class WorkDone:
@@ -120,6 +140,7 @@ def await_end(
     Args:
         settings: settings for a client that has the program's group, but does not join it.
         printed: returns how many outputs the program has printed, if no topic has them.
+        limit_s: how long the group's positions may stand still before the end.
 
     Returns:
         Sentences that say why nothing can be concluded from missing outputs. Single inputs that
@@ -127,23 +148,24 @@ def await_end(
     """
     client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
     reader = Consumer({**settings, "enable.partition.eof": True})
+    still = StoodStill(program.outputs, limit_s)
     try:
-        await_condition(
+        seen = await_condition(
             lambda: _progress(plan, client, reader, _written(plan, program, client) or printed()),
-            StoodStill(program.outputs),
+            still,
             what=f"group {plan.group} to commit the end of {plan.topic.name}",
-            limit_s=limit_s,
+            limit_s=max(limit_s, TOTAL_LIMIT_S),
             every_s=_LOOK_S,
             passing=(KafkaException,),
         )
     except WaitTimeoutError as error:
         if not isinstance(error.seen, Progress):
             return [error.message]
-        return _why(plan, program, settings, error.seen, limit_s)
+        seen = error.seen
     finally:
         client.close()
         reader.close()
-    return []
+    return [] if still.at_end else _why(plan, program, settings, seen, limit_s)
 
 
 def log_ends(client: Consumer, topic: str, partitions: int) -> dict[int, int]:

@@ -16,7 +16,7 @@ APPEND_TIMES: Final = {"message.timestamp.type": "LogAppendTime"}
 """Settings of the output topic: a record's timestamp is the time at which a broker appended it."""
 
 END_LIMIT_S: Final = 90.0
-"""Limit of the wait: by Kafka's client defaults, a killed member keeps its partitions for 45 s."""
+"""How long a program may stand still: by default a killed member keeps its partitions for 45 s."""
 
 READ_LIMIT_S: Final = 90.0
 """Limit of the read: by these defaults, a transaction that no client ends stays open for 60 s."""

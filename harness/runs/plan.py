@@ -172,6 +172,10 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.subscribe + self.share
 
 
+EXTERNAL: Final = "external"
+"""The driver of external clusters."""
+
+
 class External(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An external cluster on which a run takes place.
 

@@ -17,9 +17,8 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.releases.client_choice import KAFKA_PYTHON, LIBRDKAFKA, read_client
 from highwater.harness.releases.cluster_facts import POSITIONS
-from highwater.harness.runs.plan import External, Plan, Topic
+from highwater.harness.runs.plan import EXTERNAL, External, Plan, Topic
 from highwater.harness.runs.topics.existing_topic import MIN_ISR, UNCLEAN, likened, of_plan
-from highwater.runtime.preflight import EXTERNAL
 
 REPLICAS = 3
 """Replicas of each partition, if there are that many brokers."""

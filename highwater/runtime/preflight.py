@@ -25,7 +25,7 @@ from highwater.harness.runs.group_protocols import (
     GroupProtocol,
 )
 from highwater.harness.runs.options import options_of
-from highwater.harness.runs.plan import Plan, ProgramPlan, Workload
+from highwater.harness.runs.plan import EXTERNAL, Plan, ProgramPlan, Workload
 from highwater.harness.runs.programs.expressions import Expression, expression
 from highwater.harness.runs.programs.feed import read_feed
 from highwater.harness.runs.topics.record_keys import TIMESTAMPS
@@ -39,9 +39,6 @@ from highwater.nemesis.schedules.validation import check_budget, check_steps
 from highwater.nemesis.stories.registry import Story, find_story
 from highwater.nemesis.stories.story import NOTHING
 from highwater.runtime.programs.instances import resolved
-
-EXTERNAL: Final = "external"
-"""The driver of external clusters."""
 
 _FOLLOWERS_SERVE: Final = (2, 4)
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")

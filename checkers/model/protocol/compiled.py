@@ -1,10 +1,9 @@
 """The decorator of the model's rules: plain Python functions that the search also compiles."""
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
-from numba.extending import register_jitable
 
 State = np.ndarray[Any, np.dtype[np.int8]]
 """The state vector; ``state_layout`` names its fields."""
@@ -15,14 +14,24 @@ Constants = np.ndarray[Any, np.dtype[np.int64]]
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_UNREGISTERED: Final[list[Callable[..., Any]]] = []
+
 
 def rule(function: Callable[P, R]) -> Callable[P, R]:
-    """Mark a function as a rule of the model: plain Python and compiled code can call it.
+    """Mark a function as a rule of the model: plain Python and compiled code can call it."""
+    _UNREGISTERED.append(function)
+    return function
+
+
+def register_rules() -> None:
+    """Let compiled code call every rule that has been imported. May be repeated.
 
     No C code calls the compiled form, so Numba makes no C wrapper for it.
     """
-    mark: Callable[[Callable[P, R]], Callable[P, R]] = register_jitable(no_cfunc_wrapper=True)
-    return mark(function)
+    from numba.extending import register_jitable  # noqa: PLC0415 - only a search needs Numba
+
+    while _UNREGISTERED:
+        register_jitable(no_cfunc_wrapper=True)(_UNREGISTERED.pop())
 
 
 @rule

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import numba
 import numpy as np
 
-from highwater.checkers.model.protocol.compiled import Constants, rule
+from highwater.checkers.model.protocol.compiled import Constants, register_rules, rule
 from highwater.checkers.model.search.fingerprints import Table, Words, copy_all, fingerprint, insert
 from highwater.checkers.model.search.machine import MachineFunctions, Moves
 from highwater.checkers.spark.numba_cache import cached_compilation
@@ -63,6 +63,7 @@ class Kernels:
 @functools.cache
 def kernels(laws: MachineFunctions) -> Kernels:
     """Return the kernels for these laws. Their first call compiles or loads them."""
+    register_rules()
     with cached_compilation("kernels", _sources(laws)):
         return Kernels(
             expand=_expander(laws),

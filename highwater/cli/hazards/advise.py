@@ -23,10 +23,6 @@ from highwater.checkers.hazards.evaluate import (
     worst,
 )
 from highwater.cli.options.common import JsonOption, takes
-from highwater.clusters.external.client_properties import read_properties
-from highwater.clusters.external.cluster_survey import ClusterSurvey
-from highwater.clusters.external.release_ranges import named_release
-from highwater.clusters.external.security import dialer
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.base.files import require_writable
@@ -116,6 +112,11 @@ def advise(
 
     Exit codes: 0 nothing can be lost, 1 something can, 3 unknown, 4 the cluster was not read.
     """
+    from highwater.clusters.external.client_properties import read_properties
+    from highwater.clusters.external.cluster_survey import ClusterSurvey
+    from highwater.clusters.external.release_ranges import named_release
+    from highwater.clusters.external.security import dialer
+
     if report is not None:
         require_writable(report, "--report")
     access = read_properties(command_config) if command_config else {}

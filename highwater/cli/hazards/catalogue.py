@@ -14,7 +14,6 @@ from highwater.checkers.hazards.hazard import EVIDENCE, Hazard
 from highwater.cli.options.common import JsonOption
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, Release, release
-from highwater.nemesis.stories.registry import find_story
 
 _MORE: Final = "Conditions, fix and the command that shows it: highwater hazards show ID."
 
@@ -103,6 +102,8 @@ def matrix_command(before: Release, after: Release, changed: Sequence[Hazard]) -
 
     A story that shows its hazard only with another option is left out.
     """
+    from highwater.nemesis.stories.registry import find_story
+
     commands = [default_command(hazard).split() for hazard in changed if hazard.evidence == "story"]
     playable = {
         story: words

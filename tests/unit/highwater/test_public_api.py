@@ -56,3 +56,11 @@ def test_the_version_is_that_of_the_package() -> None:
     assert done.stdout == f"highwater {highwater.__version__}\n"
     changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
     assert f"## [{highwater.__version__}]" in changes
+
+
+@pytest.mark.slow
+def test_a_command_starts_without_the_libraries_of_runs() -> None:
+    heavy = {"kafka", "confluent_kafka", "numba", "pandas", "pyspark"}
+    code = f"import sys, highwater.cli.app; print(*{heavy} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -18,6 +18,9 @@ JOBS := 1
 HIGHWATER_SEED ?= $(shell date -u +%y%m%d)0000
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 
+# Without bytecode on disk, each of hundreds of processes would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev demo test test-quick test-nightly docs site lint soak bench clean
 

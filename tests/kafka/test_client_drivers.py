@@ -103,12 +103,13 @@ def test_a_broken_driver_is_found(
     assert says in part.seen
 
 
+@pytest.mark.nightly  # without faults and Spark, by day: test_readers.py
 @pytest.mark.parametrize(
     ("transactions", "transform"),
     [
-        pytest.param(False, False, marks=pytest.mark.nightly, id="plain"),
+        pytest.param(False, False, id="plain"),
         pytest.param(True, False, id="transactions"),
-        pytest.param(True, True, marks=pytest.mark.nightly, id="transform"),
+        pytest.param(True, True, id="transform"),
     ],
 )
 def test_a_run_with_drivers_is_judged(tmp_path: Path, transactions: bool, transform: bool) -> None:

@@ -1,6 +1,7 @@
 """Readers of every library on real brokers: they read everything; a step over a record is found."""
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.kafka
 PARTITIONS: Final = 3
 PLACED: Final = [[1], [1], [1]]
 OTHERS: Final = ("java", "kafka-python", "aiokafka")
+DRIVER: Final = f"{sys.executable} {Path(__file__).parents[2]}/docs/examples/drivers/librdkafka.py"
 SENT: Final = Workload(idempotence=True, transactions=True, rate=300.0)
 Row = dict[str, Any]
 
@@ -43,15 +45,20 @@ def reads(run: Run, process: str) -> list[Row]:
 
 
 @pytest.mark.parametrize(
-    "library", [OTHERS[0], *(pytest.param(name, marks=pytest.mark.nightly) for name in OTHERS[1:])]
+    ("name", "client", "reader"),
+    [
+        ("java", "librdkafka", "java"),
+        ("driver", DRIVER, DRIVER),
+        *(pytest.param(name, "librdkafka", name, marks=pytest.mark.nightly) for name in OTHERS[1:]),
+    ],
 )
 def test_a_reader_of_each_library_reads_everything(
-    cluster: RealCluster, tmp_path: Path, library: str
+    cluster: RealCluster, tmp_path: Path, name: str, client: str, reader: str
 ) -> None:
     """Also what was sent in transactions, of which it gets no aborted record."""
-    topic = Topic(name=f"read-{library}", partitions=PARTITIONS)
+    topic = Topic(name=f"read-{name}", partitions=PARTITIONS)
     cluster.create_topic(topic.name, PLACED, topic.settings())
-    plan = Plan(kafka=MODERN, topic=topic, workload=SENT, reader_client=library)
+    plan = Plan(kafka=MODERN, topic=topic, workload=SENT, client=client, reader_client=reader)
     run = Run(tmp_path)
     with Recorder(run, Clock()) as recorder:
         running = RunningWorkload(plan, cluster.bootstrap, recorder, run)

@@ -52,8 +52,8 @@ def connect_url(tmp_path_factory: pytest.TempPathFactory, shared_store: Path) ->
 @pytest.fixture(
     scope="session",
     params=[
-        *(pytest.param(kind, marks=pytest.mark.nightly) for kind in ("standalone", "speculation")),
-        "connect",
+        pytest.param(kind, marks=pytest.mark.nightly)
+        for kind in ("standalone", "speculation", "connect")
     ],
 )
 def any_spark(request: pytest.FixtureRequest) -> tuple[str, SparkOptions]:

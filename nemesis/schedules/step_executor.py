@@ -22,9 +22,9 @@ than when the steps were recorded."""
 
 _LOOK_S: Final = 0.05
 _LOOK_AT_WORK_S: Final = 0.2
-_FIRST_WORK_S: Final = 60.0
-"""How long the first fault of a program waits until the program works, if need be beyond the run's
-time: on a busy machine an instance takes longer to join its group than a short run lasts."""
+_FIRST_WORK_S: Final = 120.0
+"""How long the first fault of a program waits until the program works. The run's time stands still
+meanwhile: on a busy machine an instance takes longer to start than a short run lasts."""
 _THREADS_MOST: Final = 64
 
 
@@ -87,10 +87,12 @@ def play_in_turn(
         of_program = any(find_fault(step.fault).scope == "program" for step in faults)
         worked_s = calm_s if of_program and number % 2 == 0 else 0.0  # of the pause, after work
         context.hold(calm_s - worked_s)
+        asked_at = context.clock()
         limit = deadline - trouble_s - worked_s if done else max(deadline, begun + _FIRST_WORK_S)
         if of_program and not _works(context, done, limit):
             context.note("the program has done nothing since its last fault: faults end here")
             break
+        deadline += 0.0 if done else context.clock() - asked_at
         context.hold(worked_s)
         active = [
             injected

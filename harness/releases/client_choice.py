@@ -1,7 +1,10 @@
 """The choice of a client: a library, ``java:3.9.2`` for another release, or a driver's command."""
 
+import re
 import shlex
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from highwater.harness.base.errors import UsageError
@@ -22,6 +25,9 @@ KAFKA_PYTHON: Final = "kafka-python"
 AIOKAFKA: Final = "aiokafka"
 DRIVER: Final = "driver"
 """Any library in a process of its own, which a command starts (docs/driver.md)."""
+
+_OTHER_RELEASES: Final = Path(__file__).parents[1] / "clients/drivers/librdkafka_driver.py"
+_VERSION: Final = re.compile(r"\d+(\.\d+){1,2}")
 
 LIBRARIES: Final = (LIBRDKAFKA, JAVA, KAFKA_PYTHON, AIOKAFKA)
 
@@ -56,11 +62,13 @@ class ClientChoice:
         release: the release of Java's clients; None for other libraries, which have only the
             release of the installed package.
         command: the program of a client driver, and its arguments.
+        wheel: the package and release that this driver imports; empty if it is not ours.
     """
 
     library: str
     release: Release | None = None
     command: tuple[str, ...] = ()
+    wheel: str = ""
 
     @property
     def is_java(self) -> bool:
@@ -70,6 +78,8 @@ class ClientChoice:
     @property
     def title(self) -> str:
         """The library's clients as words in a sentence, in the plural."""
+        if self.wheel:
+            return f"the clients of {self.wheel}"
         if self.command:
             return f"the clients of {shlex.join(self.command)}"
         if self.release is None:
@@ -133,8 +143,8 @@ def read_client(word: str, kafka: str) -> ClientChoice:
     """Return the client that a word names.
 
     Args:
-        word: the library; for Java's clients, a colon and their release may follow. A word with a
-            slash is the command of a client driver.
+        word: the library; for Java's clients and librdkafka, a colon and their release may follow.
+            A word with a slash is the command of a client driver.
         kafka: the release of the brokers; Java's clients have it too, if ``word`` names none.
 
     Raises:
@@ -150,9 +160,12 @@ def read_client(word: str, kafka: str) -> ClientChoice:
         raise UsageError(f"no client is called {library!r}", hint=nearest(library, LIBRARIES))
     if library == JAVA:
         return ClientChoice(library=JAVA, release=release(number if colon else kafka))
+    if library == LIBRDKAFKA and _VERSION.fullmatch(number):
+        command = (sys.executable, str(_OTHER_RELEASES))
+        return ClientChoice(library=DRIVER, command=command, wheel=f"confluent-kafka=={number}")
     if colon:
         raise UsageError(
-            f"{library} has one release here, so {number!r} cannot be chosen",
-            hint=f"Use --client {library}, or java:RELEASE for Kafka's own clients.",
+            f"{library} has no release {number!r} here",
+            hint="Write librdkafka:2.10.0, say, or java:RELEASE for Kafka's own clients.",
         )
     return ClientChoice(library=library)

@@ -361,8 +361,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     client: Annotated[
         str,
         Option(
-            "Library of the producers: librdkafka, java, java:3.9.2, kafka-python, aiokafka, or"
-            " ./driver (docs/driver.md)."
+            "Library of the producers: librdkafka, librdkafka:2.10.0, java, java:3.9.2,"
+            " kafka-python, aiokafka, or ./driver (docs/driver.md)."
         ),
     ] = LIBRDKAFKA
     reader_client: Annotated[
@@ -389,6 +389,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         limited = {"protocol": self.protocol, "format": self.format}
         others = [f"{what} {most}" for what, most in limited.items() if most]
         others += ["a client driver"] if "/" in self.client else []
+        others += [self.client] if self.client.startswith(f"{LIBRDKAFKA}:") else []
         return f"{runs} with {' and '.join(others)}" if others else runs
 
     @property

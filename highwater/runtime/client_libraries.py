@@ -9,6 +9,7 @@ from typing import Final
 
 from highwater.clusters.local.client_driver import ClientDriverProcess
 from highwater.clusters.local.client_jvm import ClientJvm
+from highwater.clusters.releases.client_wheels import wheel_folder
 from highwater.harness.clients.libraries.interfaces import ClientLibrary
 from highwater.harness.clients.libraries.keyed import KEYED
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
@@ -87,7 +88,10 @@ def _opened(plan: Plan, word: str, jvm_log: Path, log: logging.Logger) -> OpenLi
         from highwater.harness.clients.drivers.driver_clients import driver_clients  # noqa: PLC0415 - for the same reason
 
         driver_log = jvm_log.with_name(DRIVER_LOG)
-        driver = driver_clients(lambda: ClientDriverProcess(choice.command, driver_log))
+        command = choice.command
+        if choice.wheel:
+            command = ("env", f"PYTHONPATH={wheel_folder(choice.wheel)}", *command)
+        driver = driver_clients(lambda: ClientDriverProcess(command, driver_log))
         return OpenLibrary(library=driver, close=driver.close)
     if choice.release is None:
         return OpenLibrary(library=KEYED if plan.workload.keys else LIBRDKAFKA)

@@ -25,7 +25,9 @@ pytestmark = pytest.mark.kafka
 PARTITIONS: Final = 3
 PLACED: Final = [[1], [1], [1]]
 OTHERS: Final = ("java", "kafka-python", "aiokafka")
-DRIVER: Final = f"{sys.executable} {Path(__file__).parents[2]}/docs/examples/drivers/librdkafka.py"
+DRIVER: Final = (
+    f"{sys.executable} {Path(__file__).parents[2]}/harness/clients/drivers/librdkafka_driver.py"
+)
 SENT: Final = Workload(idempotence=True, transactions=True, rate=300.0)
 Row = dict[str, Any]
 
@@ -47,8 +49,8 @@ def reads(run: Run, process: str) -> list[Row]:
 @pytest.mark.parametrize(
     ("name", "client", "reader"),
     [
-        ("java", "librdkafka", "java"),
-        ("driver", DRIVER, DRIVER),
+        pytest.param("java", "librdkafka", "java", id="java"),
+        pytest.param("driver", DRIVER, DRIVER, id="driver"),
         *(pytest.param(name, "librdkafka", name, marks=pytest.mark.nightly) for name in OTHERS[1:]),
     ],
 )

@@ -1,10 +1,12 @@
 """The choice of a client, and the brokers that it can speak to."""
 
+from pathlib import Path
+
 import pytest
 
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import release
-from highwater.harness.releases.client_choice import read_client
+from highwater.harness.releases.client_choice import DRIVER, read_client
 
 
 def test_java_is_of_the_brokers_release_unless_another_is_named() -> None:
@@ -21,8 +23,9 @@ def test_java_is_of_the_brokers_release_unless_another_is_named() -> None:
         ("", "no client is called ''"),
         ("java:9.9", "9.9"),
         ("java:", "''"),
-        ("librdkafka:2.1", "librdkafka has one release here"),
-        ("kafka-python:2.0", "kafka-python has one release here"),
+        ("librdkafka:", "librdkafka has no release ''"),
+        ("librdkafka:2.1; rm", "librdkafka has no release"),
+        ("kafka-python:2.0", "kafka-python has no release '2.0'"),
         ("aiokafk", "no client is called 'aiokafk'"),
         ("./driver 'a", "cannot be read: No closing quotation"),
     ],
@@ -30,6 +33,14 @@ def test_java_is_of_the_brokers_release_unless_another_is_named() -> None:
 def test_an_unknown_client_is_refused_by_name(word: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         read_client(word, "4.4.0")
+
+
+def test_another_librdkafka_is_a_driver_that_imports_its_wheel() -> None:
+    choice = read_client("librdkafka:2.10.0", "4.4.0")
+    assert choice.library == DRIVER
+    assert choice.wheel == "confluent-kafka==2.10.0"
+    assert choice.title == "the clients of confluent-kafka==2.10.0"
+    assert Path(choice.command[-1]).is_file()
 
 
 def test_a_word_with_a_slash_is_the_command_of_a_driver() -> None:

@@ -28,6 +28,7 @@ OTHERS: Final = ("java", "kafka-python", "aiokafka")
 DRIVER: Final = (
     f"{sys.executable} {Path(__file__).parents[2]}/harness/clients/drivers/librdkafka_driver.py"
 )
+OTHER: Final = "librdkafka:2.10.0"
 SENT: Final = Workload(idempotence=True, transactions=True, rate=300.0)
 Row = dict[str, Any]
 
@@ -51,6 +52,7 @@ def reads(run: Run, process: str) -> list[Row]:
     [
         pytest.param("java", "librdkafka", "java", id="java"),
         pytest.param("driver", DRIVER, DRIVER, id="driver"),
+        pytest.param("other", *[OTHER] * 2, id="librdkafka-2.10.0", marks=pytest.mark.nightly),
         *(pytest.param(name, "librdkafka", name, marks=pytest.mark.nightly) for name in OTHERS[1:]),
     ],
 )

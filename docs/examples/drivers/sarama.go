@@ -29,6 +29,9 @@ type request struct {
 	Offsets   map[int32]int64
 	Max       int
 	WaitMs    int `json:"wait_ms"`
+	// Of groups:
+	Partitions []int32
+	Event      int
 }
 
 type answer struct {
@@ -41,6 +44,10 @@ type answer struct {
 	End        int64           `json:"end,omitempty"`
 	Error      string          `json:"error,omitempty"`
 	Code       int             `json:"code"`
+	Offsets    map[int32]int64 `json:"offsets,omitempty"`
+	Event      string          `json:"event,omitempty"`
+	Partitions []int32         `json:"partitions,omitempty"`
+	Generation int32           `json:"generation,omitempty"`
 	Again      bool            `json:"again,omitempty"`
 	Fatal      bool            `json:"fatal,omitempty"`
 	Message    string          `json:"message,omitempty"`
@@ -68,11 +75,24 @@ type reader struct {
 	done      chan struct{}
 }
 
-// found is a record, or a position that is not in the log.
+// found is a record, or a position that is not in the log. A member's has its session.
 type found struct {
-	by     *reader
-	record *sarama.ConsumerMessage
-	offset int64
+	by      *reader
+	session sarama.ConsumerGroupSession
+	record  *sarama.ConsumerMessage
+	offset  int64
+}
+
+// member is a consumer in a group: sarama calls its methods at each rebalance.
+type member struct {
+	name    string
+	group   sarama.ConsumerGroup
+	session sarama.ConsumerGroupSession // nil while it has no partitions
+	revoked bool                        // its partitions are, or soon will be, of other members
+	stored  map[int32]int64             // the group's offsets, as they were asked for last
+	asks    sync.Mutex
+	events  int
+	handled chan int
 }
 
 var (
@@ -82,6 +102,7 @@ var (
 	producer sarama.AsyncProducer
 	deadline time.Duration              // message.timeout.ms, which sarama has not
 	work     = make(chan func(), 1<<16) // of the producer, in the order of the requests
+	in       *member                    // nil: of no group
 	readers  = map[int32]*reader{}
 	arrived  = make(chan found, 256)
 )
@@ -137,15 +158,25 @@ func open(role string, given settings) error {
 		if err := producing(config, given, backoff); err != nil {
 			return err
 		}
-	} else if given.text("group.id") != "" {
-		return errors.New("this driver joins no group")
 	} else if given.text("isolation.level") == "read_committed" {
 		config.Consumer.IsolationLevel = sarama.ReadCommitted
 	}
+	name := given.text("group.id")
+	if name != "" && given.text("group.protocol") == "consumer" {
+		return errors.New("sarama has classic groups only")
+	}
+	config.Consumer.Return.Errors = name != ""
+	config.Consumer.Offsets.Initial = sarama.OffsetOldest
+	config.Consumer.Offsets.AutoCommit.Enable = false
+	config.Consumer.Group.Session.Timeout = given.millis("session.timeout.ms", time.Second)
+	config.Consumer.Group.Heartbeat.Interval = given.millis("heartbeat.interval.ms", 100*time.Millisecond)
 	config.Consumer.Retry.Backoff = backoff
 	var err error
 	client, err = sarama.NewClient(strings.Split(given.text("bootstrap.servers"), ","), config)
-	if err == nil && role == "consumer" {
+	if err == nil && name != "" {
+		in = &member{name: name, handled: make(chan int)}
+		in.group, err = sarama.NewConsumerGroupFromClient(name, client)
+	} else if err == nil && role == "consumer" {
 		consumer, err = sarama.NewConsumerFromClient(client)
 	}
 	return err
@@ -302,13 +333,190 @@ func seek(topic string, offsets map[int32]int64) {
 	}
 }
 
+// join reads as a member of the group until it is closed.
+func (m *member) join(topic string) {
+	for {
+		err := m.group.Consume(context.Background(), []string{topic}, m)
+		if errors.Is(err, sarama.ErrClosedConsumerGroup) {
+			return
+		} else if err != nil {
+			log.Print(err)
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+}
+
+func (m *member) Setup(session sarama.ConsumerGroupSession) error {
+	m.asks.Lock()
+	m.session, m.stored, m.revoked = session, nil, false
+	m.asks.Unlock()
+	m.tell("assigned", session)
+	return nil
+}
+
+func (m *member) Cleanup(session sarama.ConsumerGroupSession) error {
+	m.asks.Lock()
+	m.revoked = true
+	m.asks.Unlock()
+	m.tell("revoked", session)
+	m.asks.Lock()
+	m.session = nil
+	m.asks.Unlock()
+	return nil
+}
+
+func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	for {
+		select {
+		case <-session.Context().Done():
+			return nil
+		case one, more := <-claim.Messages():
+			if !more {
+				return nil
+			}
+			select {
+			case <-session.Context().Done():
+				return nil
+			case arrived <- found{session: session, record: one}:
+			}
+		}
+	}
+}
+
+// tell says what has happened to all of its partitions, and waits until that is handled.
+func (m *member) tell(event string, session sarama.ConsumerGroupSession) {
+	partitions := []int32{}
+	for _, numbers := range session.Claims() {
+		partitions = append(partitions, numbers...)
+	}
+	m.events++
+	write(answer{Id: m.events, Event: event, Partitions: partitions, Generation: session.GenerationID()})
+	for number := range m.handled {
+		if number == m.events {
+			return
+		}
+	}
+}
+
+// place says where the partitions of a new assignment begin, if that is not where sarama begins.
+func (m *member) place(topic string, offsets map[int32]int64) error {
+	m.asks.Lock()
+	defer m.asks.Unlock()
+	if m.session == nil || m.revoked {
+		return errors.New("its partitions are revoked")
+	}
+	for partition, offset := range offsets {
+		stored, there := m.stored[partition]
+		if !there {
+			stored, _ = client.GetOffset(topic, partition, sarama.OffsetOldest)
+		}
+		if offset != stored {
+			m.mark(topic, partition, offset)
+		}
+	}
+	return nil
+}
+
+func (m *member) mark(topic string, partition int32, offset int64) {
+	m.session.ResetOffset(topic, partition, offset, "") // only back
+	m.session.MarkOffset(topic, partition, offset, "")  // only on
+}
+
+// commit asks for the group's offsets, too, as sarama does not tell how its request ended.
+func (m *member) commit(topic string, offsets map[int32]int64) error {
+	partitions := []int32{}
+	m.asks.Lock()
+	if m.session == nil {
+		m.asks.Unlock()
+		return sarama.ErrUnknownMemberId
+	}
+	for partition, offset := range offsets {
+		partitions = append(partitions, partition)
+		m.mark(topic, partition, offset)
+	}
+	m.session.Commit()
+	m.asks.Unlock()
+	there, err := m.committed(topic, partitions)
+	select {
+	case told := <-m.group.Errors():
+		return told
+	default:
+	}
+	for partition, offset := range offsets {
+		if err == nil && there[partition] != offset {
+			err = errors.New("the group's offset is another one")
+		}
+	}
+	return err
+}
+
+func (m *member) committed(topic string, partitions []int32) (map[int32]int64, error) {
+	coordinator, err := client.Coordinator(m.name)
+	if err != nil {
+		return nil, err
+	}
+	ask := sarama.NewOffsetFetchRequest(sarama.V2_5_0_0, m.name, map[string][]int32{topic: partitions})
+	ask.RequireStable = true
+	got, err := coordinator.FetchOffset(ask)
+	if err != nil {
+		coordinator.Close()
+		client.RefreshCoordinator(m.name)
+		return nil, err
+	}
+	if err := got.GroupError(); err != sarama.ErrNoError {
+		client.RefreshCoordinator(m.name)
+		return nil, err
+	}
+	offsets := map[int32]int64{}
+	for _, partition := range partitions {
+		block := got.GetBlock(topic, partition)
+		if block == nil {
+			return nil, sarama.ErrIncompleteResponse
+		} else if block.Err != sarama.ErrNoError {
+			return nil, block.Err
+		} else if block.Offset >= 0 {
+			offsets[partition] = block.Offset
+		}
+	}
+	return offsets, nil
+}
+
+// ask serves a member's request.
+func (m *member) ask(one request) {
+	said := answer{Id: one.Id}
+	var err error
+	switch one.Op {
+	case "subscribe":
+		go m.join(one.Topic)
+	case "seek":
+		err = m.place(one.Topic, one.Offsets)
+	case "commit":
+		err = m.commit(one.Topic, one.Offsets)
+	case "committed":
+		said.Offsets, err = m.committed(one.Topic, one.Partitions)
+		m.asks.Lock()
+		m.stored = said.Offsets
+		m.asks.Unlock()
+	case "handled":
+		m.handled <- one.Event
+	case "close":
+		err = m.group.Close()
+	}
+	if err != nil {
+		said = result(one.Id, err)
+	}
+	write(said)
+}
+
 func poll(one request) answer {
 	said := answer{Id: one.Id, OutOfRange: map[int32]int64{}}
 	late := time.After(time.Duration(one.WaitMs) * time.Millisecond)
 	for len(said.Records) < one.Max {
 		select {
 		case next := <-arrived:
-			if next.by != readers[next.by.partition] {
+			if next.by == nil && next.session.Context().Err() != nil {
+				continue // from before a rebalance
+			} else if next.by != nil && next.by != readers[next.by.partition] {
 				continue // from before a seek
 			} else if r := next.record; r != nil {
 				said.Records = append(said.Records, record{r.Partition, r.Offset, string(r.Value)})
@@ -351,6 +559,13 @@ func bounds(one request) answer {
 }
 
 func serve(one request) {
+	switch one.Op {
+	case "subscribe", "seek", "commit", "committed", "handled", "close":
+		if in != nil {
+			go in.ask(one)
+			return
+		}
+	}
 	switch one.Op {
 	case "open":
 		said := result(one.Id, open(one.Role, one.Config))

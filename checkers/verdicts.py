@@ -128,6 +128,11 @@ def verdict(findings: Findings) -> Verdict:
     if following := sum(findings.anomaly_counts.following.values()):
         more = "anomaly follows" if following == 1 else "anomalies follow"
         reasons = (*reasons, f"{following} more {more} from these.")
+    if missing := _never_injected(findings):
+        reasons = (
+            *reasons,
+            f"Nothing is known about {joined(missing)}: no such fault was injected.",
+        )
     if case.copyless:
         reasons = (*reasons, "No disk was compared: the inventory has no command to copy one.")
     ledger = findings.ledger or NOTHING
@@ -201,6 +206,14 @@ def _unstruck(findings: Findings) -> bool:
     case, fault_counts = findings.case, findings.fault_counts
     whole = case.status.phase == "frozen"
     return whole and not case.plan.calm and fault_counts is not None and fault_counts.nothing
+
+
+def _never_injected(findings: Findings) -> list[str]:
+    """Return the faults that were to hit a program under test, each at least once, and did not."""
+    case, fault_counts = findings.case, findings.fault_counts
+    if case.plan.program is None or case.plan.steps or fault_counts is None or fault_counts.nothing:
+        return []
+    return fault_counts.missing(case.plan)
 
 
 def _unjudged(findings: Findings) -> list[str]:

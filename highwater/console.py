@@ -26,6 +26,7 @@ from rich.text import Text
 
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.reports import model_text
+from highwater.reports.sections.program import mistake
 
 if TYPE_CHECKING:
     from highwater.api import JudgedRun, Progress
@@ -168,8 +169,9 @@ def _say(line: str) -> None:
 
 
 def _of_each_kind(anomalies: "Sequence[Anomaly]") -> "list[Anomaly]":
-    """Return anomalies with the first of each kind in front; all others keep their order."""
-    firsts = {anomaly.kind: id(anomaly) for anomaly in reversed(anomalies)}.values()
+    """Return anomalies with the first of each kind and cause in front, the others in order."""
+    of = {(anomaly.kind, mistake(anomaly)): id(anomaly) for anomaly in reversed(anomalies)}
+    firsts = set(of.values())
     return sorted(anomalies, key=lambda anomaly: id(anomaly) not in firsts)
 
 
@@ -192,6 +194,8 @@ def show_judged(judged: Sequence["JudgedRun"]) -> None:
         if len(verdict.anomalies) > ANOMALY_LINES:
             more = sum(verdict.counts.values()) - ANOMALY_LINES
             out.print(f"  … and {more} more in the report")
+        for cure in dict.fromkeys(filter(None, map(mistake, verdict.anomalies))):
+            out.print(Text(f"  mistake: {cure}"))
         _show_model(judged_run)
         if judged_run.page:
             out.print(Text(f"  report: {judged_run.page}"))

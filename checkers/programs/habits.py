@@ -26,6 +26,12 @@ _OFF_MOST: Final = 0.08
 """How far a gap may be from a multiple of the interval, as a share of the interval. By chance
 alone, one of six gaps is as near."""
 
+_EXACT: Final = 0.01
+_EXACT_LEAST: Final = 5
+_EXACT_SHARE: Final = 0.6
+"""By chance alone, so many gaps are so near to multiples of one of them once in 20,000 tries. The
+others may be cut short: an instance also commits at its end."""
+
 _DEFAULT_S: Final = 5.0
 """The default of ``auto.commit.interval.ms`` in every client."""
 
@@ -181,8 +187,10 @@ def interval_s(gaps_s: Sequence[float]) -> float | None:
         return None
     share = _STEADY_OF_MANY if len(gaps) >= _MANY_GAPS else _STEADY
     for interval in (np.median(gaps), *np.unique(gaps.round(2))):
-        near = np.abs(gaps / interval - np.maximum(1, (gaps / interval).round())) <= _OFF_MOST
-        if near.mean() >= share:
+        off = np.abs(gaps / interval - np.maximum(1, (gaps / interval).round()))
+        near, exact = off <= _OFF_MOST, off <= _EXACT
+        exactly = exact.sum() >= _EXACT_LEAST and exact.mean() >= _EXACT_SHARE
+        if exactly or near.mean() >= share:
             return float(np.median(gaps[near] / (gaps[near] / interval).round()))
     late = (gaps >= (1 - _OFF_MOST) * _DEFAULT_S) & (gaps <= _LATE_MOST * _DEFAULT_S)
     steady = len(gaps) >= _LATE_LEAST and late.mean() >= _STEADY

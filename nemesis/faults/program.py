@@ -61,7 +61,7 @@ def app_stop(_: Cluster, target: FaultTarget) -> Iterator[str]:
     """SIGTERM an instance of the program."""
     victim = _victim(target)
     ended = victim.terminate()
-    how = "is stopped" if ended else "ignored SIGTERM, and is killed"
+    how = "is stopped" if ended else "does not end after SIGTERM, and is killed"
     try:
         yield f"instance {victim.number} of the program {how}"
     finally:

@@ -73,7 +73,7 @@ def play_in_turn(
     Raises:
         HarnessError: the run has to end.
     """
-    executor, done = ScheduleExecutor(context), 0
+    executor, done, works = ScheduleExecutor(context), 0, False
     executor.begin()
     begun = context.clock()
     deadline, end_s = begun + duration_s, 0.0
@@ -88,11 +88,12 @@ def play_in_turn(
         worked_s = calm_s if of_program and number % 2 == 0 else 0.0  # of the pause, after work
         context.hold(calm_s - worked_s)
         asked_at = context.clock()
-        limit = deadline - trouble_s - worked_s if done else max(deadline, begun + _FIRST_WORK_S)
+        limit = deadline - trouble_s - worked_s if works else max(deadline, begun + _FIRST_WORK_S)
         if of_program and not _works(context, done, limit):
             context.note("the program has done nothing since its last fault: faults end here")
             break
-        deadline += 0.0 if done else context.clock() - asked_at
+        deadline += 0.0 if works else context.clock() - asked_at
+        works = works or of_program
         context.hold(worked_s)
         active = [
             injected
@@ -102,15 +103,18 @@ def play_in_turn(
         ]
         context.hold(trouble_s)
         executor.heal(*active)
-        done = context.work() or 0
+        done = context.work() or done
     context.hold(max(0.0, deadline - context.clock()))
 
 
 def _works(context: ScheduleContext, done: int, deadline: float) -> bool:
-    """Wait until the program's count exceeds ``done``; return False if it does not in time."""
-    while (work := context.work()) is not None and work <= done:
+    """Wait until the program's count exceeds ``done``; return False if it does not in time.
+
+    A count that is unknown to the end, because no broker tells it, is taken for work.
+    """
+    while (work := context.work()) is None or work <= done:
         if context.clock() >= deadline:
-            return False
+            return work is None
         context.hold(_LOOK_AT_WORK_S)
     return True
 

@@ -22,7 +22,7 @@ from highwater.harness.base.errors import StoreError
 from highwater.harness.runs.history import INSTANCES_TABLE
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
-from highwater.harness.runs.verdict import Verdict
+from highwater.harness.runs.verdict import Anomaly, Verdict
 
 ONCE: Final = "once"
 _COUNTED: Final = {
@@ -67,12 +67,7 @@ def program_section(run: Run, plan: Plan, verdict: Verdict) -> ProgramSection | 
     if plan.program is None:
         return None
     of_program = [anomaly for anomaly in verdict.anomalies if anomaly.kind in OF_PROGRAMS]
-    mistakes = Counter(
-        witness.says
-        for anomaly in of_program
-        for witness in anomaly.witnesses
-        if witness.what == MISTAKE
-    )
+    mistakes = Counter(filter(None, map(mistake, of_program)))
     counts = input_counts(verdict)
     once = f"processed once{', or no output was needed' if plan.program.when else ''}"
     does = "writes each record" if plan.without_input else "processes each input"
@@ -85,6 +80,11 @@ def program_section(run: Run, plan: Plan, verdict: Verdict) -> ProgramSection | 
         mistakes=tuple(mistakes.most_common()),
         lives=_lives(run),
     )
+
+
+def mistake(anomaly: Anomaly) -> str:
+    """Return the name and the cure of the program's mistake behind an anomaly; empty: not known."""
+    return next((way.says for way in anomaly.witnesses if way.what == MISTAKE), "")
 
 
 def input_counts(verdict: Verdict) -> dict[str, int]:

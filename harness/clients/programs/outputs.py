@@ -142,4 +142,5 @@ def _nothing_named(program: ProgramPlan, named: int, unnamed: list[str]) -> list
     if not unnamed:
         return [f"The program has written nothing to {program.out}."]
     first = ", ".join(map(repr, unnamed))
-    return [f"No output in {program.out} names an input by {program.match!r}. The first: {first}."]
+    way = f"by {program.match!r} (--match)"
+    return [f"No output in {program.out} names an input {way}. The first: {first}."]

@@ -68,6 +68,11 @@ class FaultCounts:
         """The number of faults that were injected."""
         return sum(self.faults.values())
 
+    def missing(self, plan: Plan) -> list[str]:
+        """Return the names of the faults that a plan mixes, and of which none was injected."""
+        names = dict.fromkeys(word.partition("@")[0].partition("=")[0] for word in plan.nemesis)
+        return [name for name in names if name not in self.faults]
+
     @property
     def counted(self) -> str:
         """``kill 3 times, pause once``."""

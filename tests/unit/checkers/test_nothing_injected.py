@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from highwater.checkers.judge import judge
 from highwater.harness.runs.faults.steps import FaultStep
-from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.plan import Plan, ProgramPlan
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import Verdict
 from highwater.reports.pages.run import page
@@ -74,6 +74,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     made = {name: kept(folder / name, plan, _note) for name, plan in ASKED.items()}
     made["calm"] = kept(folder / "calm", CALM)
     made["struck"] = kept(folder / "struck", ASKED["nemesis"], _killed)
+    program = ProgramPlan(command=("service",), out="payments")
+    mixed = ("kill@leader", "app-kill=2")
+    hit = msgspec.structs.replace(ASKED["nemesis"], program=program, nemesis=mixed)
+    made["program"] = kept(folder / "program", hit, _killed)
     made["moved"] = kept(folder / "moved", ASKED["schedule"], _moved)
     made["forked"] = kept(folder / "forked", ASKED["nemesis"], _forked)
     made["cut"] = kept(folder / "cut", ASKED["nemesis"], _cut)
@@ -140,6 +144,13 @@ def test_one_fault_is_enough_and_what_it_was_is_told(
     assert (verdict.verdict, verdict.reasons) == ("valid", ())
     assert verdict.happened == "kill once, in 3.0 s (asked for: kill at random for 8 s)"
     assert "<b>kill once, in 3.0 s</b>" in page(runs["struck"])
+
+
+def test_a_fault_that_was_to_hit_a_program_and_did_not_is_named(
+    verdicts: dict[str, Verdict],
+) -> None:
+    says = "Nothing is known about app-kill: no such fault was injected."
+    assert [name for name, of in verdicts.items() if says in of.reasons] == ["program"]
 
 
 def test_leadership_moved_by_plan_counts_as_done(verdicts: dict[str, Verdict]) -> None:

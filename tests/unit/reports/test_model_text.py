@@ -12,10 +12,12 @@ from rich.console import Console
 from highwater import console
 from highwater.api import JudgedRun
 from highwater.campaigns.matrix_run import row_of
+from highwater.checkers.core.anomaly_kinds import MISTAKE
 from highwater.checkers.model.report_types import Reconciliation
 from highwater.cli.demo import demo_table, exit_code
 from highwater.harness.base.errors import StoreError
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
+from highwater.harness.runs.verdict import Witness
 from highwater.reports import model_text
 from highwater.reports.pages.run import write
 from highwater.reports.text import logged
@@ -62,7 +64,11 @@ def test_an_anomaly_of_each_kind_is_printed_before_more_of_one(
     one = judged(tmp_path, None)
     like = one.verdict.anomalies[0]
     said = [("lost-input", number) for number in range(9)] + [("unfinished-transaction", 0)]
-    anomalies = [replace(like, kind=kind, sentence=f"no. {number}") for kind, number in said]
+    cure = Witness(who="judge", what=MISTAKE, says="a mistake: mend it", source="events")
+    anomalies = [
+        replace(like, kind=kind, sentence=f"no. {number}", witnesses=(cure,) * (number == 8))
+        for kind, number in said
+    ]
     printed = io.StringIO()
     monkeypatch.setattr(console, "out", Console(file=printed, width=200))
     verdict = replace(one.verdict, anomalies=tuple(anomalies))
@@ -70,9 +76,11 @@ def test_an_anomaly_of_each_kind_is_printed_before_more_of_one(
     shown = [line.strip() for line in printed.getvalue().splitlines() if ": no. " in line]
     assert shown == [
         "lost-input: no. 0",
+        "lost-input: no. 8",  # of another cause
         "unfinished-transaction: no. 0",
-        *(f"lost-input: no. {number}" for number in (1, 2, 3)),
+        *(f"lost-input: no. {number}" for number in (1, 2)),
     ]
+    assert printed.getvalue().count("mistake: a mistake: mend it") == 1
 
 
 def test_a_run_that_the_model_was_not_asked_about_says_nothing(tmp_path: Path) -> None:

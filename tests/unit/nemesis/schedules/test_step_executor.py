@@ -409,7 +409,8 @@ UNKNOWN = 10**9
 @pytest.mark.parametrize(
     ("seed", "worked", "at_s"),
     [
-        (0, {0.0: UNKNOWN}, [1, 2]),
+        (0, {0.0: UNKNOWN, 1.0: 0, 1.5: 3}, [2.5]),  # brokers tell nothing until its group is there
+        (0, {0.0: UNKNOWN}, [121.0, 123.9]),
         (0, {0.0: 0, 0.5: 3, 2.5: 9}, [1.5, 2.6]),
         (1, {0.0: 0, 0.5: 3, 1.5: 9}, [1, 2.5]),
         (1, {0.0: 0, 0.5: 3, 2.5: 9}, [1, 3.4]),
@@ -421,7 +422,7 @@ UNKNOWN = 10**9
         (0, {0.0: 0, 30.0: 3}, [31.0]),
         (1, {0.0: 0, 30.0: 3}, [30.0]),
         (0, {0.0: 0, 30.0: 3, 31.5: 9}, [31.0, 32.0]),  # a slow start takes no time from the run
-        (0, {0.0: 0, 0.5: 3, 1.5: UNKNOWN}, [1.5, 2.5]),
+        (0, {0.0: 0, 0.5: 3, 1.5: UNKNOWN}, [1.5, 4.4]),
     ],
 )
 def test_a_program_is_hit_again_only_when_it_has_worked_at_once_or_after_the_pause(

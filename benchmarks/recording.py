@@ -98,7 +98,7 @@ def compare(bootstrap: str, directory: Path, plan: Plan) -> None:
     acks = plan.workload.acks
     log = clients.open_log(directory / "clients.log")
     settings = clients.producer(plan, clients.common(bootstrap, "benchmark", log, quirks={}))
-    opened = open_library(plan, directory, log)
+    opened = open_library(plan, directory)
     library = opened.library
     run = Run(directory / f"run-{plan.client}-{acks}-{plan.workload.rate:g}")
     bare: list[Round] = []

@@ -112,7 +112,7 @@ def _package_version(client: str) -> str:
 def _try(cluster: RealCluster, client: str, folder: Path) -> dict[str, str]:
     log = client_config.open_log(folder / f"{client.replace(':', '-')}.log")
     plan = Plan(kafka=cluster.release.name, client=client)
-    library = open_library(plan, folder, log)
+    library = open_library(plan, folder)
     choice = read_client(client, cluster.release.name)
     results = {}
     commits = COMMITS if client in COMMITTERS and cluster.release.name == MODERN else ()

@@ -1,4 +1,4 @@
-"""The choice of a client: a library, ``java:3.9.2`` for another release, or a driver's command."""
+"""The choice of a client: a library, of another release (``java:3.9.2``), or a driver's command."""
 
 import re
 import shlex
@@ -26,7 +26,14 @@ AIOKAFKA: Final = "aiokafka"
 DRIVER: Final = "driver"
 """Any library in a process of its own, which a command starts (docs/driver.md)."""
 
-_OTHER_RELEASES: Final = Path(__file__).parents[1] / "clients/drivers/librdkafka_driver.py"
+_DRIVERS: Final = Path(__file__).parents[1] / "clients/drivers"
+_WHEELS: Final = {
+    LIBRDKAFKA: "confluent-kafka",
+    KAFKA_PYTHON: KAFKA_PYTHON,
+    AIOKAFKA: AIOKAFKA,
+}
+"""Libraries that drivers of ours import, in any release, and their packages."""
+
 _VERSION: Final = re.compile(r"\d+(\.\d+){1,2}")
 
 LIBRARIES: Final = (LIBRDKAFKA, JAVA, KAFKA_PYTHON, AIOKAFKA)
@@ -62,7 +69,7 @@ class ClientChoice:
         release: the release of Java's clients; None for other libraries, which have only the
             release of the installed package.
         command: the program of a client driver, and its arguments.
-        wheel: the package and release that this driver imports; empty if it is not ours.
+        wheel: the package and release that a driver of ours imports; empty for the installed one.
     """
 
     library: str
@@ -80,7 +87,7 @@ class ClientChoice:
         """The library's clients as words in a sentence, in the plural."""
         if self.wheel:
             return f"the clients of {self.wheel}"
-        if self.command:
+        if self.library == DRIVER:
             return f"the clients of {shlex.join(self.command)}"
         if self.release is None:
             return f"{self.library}'s clients"
@@ -111,7 +118,7 @@ class ClientChoice:
 
     def why_not_sharing(self, brokers: Release) -> str:
         """Return why the library's consumers cannot join a share group; empty if they can."""
-        if self.command or self.library in {KAFKA_PYTHON, AIOKAFKA}:
+        if self.command:
             return "they have no share consumers (KIP-932)"
         if self.library == LIBRDKAFKA and brokers.number < SHARE_BY_DEFAULT:
             return f"brokers of {brokers.name} reject their member ids, and send them no records"
@@ -143,8 +150,8 @@ def read_client(word: str, kafka: str) -> ClientChoice:
     """Return the client that a word names.
 
     Args:
-        word: the library; for Java's clients and librdkafka, a colon and their release may follow.
-            A word with a slash is the command of a client driver.
+        word: the library; a colon and its release may follow. A word with a slash is the command
+            of a client driver.
         kafka: the release of the brokers; Java's clients have it too, if ``word`` names none.
 
     Raises:
@@ -160,12 +167,15 @@ def read_client(word: str, kafka: str) -> ClientChoice:
         raise UsageError(f"no client is called {library!r}", hint=nearest(library, LIBRARIES))
     if library == JAVA:
         return ClientChoice(library=JAVA, release=release(number if colon else kafka))
-    if library == LIBRDKAFKA and _VERSION.fullmatch(number):
-        command = (sys.executable, str(_OTHER_RELEASES))
-        return ClientChoice(library=DRIVER, command=command, wheel=f"confluent-kafka=={number}")
-    if colon:
+    if colon and not _VERSION.fullmatch(number):
         raise UsageError(
             f"{library} has no release {number!r} here",
             hint="Write librdkafka:2.10.0, say, or java:RELEASE for Kafka's own clients.",
         )
-    return ClientChoice(library=library)
+    if library == LIBRDKAFKA and not colon:
+        return ClientChoice(library=LIBRDKAFKA)
+    return ClientChoice(
+        library=DRIVER if library == LIBRDKAFKA else library,
+        command=(sys.executable, str(_DRIVERS / f"{library.replace('-', '_')}_driver.py")),
+        wheel=f"{_WHEELS[library]}=={number}" if colon else "",
+    )

@@ -1,7 +1,6 @@
-"""The client libraries of a run: in this process, Java's in a JVM, or drivers' in processes."""
+"""The client libraries of a run: librdkafka here, Java's in a JVM, others in drivers."""
 
 import contextlib
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from highwater.clusters.releases.client_wheels import wheel_folder
 from highwater.harness.clients.libraries.interfaces import ClientLibrary
 from highwater.harness.clients.libraries.keyed import KEYED
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
-from highwater.harness.releases.client_choice import AIOKAFKA, KAFKA_PYTHON, read_client
+from highwater.harness.releases.client_choice import DRIVER, read_client
 from highwater.harness.runs.plan import Plan
 
 JAVA_LOG: Final = "java-clients.log"
@@ -46,52 +45,42 @@ class OpenLibraries:
     close: Callable[[], None]
 
 
-def open_libraries(plan: Plan, logs: Path, log: logging.Logger) -> OpenLibraries:
+def open_libraries(plan: Plan, logs: Path) -> OpenLibraries:
     """Return the libraries of a plan's clients; readers and producers may share one library.
 
     Args:
-        logs: folder of the run that gets the JVMs' log lines.
-        log: gets the log lines of a library in this process.
+        logs: folder of the run that gets the log lines of JVMs and drivers.
 
     Raises:
         HarnessError: a JVM does not start, or its jars cannot be downloaded.
     """
     with contextlib.ExitStack() as opened:
-        producers = open_library(plan, logs, log)
+        producers = open_library(plan, logs)
         opened.callback(producers.close)
         readers = producers
         if plan.reader_client != plan.client:
-            readers = _opened(plan, plan.reader_client, logs / READERS_LOG, log)
+            readers = _opened(plan, plan.reader_client, logs / READERS_LOG)
             opened.callback(readers.close)
         close = opened.pop_all().close
     return OpenLibraries(producers=producers.library, readers=readers.library, close=close)
 
 
-def open_library(plan: Plan, logs: Path, log: logging.Logger) -> OpenLibrary:
+def open_library(plan: Plan, logs: Path) -> OpenLibrary:
     """Return the library of a plan's producers; see ``open_libraries``."""
-    return _opened(plan, plan.client, logs / JAVA_LOG, log)
+    return _opened(plan, plan.client, logs / JAVA_LOG)
 
 
-def _opened(plan: Plan, word: str, jvm_log: Path, log: logging.Logger) -> OpenLibrary:
+def _opened(plan: Plan, word: str, jvm_log: Path) -> OpenLibrary:
     choice = read_client(word, plan.played_on)
-    if choice.library == KAFKA_PYTHON:
-        from highwater.harness.clients.libraries.kafka_python import kafka_python_clients  # noqa: PLC0415 - for runs with it alone
-
-        kafka_python = kafka_python_clients(log)
-        return OpenLibrary(library=kafka_python, close=kafka_python.close)
-    if choice.library == AIOKAFKA:
-        from highwater.harness.clients.libraries.aiokafka_clients import aiokafka_clients  # noqa: PLC0415 - for the same reason
-
-        aiokafka = aiokafka_clients(log)
-        return OpenLibrary(library=aiokafka, close=aiokafka.close)
     if choice.command:
-        from highwater.harness.clients.drivers.driver_clients import driver_clients  # noqa: PLC0415 - for the same reason
+        from highwater.harness.clients.drivers.driver_clients import DriverClients  # noqa: PLC0415 - for runs with it alone
 
         driver_log = jvm_log.with_name(DRIVER_LOG)
         command = choice.command
         if choice.wheel:
             command = ("env", f"PYTHONPATH={wheel_folder(choice.wheel)}", *command)
-        driver = driver_clients(lambda: ClientDriverProcess(command, driver_log))
+        ours = choice.library != DRIVER
+        driver = DriverClients(lambda: ClientDriverProcess(command, driver_log), every=ours)
         return OpenLibrary(library=driver, close=driver.close)
     if choice.release is None:
         return OpenLibrary(library=KEYED if plan.workload.keys else LIBRDKAFKA)

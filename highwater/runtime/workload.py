@@ -130,7 +130,7 @@ class RunningWorkload:
         self._recorder = recorder
         self._log = clients.open_log(run.logs / "clients.log")
         self._feed = _feed(plan)
-        self._clients = open_libraries(plan, run.logs, self._log)
+        self._clients = open_libraries(plan, run.logs)
         self._stop = threading.Event()
         self._answer_limit_s = plan.workload.delivery_timeout_s + _GRACE_S
         self._producers: dict[str, ProducerLoop | TransactionLoop] = {}

@@ -105,7 +105,7 @@ def test_a_member_that_was_put_out_commits_with_clients_that_do_not_say_who_they
         producer.produce(topic, f"r{number}".encode(), partition=0)
     assert producer.flush(30) == 0
     libraries = open_libraries(
-        Plan(kafka=MODERN, client=word, reader_client=word, workload=LOOPS), tmp_path, LOG
+        Plan(kafka=MODERN, client=word, reader_client=word, workload=LOOPS), tmp_path
     )
     with contextlib.closing(libraries):
         late, next_owner = (Loop(cluster, libraries.producers, topic, name) for name in "ab")

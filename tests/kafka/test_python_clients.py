@@ -21,7 +21,7 @@ from tools import clients_page
 from tools.client_trials import play
 
 if TYPE_CHECKING:
-    from highwater.harness.clients.libraries.python_errors import PythonError
+    from highwater.harness.clients.drivers.driver_errors import DriverError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
@@ -31,8 +31,8 @@ QUIET.addHandler(logging.NullHandler())
 ATOMIC = Workload(idempotence=True, transactions=True, delivery_timeout_s=10)
 
 
-def opened(client: str) -> OpenLibrary:
-    return open_library(Plan(kafka=MODERN, client=client), Path("nowhere"), QUIET)
+def opened(client: str, logs: Path) -> OpenLibrary:
+    return open_library(Plan(kafka=MODERN, client=client), logs)
 
 
 def settings(cluster: RealCluster, workload: Workload, name: str = "") -> clients.Settings:
@@ -70,12 +70,12 @@ def initialise(producer: TransactionCalls) -> None:
 
 
 @pytest.mark.parametrize("client", LIBRARIES)
-def test_a_send_that_finds_no_broker_was_never_queued(client: str) -> None:
+def test_a_send_that_finds_no_broker_was_never_queued(client: str, tmp_path: Path) -> None:
     plan = Plan(kafka=MODERN, workload=Workload(delivery_timeout_s=1))
     common = clients.common("127.0.0.1:9", "p", QUIET, quirks={})
-    library = opened(client)
+    library = opened(client, tmp_path)
     producer = library.library.producer(clients.producer(plan, common))
-    errors: list[PythonError] = []
+    errors: list[DriverError] = []
     try:
         producer.produce("t", b"x", partition=0, on_delivery=lambda error, _: errors.append(error))
         assert producer.flush(20) == 0
@@ -88,13 +88,13 @@ def test_a_send_that_finds_no_broker_was_never_queued(client: str) -> None:
     assert library.library.outcomes.delivered(error, retries=True) == FAIL
 
 
-def test_records_and_transactions_are_where_they_belong(opener: Opener) -> None:
+def test_records_and_transactions_are_where_they_belong(opener: Opener, tmp_path: Path) -> None:
     alone = {f"transaction_state_log_{what}": "1" for what in ("replication_factor", "min_isr")}
     cluster = opener(MODERN, **alone)
     cluster.create_topic("t", [[1]], {})
     expected = []
     for client in LIBRARIES:
-        library = opened(client)
+        library = opened(client, tmp_path)
         expected += _send_all(cluster, library.library, client)
         library.close()
     assert committed(cluster, last=expected[-1]) == expected

@@ -102,7 +102,7 @@ def test_a_member_that_is_being_given_partitions_loses_them_to_another(
     plan = Plan(kafka=cluster.release.name, topic=Topic(name=topic), client=name)
     common = clients.common(cluster.bootstrap, "member", log, quirks={})
     settings = clients.consumer(common, group=group, reset="earliest", protocol=CONSUMER)
-    opened = open_library(plan, tmp_path, log)
+    opened = open_library(plan, tmp_path)
     first, second = (Member(opened.library, settings, topic) for _ in range(2))
     second.may_take.set()
     _fill(cluster, topic)

@@ -21,6 +21,7 @@ from highwater.checkers.model.transactions.transaction_rules import (
 from highwater.harness.releases.catalogue import release
 from highwater.harness.releases.client_choice import (
     AIOKAFKA,
+    DRIVER,
     KAFKA_PYTHON,
     LIBRDKAFKA,
     read_client,
@@ -191,7 +192,7 @@ def _transactions(kafka: str, protocol: str, client: str) -> tuple[TransactionRu
     if release(kafka).number < FIRST:
         return ()
     choice = read_client(client, kafka)
-    if choice.command:
+    if choice.library == DRIVER:
         likes = CLIENTS
     elif choice.library in _LIKE_JAVA:
         likes = ("java-v1",)

@@ -17,8 +17,8 @@ from confluent_kafka import KafkaException
 
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients.client_config import Settings
+from highwater.harness.clients.drivers.driver_errors import DriverError
 from highwater.harness.clients.libraries.library_producer import NO_NUMBER
-from highwater.harness.clients.libraries.python_errors import PythonError
 
 PROTOCOL: Final = 1
 Role = Literal["producer", "consumer"]
@@ -46,13 +46,17 @@ class DriverRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A record that a driver has read.
 
     Attributes:
+        value: None for a tombstone.
         epoch: the epoch of the leader that appended it; None if the library does not tell it.
+        timestamp_ms: 0 if the library does not tell it.
     """
 
     partition: int
     offset: int
-    value: str
+    value: str | None
     epoch: int | None = None
+    key: str | None = None
+    timestamp_ms: int = 0
 
 
 class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,9 +102,9 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[int, ...] = ()
     generation: int = 0
 
-    def as_error(self) -> PythonError:
+    def as_error(self) -> DriverError:
         """Return the answer's error."""
-        return PythonError(
+        return DriverError(
             kind=self.error,
             message=self.message,
             number=self.code,
@@ -110,10 +114,19 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def given_settings(settings: Settings, *, member: bool = False) -> Settings:
-    """Return the settings that a driver gets; ``member``: its consumer joins a group."""
-    names = SETTINGS + OF_MEMBERS if member else SETTINGS
-    return {name: settings[name] for name in names if settings.get(name) is not None}
+def given_settings(settings: Settings, *, member: bool = False, every: bool = False) -> Settings:
+    """Return the settings that a driver gets.
+
+    Args:
+        member: its consumer joins a group.
+        every: it gets those that the specification does not name, too.
+    """
+    names = tuple(settings) if every else SETTINGS + OF_MEMBERS
+    return {
+        name: settings[name]
+        for name in names
+        if isinstance(settings.get(name), (str, int, float)) and (member or name not in OF_MEMBERS)
+    }
 
 
 class DriverProcess(Protocol):
@@ -168,10 +181,15 @@ class ClientDriver:
         return future
 
     def open(
-        self, settings: Settings, role: Role = "producer", *, member: bool = False
+        self,
+        settings: Settings,
+        role: Role = "producer",
+        *,
+        member: bool = False,
+        every: bool = False,
     ) -> "Future[DriverAnswer]":
-        """Open the producer or the consumer, which may be going to join a group."""
-        config = given_settings(settings, member=member)
+        """Open the producer or the consumer; see ``given_settings``."""
+        config = given_settings(settings, member=member, every=every)
         return self.call("open", protocol=PROTOCOL, role=role, config=config)
 
     def fulfil(
@@ -269,16 +287,21 @@ def _write_all(pipe: FileIO, data: bytes) -> None:
 
 
 def opened(
-    process: DriverProcess, settings: Settings, role: Role, *, member: bool = False
+    process: DriverProcess,
+    settings: Settings,
+    role: Role,
+    *,
+    member: bool = False,
+    every: bool = False,
 ) -> ClientDriver:
-    """Return a driver whose client is open.
+    """Return a driver whose client is open; see ``given_settings``.
 
     Raises:
         HarnessError: the driver did not open its client, or not in time.
     """
     driver = ClientDriver(process)
     try:
-        answer = driver.open(settings, role, member=member).result(OPENS_S)
+        answer = driver.open(settings, role, member=member, every=every).result(OPENS_S)
     except TimeoutError as late:
         driver.kill()
         raise HarnessError(f"the client driver did not answer within {OPENS_S:g} s") from late

@@ -137,15 +137,20 @@ def offsets(producer: Producer, request: Request) -> None:
     producer.send_offsets_to_transaction(placed(request), metadata, 5)
 
 
+def texts(**data: Any) -> Request:  # noqa: ANN401 - bytes, which confluent-kafka types as str, too
+    """Return a key or value as text."""
+    return {name: None if value is None else value.decode() for name, value in data.items()}
+
+
 def poll(consumer: Consumer, request: Request) -> Request:
     """Return the next records, and the positions that are not in the log."""
     records, out_of_range = [], {}
     for record in consumer.consume(request["max"], request["wait_ms"] / 1000):
         error, partition = record.error(), record.partition()
         if error is None:
-            value = (record.value() or b"").decode()
             place = {"partition": partition, "offset": record.offset()}
-            records.append({**place, "value": value, "epoch": record.leader_epoch()})
+            about = {"epoch": record.leader_epoch(), "timestamp_ms": record.timestamp()[1]}
+            records.append({**place, **about, **texts(key=record.key(), value=record.value())})
             if partition in positions:
                 positions[partition] = (record.offset() or 0) + 1
         elif error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - its public name

@@ -62,10 +62,6 @@ class Mailbox:
         self._sent[self._number] = record
         return self._number
 
-    def forget(self, number: int) -> None:
-        """Drop a record that was refused at once."""
-        del self._sent[number]
-
     def answer(self, number: int, error: ClientError | None, offset: int | None) -> None:
         """Add the answer about a record."""
         self._answers.put((number, error, offset))

@@ -140,7 +140,7 @@ def _polled(driver: ClientDriver, expected: int) -> dict[tuple[int, int], str]:
             place = record.partition, record.offset
             if place in records:
                 raise WrongDriverError(f"it reads offset {place[1]} of partition {place[0]} twice")
-            records[place] = record.value
+            records[place] = record.value or ""
         return len(records)
 
     try:

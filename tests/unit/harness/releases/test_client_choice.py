@@ -6,7 +6,12 @@ import pytest
 
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import release
-from highwater.harness.releases.client_choice import DRIVER, read_client
+from highwater.harness.releases.client_choice import (
+    AIOKAFKA,
+    DRIVER,
+    KAFKA_PYTHON,
+    read_client,
+)
 
 
 def test_java_is_of_the_brokers_release_unless_another_is_named() -> None:
@@ -25,7 +30,7 @@ def test_java_is_of_the_brokers_release_unless_another_is_named() -> None:
         ("java:", "''"),
         ("librdkafka:", "librdkafka has no release ''"),
         ("librdkafka:2.1; rm", "librdkafka has no release"),
-        ("kafka-python:2.0", "kafka-python has no release '2.0'"),
+        ("kafka-python:2", "kafka-python has no release '2'"),
         ("aiokafk", "no client is called 'aiokafk'"),
         ("./driver 'a", "cannot be read: No closing quotation"),
     ],
@@ -41,6 +46,20 @@ def test_another_librdkafka_is_a_driver_that_imports_its_wheel() -> None:
     assert choice.wheel == "confluent-kafka==2.10.0"
     assert choice.title == "the clients of confluent-kafka==2.10.0"
     assert Path(choice.command[-1]).is_file()
+
+
+@pytest.mark.parametrize("library", [KAFKA_PYTHON, AIOKAFKA])
+def test_a_python_client_is_a_driver_of_ours_that_may_import_another_wheel(library: str) -> None:
+    installed, other = read_client(library, "4.4.0"), read_client(f"{library}:2.1.1", "4.4.0")
+    assert (installed.library, other.library) == (library, library)
+    assert (installed.wheel, other.wheel) == ("", f"{library}==2.1.1")
+    assert (installed.title, other.title) == (
+        f"{library}'s clients",
+        f"the clients of {other.wheel}",
+    )
+    assert installed.command == other.command
+    assert Path(installed.command[-1]).is_file()
+    assert installed.why_not_sharing(release("4.4.0"))
 
 
 def test_a_word_with_a_slash_is_the_command_of_a_driver() -> None:

@@ -1,6 +1,5 @@
 """A library whose JVM cannot be spoken to leaves no JVM."""
 
-import logging
 from pathlib import Path
 
 import pytest
@@ -31,5 +30,5 @@ def test_a_jvm_that_cannot_be_reached_is_ended(
     monkeypatch.setattr(java_gateway, "KafkaGateway", Unreachable)
     plan = Plan(kafka="4.4.0", client="java")
     with pytest.raises(ConnectionRefusedError):
-        client_libraries.open_library(plan, tmp_path, logging.getLogger("test"))
+        client_libraries.open_library(plan, tmp_path)
     assert len(ended) == 1

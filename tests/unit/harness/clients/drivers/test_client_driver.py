@@ -18,8 +18,8 @@ from highwater.harness.clients.drivers.client_driver import (
     ClientDriver,
     given_settings,
 )
-from highwater.harness.clients.drivers.driver_clients import driver_clients
-from highwater.harness.clients.libraries.consumers.python_consumer import PythonConsumer
+from highwater.harness.clients.drivers.driver_clients import DriverClients
+from highwater.harness.clients.drivers.driver_consumer import DriverConsumer
 from highwater.harness.clients.libraries.interfaces import ClientError
 from highwater.harness.runs.history import FAIL, INFO
 
@@ -84,7 +84,7 @@ def sent(behaviour: Behaviour) -> tuple[list[Outcome], list[ClientError]]:
     """Send a record; return its outcome, and its error."""
     outcomes: list[Outcome] = []
     errors: list[ClientError] = []
-    library = driver_clients(lambda: Process(behaviour))
+    library = DriverClients(lambda: Process(behaviour))
     producer = library.producer(SETTINGS)
 
     def answered(error: ClientError | None, record: object) -> None:
@@ -164,7 +164,7 @@ def test_an_answer_is_given_once() -> None:
 
 
 def test_after_that_a_send_ends_the_run() -> None:
-    library = driver_clients(lambda: Process(wrong(lambda _: "garbage")))
+    library = DriverClients(lambda: Process(wrong(lambda _: "garbage")))
     producer = library.producer(SETTINGS)
     producer.produce("t", b"x", partition=0, on_delivery=lambda *_: None)
     assert producer.flush(10) == 0
@@ -173,13 +173,13 @@ def test_after_that_a_send_ends_the_run() -> None:
 
 
 def test_a_driver_that_opens_nothing_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    refuses = driver_clients(
+    refuses = DriverClients(
         lambda: Process(lambda request: json.dumps({"id": request["id"], "error": "NO_ZSTD"}))
     )
     with pytest.raises(HarnessError, match="opens no producer: NO_ZSTD"):
         refuses.producer(SETTINGS)
     monkeypatch.setattr(client_driver, "OPENS_S", 0.1)
-    silent = driver_clients(lambda: Process(lambda _: ""))
+    silent = DriverClients(lambda: Process(lambda _: ""))
     with pytest.raises(HarnessError, match="did not answer within"):
         silent.producer(SETTINGS)
 
@@ -195,7 +195,7 @@ def test_its_transactions_are_requests() -> None:
             return json.dumps({"id": request["id"], "error": "FENCED", "code": 47, "fatal": True})
         return answers(request)
 
-    producer = driver_clients(lambda: Process(behaviour)).producer(SETTINGS)
+    producer = DriverClients(lambda: Process(behaviour)).producer(SETTINGS)
     producer.init_transactions(10)
     producer.begin_transaction()
     with pytest.raises(KafkaException) as raised:
@@ -217,7 +217,7 @@ def test_a_group_member_is_handed_to_the_producer_as_it_is() -> None:
         seen.append(request)
         return answers_but("member", member=member)(request)
 
-    library = driver_clients(lambda: Process(behaviour))
+    library = DriverClients(lambda: Process(behaviour))
     consumer, producer = library.consumer(SETTINGS), library.producer(SETTINGS)
     nothing = lambda *_: None  # noqa: E731 - three times the same
     consumer.subscribe(["t"], on_assign=nothing, on_revoke=nothing, on_lost=nothing)
@@ -227,9 +227,9 @@ def test_a_group_member_is_handed_to_the_producer_as_it_is() -> None:
     assert seen[-2:] == [{"id": 3, "op": "member"}, {"id": 2, "op": "offsets", **offsets}]
 
 
-def reading(behaviour: Behaviour) -> PythonConsumer:
+def reading(behaviour: Behaviour) -> DriverConsumer:
     """A consumer that reads partition 0 from offset 5."""
-    consumer = driver_clients(lambda: Process(wrong(behaviour))).consumer(SETTINGS)
+    consumer = DriverClients(lambda: Process(wrong(behaviour))).consumer(SETTINGS)
     consumer.assign([TopicPartition("t", 0, 5)])
     return consumer
 
@@ -302,12 +302,12 @@ def test_a_member_waits_at_each_event_until_it_is_handled() -> None:
 
     assigned: list[tuple[int, int]] = []
 
-    def on_assign(consumer: PythonConsumer, places: list[TopicPartition]) -> None:
+    def on_assign(consumer: DriverConsumer, places: list[TopicPartition]) -> None:
         there = consumer.committed(places, 10)
         assigned.extend((place.partition, place.offset) for place in there)
         consumer.assign([TopicPartition("t", 0, 0), TopicPartition("t", 2, 9)])
 
-    consumer = driver_clients(lambda: Process(behaviour)).consumer({**SETTINGS, "group.id": "g"})
+    consumer = DriverClients(lambda: Process(behaviour)).consumer({**SETTINGS, "group.id": "g"})
     nothing = lambda *_: None  # noqa: E731 - twice the same
     consumer.subscribe(["t"], on_assign=on_assign, on_revoke=nothing, on_lost=nothing)
     assert not consumer.consume(10, 0.1)
@@ -333,7 +333,7 @@ def test_a_member_waits_at_each_event_until_it_is_handled() -> None:
 def test_what_a_driver_cannot_do_in_a_group_ends_the_run() -> None:
     refuses = wrong(lambda request: json.dumps({"id": request["id"], "error": "NO_GROUPS"}))
     nothing = lambda *_: None  # noqa: E731 - six times the same
-    consumer = driver_clients(lambda: Process(refuses)).consumer(SETTINGS)
+    consumer = DriverClients(lambda: Process(refuses)).consumer(SETTINGS)
     with pytest.raises(HarnessError, match="joins no group: NO_GROUPS"):
         consumer.subscribe(["t"], on_assign=nothing, on_revoke=nothing, on_lost=nothing)
     lonely = wrong(lambda _: json.dumps({"id": 1, "event": "lost", "partitions": [0]}))
@@ -341,7 +341,7 @@ def test_what_a_driver_cannot_do_in_a_group_ends_the_run() -> None:
     assert found == (INFO, None)
     assert "it has been lost partitions, and is in no group" in str(error)
     subscribed = answers_but("member", error="NO_SUCH_REQUEST")
-    consumer = driver_clients(lambda: Process(subscribed)).consumer(SETTINGS)
+    consumer = DriverClients(lambda: Process(subscribed)).consumer(SETTINGS)
     consumer.subscribe(["t"], on_assign=nothing, on_revoke=nothing, on_lost=nothing)
     with pytest.raises(HarnessError, match="commits no offsets in transactions: NO_SUCH_REQUEST"):
         consumer.consumer_group_metadata()
@@ -349,7 +349,7 @@ def test_what_a_driver_cannot_do_in_a_group_ends_the_run() -> None:
 
 def test_a_crash_is_its_end() -> None:
     process = Process(wrong(lambda _: ""))
-    producer = driver_clients(lambda: process).producer(SETTINGS)
+    producer = DriverClients(lambda: process).producer(SETTINGS)
     errors: list[ClientError] = []
     producer.produce("t", b"x", partition=0, on_delivery=lambda error, _: errors.append(error))
     producer.drop()

@@ -1,4 +1,4 @@
-"""Settings of kafka-python and aiokafka say the same as those of librdkafka."""
+"""The drivers of kafka-python and aiokafka: settings as librdkafka has them, and positions."""
 
 import inspect
 import logging
@@ -6,31 +6,38 @@ import logging
 import aiokafka
 import kafka
 import pytest
+from kafka.errors import LogTruncationError, OffsetOutOfRangeError
+from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from highwater.harness.clients import client_config as clients
-from highwater.harness.clients.libraries import python_settings
+from highwater.harness.clients.drivers import aiokafka_driver, kafka_python_driver
+from highwater.harness.clients.drivers.client_driver import given_settings
 from highwater.harness.runs.plan import Plan, Workload
 
 
 def settings(**workload: object) -> clients.Settings:
     plan = Plan(kafka="4.4.0", workload=Workload(**workload))  # type: ignore[arg-type]
     common = clients.common("127.0.0.1:1,[::1]:2", "p", logging.getLogger("test"), quirks={})
-    return clients.producer(plan, common)
+    return given_settings(clients.producer(plan, common), every=True)
 
 
 @pytest.mark.parametrize("more", [{}, {"batch.size": 1, "retries": 0, "message.max.bytes": 9}])
 def test_each_library_knows_every_setting(more: clients.Settings) -> None:
     ours = {**settings(idempotence=True), **more, "transactional.id": "t"}
     names = set(inspect.signature(aiokafka.AIOKafkaProducer).parameters)
-    assert set(python_settings.aiokafka(ours)) <= names
-    assert set(python_settings.kafka_python(ours)) <= set(kafka.KafkaProducer.DEFAULT_CONFIG)
+    assert set(aiokafka_driver.producing(ours)) <= names
+    assert set(kafka_python_driver.producing(ours)) <= set(kafka.KafkaProducer.DEFAULT_CONFIG)
+    for theirs in (aiokafka_driver.producing(ours), kafka_python_driver.producing(ours)):
+        assert {"client_id", "linger_ms", "retry_backoff_ms", "transactional_id"} <= set(theirs)
+        assert {"metadata_max_age_ms", "request_timeout_ms", "transaction_timeout_ms"} & set(theirs)
+        assert theirs.get("max_request_size", 9) == more.get("message.max.bytes", 9)
 
 
 def test_a_producer_waits_as_long_as_with_librdkafka() -> None:
-    ours = python_settings.kafka_python(settings())
+    ours = kafka_python_driver.producing(settings())
     assert (ours["delivery_timeout_ms"], ours["request_timeout_ms"]) == (30_000, 10_000)
     assert ours["bootstrap_servers"] == ["127.0.0.1:1", "[::1]:2"]
-    assert python_settings.aiokafka(settings())["request_timeout_ms"] == 10_000
+    assert aiokafka_driver.producing(settings())["request_timeout_ms"] == 10_000
 
 
 @pytest.mark.parametrize("timeout_s", [0.5, 1.0, 3.0, 60.0])
@@ -39,7 +46,7 @@ def test_a_delivery_takes_as_long_as_a_request_and_its_linger(
     timeout_s: float, rate: float
 ) -> None:
     """Or kafka-python refuses its settings."""
-    ours = python_settings.kafka_python(settings(delivery_timeout_s=timeout_s, rate=rate))
+    ours = kafka_python_driver.producing(settings(delivery_timeout_s=timeout_s, rate=rate))
     assert ours["delivery_timeout_ms"] >= ours["request_timeout_ms"] + ours["linger_ms"]
 
 
@@ -48,7 +55,7 @@ def test_a_delivery_takes_as_long_as_a_request_and_its_linger(
 def test_idempotence_is_never_left_to_a_default(
     acks: str, number: object, idempotence: bool
 ) -> None:
-    for make in (python_settings.kafka_python, python_settings.aiokafka):
+    for make in (kafka_python_driver.producing, aiokafka_driver.producing):
         ours = make(settings(acks=acks, idempotence=idempotence))
         assert ours["acks"] == number
         assert ours["enable_idempotence"] is (idempotence and acks == "all")
@@ -56,16 +63,16 @@ def test_idempotence_is_never_left_to_a_default(
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_no_compression_is_none(codec: str) -> None:
-    for make in (python_settings.kafka_python, python_settings.aiokafka):
+    for make in (kafka_python_driver.producing, aiokafka_driver.producing):
         expected = None if codec == "none" else codec
         assert make(settings(compression=codec))["compression_type"] == expected
 
 
 def test_each_library_knows_every_setting_of_a_consumer() -> None:
     common = clients.common("127.0.0.1:1,[::1]:2", "r", logging.getLogger("test"), quirks={})
-    ours = clients.consumer(common, group="g")
+    ours = given_settings(clients.consumer(common, group="g"), member=True, every=True)
     names = set(inspect.signature(aiokafka.AIOKafkaConsumer).parameters)
-    both = python_settings.aiokafka_consumer(ours), python_settings.kafka_python_consumer(ours)
+    both = aiokafka_driver.reading(ours), kafka_python_driver.reading(ours)
     assert set(both[0]) <= names
     assert set(both[1]) <= set(kafka.KafkaConsumer.DEFAULT_CONFIG)
     for made in both:
@@ -84,8 +91,30 @@ def test_a_reader_is_let_in_as_librdkafka_is() -> None:
         "ssl.endpoint.identification.algorithm": "none",
     }
     common = clients.common("127.0.0.1:1", "r", logging.getLogger("test"), quirks=access)
-    ours = python_settings.kafka_python_consumer(clients.consumer(common))
+    ours = kafka_python_driver.reading(given_settings(clients.consumer(common), every=True))
     assert set(ours) <= set(kafka.KafkaConsumer.DEFAULT_CONFIG)
     named = ("security_protocol", "sasl_mechanism", "sasl_plain_username", "ssl_cafile")
     assert [ours[name] for name in named] == ["SASL_SSL", "SCRAM-SHA-512", "u", "/ca.pem"]
     assert (ours["sasl_plain_password"], ours["ssl_check_hostname"]) == ("p", False)
+
+
+@pytest.mark.parametrize(
+    ("raised", "position"),
+    [
+        (OffsetOutOfRangeError({TopicPartition("t", 0): 9}), 9),
+        (LogTruncationError({TopicPartition("t", 0): OffsetAndMetadata(4, "", 1)}), 4),
+        (LogTruncationError({TopicPartition("t", 0): None}), 7),
+    ],
+)
+def test_a_position_that_is_not_in_the_log_is_an_answer_of_its_partition(
+    raised: Exception, position: int
+) -> None:
+    class Log:
+        def poll(self, **_: object) -> None:
+            raise raised
+
+    consumer = kafka_python_driver.KafkaPythonConsumer({"bootstrap.servers": "127.0.0.1:1"})
+    consumer.serve(0.0, {"id": 1, "op": "seek", "topic": "t", "offsets": {"0": 7}})
+    consumer.client = Log()
+    polled = consumer.calls["poll"]({"id": 2, "op": "poll", "wait_ms": 1, "max": 1})
+    assert polled == {"out_of_range": {0: position}}

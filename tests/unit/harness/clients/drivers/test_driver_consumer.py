@@ -1,110 +1,91 @@
-"""The mailbox of consumers of Python's libraries: what happened first is served first."""
+"""The mailbox of a driver's consumer: what happened first is served first."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Literal, cast
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from kafka.errors import LogTruncationError, OffsetOutOfRangeError, RebalanceInProgressError
+from confluent_kafka import KafkaException, TopicPartition
+from kafka.errors import RebalanceInProgressError
 
-from highwater.harness.clients.libraries.consumers.python_consumer import (
-    Events,
-    Polled,
-    PythonConsumer,
+from highwater.harness.clients.drivers.client_driver import (
+    ClientDriver,
+    DriverAnswer,
+    DriverRecord,
 )
-from highwater.harness.clients.libraries.consumers.read_message import ReadMessage
+from highwater.harness.clients.drivers.driver_consumer import DriverConsumer
 
 TOPIC = "events"
+Answered = Callable[[DriverAnswer], None]
 
 
-def ended(result: object) -> Future[Any]:
-    future: Future[Any] = Future()
-    future.set_result(result)
-    return future
-
-
-def record(offset: int, partition: int = 0) -> ReadMessage:
-    return ReadMessage(partition, offset, b"m")
+def record(offset: int, partition: int = 0) -> DriverRecord:
+    return DriverRecord(partition=partition, offset=offset, value="m")
 
 
 class Log:
-    """A library that does what a test says at each poll, and remembers what it was asked."""
+    """A driver that does what a test says at each poll, and remembers what it was asked."""
 
-    def __init__(self, post: Callable[[Polled], None]) -> None:
-        self.post = post
+    happened: Answered
+
+    def __init__(self) -> None:
+        self.answered: Answered
         self.asked: list[object] = []
         self.polls: list[Callable[[], None]] = []
-        self.events: Events
-        self.seeks: dict[int, int] = {}
+        self.handled: dict[int, Future[None]] = {}
         self.commits: list[Future[None]] = []
 
-    def assign(self, topic: str, partitions: list[int]) -> None:
-        self.asked.append(("assign", topic, partitions))
+    def check(self) -> None: ...
 
-    def subscribe(self, topic: str, events: Events) -> None:
-        self.asked.append(("subscribe", topic))
-        self.events = events
-
-    def poll(self, most: int, wait_s: float) -> None:
-        del most, wait_s
+    def ask(self, op: str, answered: Answered, **words: int) -> None:
+        if op == "handled":
+            self.handled[words["event"]].set_result(None)
+            return
+        assert op == "poll"
+        self.answered = answered
         if self.polls:
             threading.Thread(target=self.polls.pop(0)).start()
 
-    def given(self, *messages: ReadMessage) -> None:
-        self.post(Polled(messages=messages, seeks=dict(self.seeks)))
+    def given(self, *records: DriverRecord, error: str = "") -> None:
+        self.answered(DriverAnswer(id=1, records=records, error=error))
 
-    def seek(self, offsets: Mapping[int, int]) -> Future[None]:
-        self.asked.append(("seek", dict(offsets)))
-        for partition in offsets:
-            self.seeks[partition] = self.seeks.get(partition, 0) + 1
-        return ended(None)
+    def events(self, event: Literal["assigned", "revoked"], numbers: list[int]) -> Future[None]:
+        number = len(self.handled) + 1
+        self.handled[number] = Future()
+        self.happened(DriverAnswer(id=number, event=event, partitions=tuple(numbers)))
+        return self.handled[number]
 
-    def committed(self, partitions: list[int]) -> Future[dict[int, int]]:
-        return ended(dict.fromkeys(partitions[:1], 5))
+    def fulfil(
+        self, op: str, result: Callable[[DriverAnswer], object], **words: object
+    ) -> Future[Any]:
+        future: Future[Any] = Future()
+        if op in {"seek", "commit"}:
+            self.asked.append((op, words["offsets"]))
+        if op == "commit":
+            self.commits.append(future)
+        elif op != "bounds":
+            future.set_result(result(DriverAnswer(id=1)))
+        return future
 
-    def commit(self, offsets: Mapping[int, int]) -> Future[None]:
-        self.asked.append(("commit", dict(offsets)))
-        self.commits.append(Future())
-        return self.commits[-1]
-
-    def bounds(self, topic: str, partition: int) -> Future[tuple[int, int]]:
-        del topic, partition
-        return Future()
-
-    def group_metadata(self) -> str:
-        return "g"
-
-    def epoch(self) -> int:
-        return -1
-
-    def leave(self) -> Future[None]:
-        return ended(None)
-
-    def crash(self) -> None:
+    def kill(self) -> None:
         self.asked.append("crash")
 
 
-def opened(**settings: object) -> tuple[PythonConsumer, Log]:
-    made: list[Log] = []
-
-    def make(post: Callable[[Polled], None]) -> Log:
-        made.append(Log(post))
-        return made[0]
-
-    return PythonConsumer(make, settings), made[0]
+def opened(**settings: object) -> tuple[DriverConsumer, Log]:
+    log = Log()
+    return DriverConsumer(lambda _: cast("ClientDriver", log), settings), log
 
 
 def place(partition: int, offset: int = -1001) -> TopicPartition:
     return TopicPartition(TOPIC, partition, offset)
 
 
-def member() -> tuple[PythonConsumer, Log, list[tuple[str, list[int]]]]:
+def member() -> tuple[DriverConsumer, Log, list[tuple[str, list[int]]]]:
     consumer, log = opened()
     told: list[tuple[str, list[int]]] = []
 
-    def assigned(client: PythonConsumer, places: list[TopicPartition]) -> None:
+    def assigned(client: DriverConsumer, places: list[TopicPartition]) -> None:
         told.append(("assigned", [given.partition for given in places]))
         client.assign([place(given.partition, 5) for given in places])
 
@@ -152,10 +133,9 @@ def test_what_was_polled_before_a_partition_was_taken_is_given_and_what_came_lat
 def test_what_was_polled_before_a_seek_is_not_given() -> None:
     consumer, log = opened()
     consumer.assign([place(0, 0), place(1, 0)])
-    before = dict(log.seeks)
+    assert consumer.consume(10, -0.9) == []
+    log.given(record(0), record(0, 1))
     consumer.seek(place(0, 3))
-    late = Polled(messages=[record(0), record(0, 1)], seeks=before)
-    log.polls.append(lambda: log.post(late))
     assert [read.partition() for read in consumer.consume(10, 1)] == [1]
 
 
@@ -190,30 +170,10 @@ def test_a_question_without_an_answer_ends() -> None:
         consumer.get_watermark_offsets(place(0), 0.01)
 
 
-@pytest.mark.parametrize(
-    ("raised", "position"),
-    [
-        (OffsetOutOfRangeError({place(0): 9}), 9),
-        (LogTruncationError({place(0): type("Offset", (), {"offset": 4})()}), 4),
-    ],
-)
-def test_a_position_that_is_not_in_the_log_is_an_error_of_its_partition(
-    raised: Exception, position: int
-) -> None:
-    consumer, log = opened()
-    consumer.assign([place(0, 9)])
-    log.polls.append(lambda: log.post(Polled(raised=raised, seeks={})))
-    [message] = consumer.consume(10, 1)
-    error = message.error()
-    assert error is not None
-    assert error.code() == KafkaError._AUTO_OFFSET_RESET
-    assert (message.partition(), message.offset()) == (0, position)
-
-
 def test_another_error_is_one_of_no_partition() -> None:
     consumer, log = opened()
     consumer.assign([place(0, 9)])
-    log.polls.append(lambda: log.post(Polled(raised=RebalanceInProgressError(), seeks={})))
+    log.polls.append(lambda: log.given(error="RebalanceInProgressError"))
     [message] = consumer.consume(10, 1)
     assert message.error() is not None
     assert message.partition() is None

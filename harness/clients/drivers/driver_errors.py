@@ -1,0 +1,70 @@
+"""Errors of client drivers, and what an error says about a record or a transaction.
+
+*A record.* One that was not queued is ``fail``. A later error comes from the last attempt; with
+retries an earlier attempt may be in the log, so the record is ``info``, as with librdkafka
+(``harness.clients.delivery_outcomes``).
+
+*A transaction.* kafka-python and aiokafka refuse to commit after an error, and the application must
+abort; they refuse to abort a transaction whose commit they have requested. So the transaction is
+``fail`` if the abort is acknowledged, else ``info``.
+"""
+
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaException
+
+from highwater.harness.clients import delivery_outcomes
+from highwater.harness.clients.libraries.library_producer import GAVE_UP, LibraryError
+from highwater.harness.runs.history import FAIL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverError(LibraryError):
+    """One error of a driver's client.
+
+    Attributes:
+        kind: the library's name of the error.
+        again: whether the call may be repeated, and then continues where it stopped.
+        ended: whether the client has ended and cannot be used any more.
+    """
+
+    kind: str
+    again: bool = False
+    ended: bool = False
+
+    def name(self) -> str:
+        """Return the library's name of the error."""
+        return self.kind
+
+    def fatal(self) -> bool:
+        """Return whether the producer cannot be used any more."""
+        return self.ended
+
+    def retriable(self) -> bool:
+        """Return whether the same call may be repeated, and then continues where it stopped."""
+        return self.again
+
+
+def as_error(raised: BaseException) -> DriverError:
+    """Return a call's exception as an error; a ``KafkaException`` of a driver has one already."""
+    if isinstance(raised, KafkaException) and isinstance(raised.args[0], DriverError):
+        return raised.args[0]
+    return DriverError(kind=type(raised).__name__, message=str(raised))
+
+
+class DriverOutcomes:
+    """The meaning of these errors for the history."""
+
+    def delivered(self, error: DriverError, *, retries: bool) -> str:
+        """Return the outcome of a record that ``send`` refused, or whose Future failed."""
+        if not error.queued:
+            return FAIL
+        return delivery_outcomes.delivered(error.number, retries=retries)
+
+    def unanswered(self, error: DriverError) -> bool:
+        """Return whether the error only says that we stopped waiting."""
+        return error.kind == GAVE_UP
+
+    def not_committed(self, error: DriverError, *, aborted: bool) -> str:
+        """Return the outcome of a transaction whose requested commit failed."""
+        return delivery_outcomes.not_committed(error.number, aborted=aborted)

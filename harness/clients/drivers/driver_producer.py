@@ -1,0 +1,103 @@
+"""A client driver's producer, with librdkafka's methods.
+
+Answers arrive in the driver's thread, and wait until ``poll`` serves them. So answers are observed
+later than they arrived, and a send's recorded begin is before the client's call: recorded intervals
+may be wider than real intervals, never narrower.
+"""
+
+import weakref
+from concurrent.futures import Future
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+
+from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.clients.drivers.client_driver import ClientDriver, DriverAnswer
+from highwater.harness.clients.drivers.driver_errors import DriverError, as_error
+from highwater.harness.clients.libraries.answers import Mailbox, WaitingRecord
+from highwater.harness.clients.libraries.interfaces import OnDelivery
+from highwater.harness.clients.libraries.library_producer import GAVE_UP, SLOW, LibraryProducer
+
+_QUEUE_RECORDS: Final = 2_000
+_OPS: Final = {
+    "init_transactions": "init",
+    "begin_transaction": "begin",
+    "send_offsets_to_transaction": "offsets",
+    "commit_transaction": "commit",
+    "abort_transaction": "abort",
+}
+"""The requests for the calls of a producer."""
+
+
+class DriverProducer(LibraryProducer):
+    """A driver's producer. Not thread-safe; ``poll`` and ``flush`` call the callbacks.
+
+    Its driver ends with the last reference to this object, like librdkafka's client.
+    """
+
+    def __init__(self, driver: ClientDriver) -> None:
+        super().__init__()
+        weakref.finalize(self, driver.kill).atexit = False
+        self._driver = driver
+        self._mailbox = Mailbox()
+
+    def __len__(self) -> int:
+        return len(self._mailbox)
+
+    def produce(self, topic: str, value: bytes, *, partition: int, on_delivery: OnDelivery) -> None:
+        """Queue a record.
+
+        Raises:
+            BufferError: the queue is full; serve callbacks, and try again.
+            HarnessError: the driver cannot be used.
+        """
+        if len(self._mailbox) >= _QUEUE_RECORDS:
+            raise BufferError("the queue is full: too many records wait for answers")
+        self._driver.check()
+        mailbox = self._mailbox
+        number = mailbox.expect(
+            WaitingRecord(partition=partition, value=value, on_delivery=on_delivery)
+        )
+
+        def answered(given: DriverAnswer) -> None:
+            mailbox.answer(number, given.as_error() if given.error else None, given.offset)
+
+        text = value.decode()
+        self._driver.ask("send", answered, topic=topic, partition=partition, value=text)
+
+    def poll(self, timeout: float = -1) -> int:
+        """Wait for callbacks, and serve them; return how many."""
+        return self._mailbox.serve(timeout)
+
+    def purge(self) -> None:
+        """End the client, and report every record without an answer as given up."""
+        self._mailbox.give_up(DriverError(kind=GAVE_UP))
+        self._driver.kill()
+
+    def reach(self, topic: str, *, limit_s: float) -> None:
+        """Ask for a topic's partitions; the first record makes the connection to a leader."""
+        try:
+            self._driver.fulfil("reach", lambda _: None, topic=topic).result(limit_s)
+        except Exception as raised:
+            raise WaitTimeoutError(f"the producer knows no {topic}: {raised!r}") from raised
+
+    def drop(self) -> None:
+        """End the producer as in a crash: send nothing to its coordinator."""
+        self._driver.kill()
+
+    close = drop
+
+    def _begin(self, method: str, *words: Any) -> Future[object]:  # noqa: ANN401 - of ``_within``
+        named: dict[str, object] = {}
+        if words:
+            places, member = words
+            [topic] = {place.topic for place in places}
+            offsets = {place.partition: place.offset for place in places}
+            named = {"topic": topic, "offsets": offsets, "member": member}
+        return self._driver.fulfil(_OPS[method], lambda _: None, **named)
+
+    def _failed(self, raised: Exception) -> KafkaException:
+        return KafkaException(as_error(raised))
+
+    def _slow(self, message: str) -> DriverError:
+        return DriverError(kind=SLOW, message=message, again=True)

@@ -1,4 +1,4 @@
-"""A client driver with kafka-python, since 2.1; members of groups since 3.0 (docs/driver.md)."""
+"""A client driver with kafka-python, of any release since 2.1 (docs/driver.md)."""
 
 import itertools
 import json
@@ -44,6 +44,8 @@ RENAMED = {
 }
 """librdkafka's names that are not kafka-python's with dots."""
 
+WRITES: Request = kafka.KafkaProducer.DEFAULT_CONFIG
+
 
 def settings(config: Request, supported: Request, **more: object) -> Request:
     """Return a client's settings, as far as this release knows them."""
@@ -61,7 +63,7 @@ def producing(config: Request) -> Request:
     request_ms = min(config["socket.timeout.ms"], config["request.timeout.ms"])
     return settings(
         config,
-        kafka.KafkaProducer.DEFAULT_CONFIG,
+        WRITES,
         acks="all" if config["acks"] == "all" else int(config["acks"]),
         compression_type=None if codec == "none" else codec,
         request_timeout_ms=max(1, min(request_ms, delivery_ms - config["linger.ms"])),
@@ -236,7 +238,7 @@ class KafkaPythonConsumer(KafkaPythonClient, Listener):  # type: ignore[misc]  #
         elif op == "handled":
             self._unhandled.discard(request["event"])
             answer(request["id"])
-        elif op == "subscribe" and Listener is not object:
+        elif op == "subscribe":
             self._member, self._topic = True, request["topic"]
             answer(request["id"])
         else:
@@ -354,11 +356,21 @@ def take() -> None:
     os._exit(0)
 
 
+def missing(config: Request) -> str:
+    """Return what this release has not, and a client with these settings needs; mostly nothing."""
+    if config.get("enable.idempotence") and "enable_idempotence" not in WRITES:
+        return "idempotent producers came later"
+    return "members of groups came later" if "group.id" in config and Listener is object else ""
+
+
 def main() -> None:
     """Serve requests until there are no more."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     opening = json.loads(sys.stdin.readline())
     opened = KafkaPythonProducer if opening["role"] == "producer" else KafkaPythonConsumer
+    if lacks := missing(opening["config"]):
+        answer(opening["id"], error="UNSUPPORTED_VERSION", message=lacks)
+        return
     client = opened(opening["config"])
     answer(opening["id"], library=f"kafka-python {kafka.__version__}")
     threading.Thread(target=take, daemon=True).start()

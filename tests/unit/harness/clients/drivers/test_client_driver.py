@@ -20,6 +20,7 @@ from highwater.harness.clients.drivers.client_driver import (
 )
 from highwater.harness.clients.drivers.driver_clients import DriverClients
 from highwater.harness.clients.drivers.driver_consumer import DriverConsumer
+from highwater.harness.clients.libraries.consumers.read_message import CREATE_TIME, NO_TIME
 from highwater.harness.clients.libraries.interfaces import ClientError
 from highwater.harness.runs.history import FAIL, INFO
 
@@ -241,15 +242,18 @@ def test_its_consumer_reads_from_where_it_is_told() -> None:
         seen.append(request)
         words: dict[str, object] = {"id": request["id"]}
         if request["op"] == "poll":
-            words["records"] = [{"partition": 0, "offset": 5, "value": "x|", "epoch": 2}]
+            first = {"partition": 0, "offset": 5, "value": "x|", "epoch": 2}
+            tombstone = {"partition": 0, "offset": 6, "value": None, "key": "k", "timestamp_ms": 7}
+            words["records"] = [first, tombstone]
         if request["op"] == "bounds":
             words |= {"first": 3, "end": 6}
         return json.dumps(words)
 
     consumer = reading(behaviour)
-    [record] = consumer.consume(10, 0.5)
+    record, deleted = consumer.consume(10, 0.5)
     assert (record.partition(), record.offset(), record.value()) == (0, 5, b"x|")
-    assert record.leader_epoch() == 2
+    assert (record.leader_epoch(), record.key(), record.timestamp()) == (2, None, (NO_TIME, 0))
+    assert (deleted.value(), deleted.key(), deleted.timestamp()) == (None, b"k", (CREATE_TIME, 7))
     assert consumer.get_watermark_offsets(TopicPartition("t", 0), 10) == (3, 6)
     assert seen == [
         {"id": 2, "op": "seek", "topic": "t", "offsets": {"0": 5}},

@@ -1,12 +1,14 @@
 """The drivers of kafka-python and aiokafka: settings as librdkafka has them, and positions."""
 
 import inspect
+import json
 import logging
+import math
 
 import aiokafka
 import kafka
 import pytest
-from kafka.errors import LogTruncationError, OffsetOutOfRangeError
+from kafka.errors import KafkaTimeoutError, LogTruncationError, OffsetOutOfRangeError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from highwater.harness.clients import client_config as clients
@@ -118,3 +120,35 @@ def test_a_position_that_is_not_in_the_log_is_an_answer_of_its_partition(
     consumer.client = Log()
     polled = consumer.calls["poll"]({"id": 2, "op": "poll", "wait_ms": 1, "max": 1})
     assert polled == {"out_of_range": {0: position}}
+
+
+def test_what_arrives_while_a_send_waits_in_vain_is_refused_with_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else each of two thousand would wait for five seconds, one after the other."""
+    opened: list[object] = []
+
+    def unreached(**config: object) -> None:
+        opened.append(config)
+        raise KafkaTimeoutError
+
+    monkeypatch.setattr(kafka, "KafkaProducer", unreached)
+    producer = kafka_python_driver.KafkaPythonProducer(settings())
+    for number, arrived in enumerate((0.0, 0.0, math.inf)):
+        record = {"topic": "t", "partition": 0, "value": "x"}
+        producer.serve(arrived, {"id": number, "op": "send", **record})
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [answer["id"] for answer in answers] == [0, 1, 2]
+    assert {(answer["error"], answer["queued"]) for answer in answers} == {
+        ("KafkaTimeoutError", False)
+    }
+    assert len(opened) == 2
+
+
+def test_an_old_kafka_python_refuses_what_it_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not kafka_python_driver.missing(settings(idempotence=True) | {"group.id": "g"})
+    monkeypatch.setattr(kafka_python_driver, "WRITES", {"client_id": ""})
+    monkeypatch.setattr(kafka_python_driver, "Listener", object)
+    assert "idempotent" in kafka_python_driver.missing(settings(idempotence=True))
+    assert not kafka_python_driver.missing(settings())
+    assert "members of groups" in kafka_python_driver.missing({"group.id": "g"})

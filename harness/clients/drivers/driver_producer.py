@@ -7,6 +7,7 @@ may be wider than real intervals, never narrower.
 
 import weakref
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
@@ -40,6 +41,7 @@ class DriverProducer(LibraryProducer):
         weakref.finalize(self, driver.kill).atexit = False
         self._driver = driver
         self._mailbox = Mailbox()
+        self._fatal: list[DriverError] = []
 
     def __len__(self) -> int:
         return len(self._mailbox)
@@ -49,18 +51,24 @@ class DriverProducer(LibraryProducer):
 
         Raises:
             BufferError: the queue is full; serve callbacks, and try again.
+            KafkaException: an earlier record has ended the producer; the argument is its error.
             HarnessError: the driver cannot be used.
         """
         if len(self._mailbox) >= _QUEUE_RECORDS:
             raise BufferError("the queue is full: too many records wait for answers")
         self._driver.check()
-        mailbox = self._mailbox
+        if self._fatal:
+            raise KafkaException(replace(self._fatal[0], queued=False))
+        mailbox, fatal = self._mailbox, self._fatal
         number = mailbox.expect(
             WaitingRecord(partition=partition, value=value, on_delivery=on_delivery)
         )
 
         def answered(given: DriverAnswer) -> None:
-            mailbox.answer(number, given.as_error() if given.error else None, given.offset)
+            error = given.as_error() if given.error else None
+            if error is not None and error.fatal():
+                fatal.append(error)
+            mailbox.answer(number, error, given.offset)
 
         text = value.decode()
         self._driver.ask("send", answered, topic=topic, partition=partition, value=text)

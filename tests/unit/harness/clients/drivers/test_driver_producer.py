@@ -98,6 +98,18 @@ def test_a_refused_record_is_not_waited_for() -> None:
     assert (len(ours), seen) == (0, [])
 
 
+def test_after_a_fatal_error_nothing_is_sent_and_the_caller_opens_another_producer() -> None:
+    ours, driver, seen = producer()
+    send(ours, seen)
+    driver.answers[0](DriverAnswer(id=1, error="E", code=47, fatal=True))
+    with pytest.raises(KafkaException) as raised:
+        send(ours, seen, b"y")
+    error = raised.value.args[0]
+    assert (error.name(), error.fatal(), error.queued) == ("E", True, False)
+    assert ours.flush(1) == 0
+    assert seen == [("E", None, b"x")]
+
+
 def test_a_full_queue_is_no_refusal() -> None:
     ours, driver, seen = producer()
     for _ in range(2_000):

@@ -19,6 +19,9 @@ Request = dict[str, Any]
 BLOCKS_MS = 5_000
 """Limit of a call that waits for brokers."""
 
+WRITES_S = 0.02
+"""Time in which a record is written to its connection."""
+
 UNREACHED = {"NoBrokersAvailable", "KafkaConnectionError", "KafkaTimeoutError"}
 """Errors of a call that may be repeated: no broker answered."""
 
@@ -154,7 +157,9 @@ class KafkaPythonProducer(KafkaPythonClient):
 
     def __init__(self, config: Request) -> None:
         super().__init__(lambda: kafka.KafkaProducer(**producing(config)))
-        self._numbered = config["acks"] != "0"  # else kafka-python makes offsets up
+        self._numbered = config["acks"] != "0"
+        self._unwritten: queue.SimpleQueue[int] = queue.SimpleQueue()
+        threading.Thread(target=self._answer_later, daemon=True).start()
         self._in_vain: tuple[float, Exception] = (0.0, KafkaError())
         self.calls = {
             "reach": lambda request: self.opened().partitions_for(request["topic"]),
@@ -188,9 +193,24 @@ class KafkaPythonProducer(KafkaPythonClient):
             if type(raised).__name__ in UNREACHED:
                 self._in_vain = time.monotonic(), raised
         else:
-            numbered = self._numbered
-            future.add_callback(lambda to: answer(number, offset=to.offset if numbered else None))
+            future.add_callback(lambda record: self._sent(number, record))
             future.add_errback(lambda raised: failed(number, raised))
+
+    def _sent(self, number: int, record: Any) -> None:  # noqa: ANN401 - kafka-python has no types
+        if self._numbered:
+            answer(number, offset=record.offset)
+        else:
+            self._unwritten.put(number)
+
+    def _answer_later(self) -> None:
+        """Answer sends with acks=0, whose records kafka-python writes after it has said so."""
+        while True:
+            numbers = [self._unwritten.get()]
+            while not self._unwritten.empty():
+                numbers.append(self._unwritten.get())
+            time.sleep(WRITES_S)
+            for number in numbers:
+                answer(number)
 
 
 Listener: Any = getattr(kafka, "AsyncConsumerRebalanceListener", object)

@@ -53,6 +53,7 @@ WRITES: Request = kafka.KafkaProducer.DEFAULT_CONFIG
 def settings(config: Request, supported: Request, **more: object) -> Request:
     """Return a client's settings, as far as this release knows them."""
     ours = {RENAMED.get(name, name.replace(".", "_")): value for name, value in config.items()}
+    ours.setdefault("metadata_max_age_ms", 1_000)  # it may miss a topic to which it subscribes
     ours |= {"bootstrap_timeout_ms": BLOCKS_MS, "metrics_enabled": False, **more}
     ours["bootstrap_servers"] = config["bootstrap.servers"].split(",")
     ours["security_protocol"] = config.get("security.protocol", "plaintext").upper()

@@ -102,7 +102,7 @@ if FAULT in OF_REQUESTS:
 if FAULT == "silent":
     time.sleep(3600)
 try:
-    runpy.run_path(str(EXAMPLE), init_globals={"print": spoilt})
+    runpy.run_path(str(EXAMPLE), init_globals={"print": spoilt}, run_name="__main__")
 finally:
     if FAULT == "no-end":
         time.sleep(3600)

@@ -24,7 +24,7 @@ from highwater.runtime.programs.instances import RunningProgram, resolved
 
 SLEEPS = "import time; print('up', flush=True); time.sleep(60)"
 DIES = "import sys; print('no such setting'); sys.exit(3)"
-FLOODS = "import time\nwhile True: print('x' * 1000000, flush=True); time.sleep(0.001)"
+FLOODS = "import time\nwhile True: print('x' * 1000000, flush=True); time.sleep(0.02)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPS}"
 SHOWS = (
     "import os, sys; of = os.environ.get; "

@@ -7,6 +7,7 @@ from highwater.clusters.releases.software_level import Level, numbers, upgrade_l
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import metadata_release, release
 from highwater.harness.releases.release import Release
+from highwater.harness.runs.faults.steps import fault_in
 from highwater.harness.runs.plan import Plan
 
 UPGRADE: Final = "upgrade"
@@ -97,7 +98,7 @@ def _check_path(plan: Plan, path: list[Release]) -> None:
                 f"Kafka {before.name} is not upgraded to {after.name}",
                 hint="Name the releases of --to from the oldest to the newest.",
             )
-    words = {word.partition("@")[0].partition("=")[0] for word in plan.nemesis}
+    words = set(map(fault_in, plan.nemesis))
     words |= {step.fault for step in plan.steps}
     if plan.to and plan.story is None and UPGRADE not in words:
         raise UsageError(

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 from highwater.harness.base.wording import count
 from highwater.harness.runs.faults.effects import step_of
-from highwater.harness.runs.faults.steps import RESTARTED, ROLLING
+from highwater.harness.runs.faults.steps import RESTARTED, ROLLING, fault_in
 from highwater.harness.runs.plan import Plan
 
 _NS: Final = 1_000_000_000
@@ -70,7 +70,7 @@ class FaultCounts:
 
     def missing(self, plan: Plan) -> list[str]:
         """Return the names of the faults that a plan mixes, and of which none was injected."""
-        names = dict.fromkeys(word.partition("@")[0].partition("=")[0] for word in plan.nemesis)
+        names = dict.fromkeys(map(fault_in, plan.nemesis))
         return [name for name in names if name not in self.faults]
 
     @property

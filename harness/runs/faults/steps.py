@@ -26,9 +26,14 @@ RENAMED_FAULTS: Final[Mapping[str, str]] = {
 """Names that faults had up to 0.1; plans and the command line still accept these names."""
 
 
+def fault_in(word: str) -> str:
+    """Return the name of the fault in a word from ``--nemesis`` or ``--budget``."""
+    return re.split("[@=]", word, maxsplit=1)[0]
+
+
 def current_fault(word: str) -> str:
     """Return a word from ``--nemesis`` or ``--budget`` with the current name of its fault."""
-    name = re.split("[@=]", word, maxsplit=1)[0]
+    name = fault_in(word)
     return RENAMED_FAULTS.get(name, name) + word[len(name) :]
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import comb
+from operator import itemgetter
 from typing import Final, NamedTuple, Self
 
 import numpy as np
@@ -22,29 +24,23 @@ from highwater.checkers.transactions.coordinated import (
 
 _LEAST_GAPS: Final = 5
 _LEAST_GAP_S: Final = 0.2
-_OFF_MOST: Final = 0.08
-"""How far a gap may be from a multiple of the interval, as a share of the interval. By chance
-alone, one of six gaps is as near."""
+_TOLERANCES: Final = (0.01, 0.04, 0.08)
+"""How far a gap may be from a multiple of the interval, as a share of the interval."""
 
-_EXACT: Final = 0.01
-_EXACT_LEAST: Final = 5
-_EXACT_SHARE: Final = 0.6
-"""By chance alone, so many gaps are so near to multiples of one of them once in 20,000 tries. The
-others may be cut short: an instance also commits at its end."""
+_BY_CHANCE: Final = 1e-3
+"""Gaps are steady if gaps that have no interval look so less often than this."""
 
 _DEFAULT_S: Final = 5.0
 """The default of ``auto.commit.interval.ms`` in every client."""
 
 _LATE_LEAST: Final = 8
+_LATE_FROM: Final = 0.92
 _LATE_MOST: Final = 1.3
-"""The longest gap, in default intervals, of a busy program that polls late: kafka-python's and
-Java's clients commit in a poll."""
+"""The gaps, in default intervals, of a busy program that polls late: kafka-python's and Java's
+clients commit in a poll."""
 
 _FEW: Final = 0.05
 _STEADY: Final = 0.8
-_MANY_GAPS: Final = 15
-_STEADY_OF_MANY: Final = 2 / 3
-"""By chance alone, so many of 15 gaps are near once in 100,000 tries."""
 
 _CLOSING_NS: Final = 2_000_000_000
 
@@ -177,24 +173,38 @@ class Habits:
 
 
 def interval_s(gaps_s: Sequence[float]) -> float | None:
-    """Return the interval, in seconds, that divides nearly all gaps; None if there is none.
+    """Return the interval, in seconds, that divides many gaps; None if there is none.
 
-    A timer skips a commit if the position has not moved. With the default interval, a commit may
-    also come late.
+    A timer skips a commit if the position has not moved. Other gaps may be cut short, as an
+    instance also commits at its end. With the default interval, a commit may also come late.
     """
     gaps = np.array([gap for gap in gaps_s if gap >= _LEAST_GAP_S])
     if len(gaps) < _LEAST_GAPS:
         return None
-    share = _STEADY_OF_MANY if len(gaps) >= _MANY_GAPS else _STEADY
-    for interval in (np.median(gaps), *np.unique(gaps.round(2))):
-        off = np.abs(gaps / interval - np.maximum(1, (gaps / interval).round()))
-        near, exact = off <= _OFF_MOST, off <= _EXACT
-        exactly = exact.sum() >= _EXACT_LEAST and exact.mean() >= _EXACT_SHARE
-        if exactly or near.mean() >= share:
-            return float(np.median(gaps[near] / (gaps[near] / interval).round()))
-    late = (gaps >= (1 - _OFF_MOST) * _DEFAULT_S) & (gaps <= _LATE_MOST * _DEFAULT_S)
+    off = np.abs(gaps / gaps[:, None] - np.maximum(1, (gaps / gaps[:, None]).round()))
+    chances = [
+        (_chance(int((row <= most).sum()), len(gaps), 2 * most), interval, gaps[row <= most])
+        for interval, row in zip(gaps, off, strict=True)
+        for most in _TOLERANCES
+    ]
+    chance, interval, near = min(chances, key=itemgetter(0))
+    if chance * len(chances) <= _BY_CHANCE:
+        return float(np.median(near / (near / interval).round()))
+    late = (gaps >= _LATE_FROM * _DEFAULT_S) & (gaps <= _LATE_MOST * _DEFAULT_S)
     steady = len(gaps) >= _LATE_LEAST and late.mean() >= _STEADY
     return float(np.median(gaps[late])) if steady else None
+
+
+def _chance(near: int, gaps: int, share: float) -> float:
+    """Return how probable it is that ``near`` of some gaps are near multiples of one of them.
+
+    Each of the others is near by chance with the probability ``share`` (a binomial test).
+    """
+    others = gaps - 1
+    return sum(
+        comb(others, count) * share**count * (1 - share) ** (others - count)
+        for count in range(near - 1, others + 1)
+    )
 
 
 def fenced_alive(

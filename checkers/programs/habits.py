@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import comb
-from operator import itemgetter
+from math import erfc
 from typing import Final, NamedTuple, Self
 
 import numpy as np
@@ -22,22 +21,10 @@ from highwater.checkers.transactions.coordinated import (
     transactions_on_disk,
 )
 
-_LEAST_GAPS: Final = 5
 _LEAST_GAP_S: Final = 0.2
-_TOLERANCES: Final = (0.01, 0.04, 0.08)
-"""How far a gap may be from a multiple of the interval, as a share of the interval."""
-
-_BY_CHANCE: Final = 1e-3
-"""Gaps are steady if gaps that have no interval look so less often than this."""
-
-_DEFAULT_S: Final = 5.0
-"""The default of ``auto.commit.interval.ms`` in every client."""
-
-_LATE_LEAST: Final = 8
-_LATE_FROM: Final = 0.92
-_LATE_MOST: Final = 1.3
-"""The gaps, in default intervals, of a busy program that polls late: kafka-python's and Java's
-clients commit in a poll."""
+_ALIKE: Final = 0.6
+_BY_CHANCE: Final = 0.01
+_NEAR: Final = 0.1
 
 _FEW: Final = 0.05
 _STEADY: Final = 0.8
@@ -173,38 +160,25 @@ class Habits:
 
 
 def interval_s(gaps_s: Sequence[float]) -> float | None:
-    """Return the interval, in seconds, that divides many gaps; None if there is none.
+    """Return the interval, in seconds, that divides nearly all gaps; None if there is none.
 
-    A timer skips a commit if the position has not moved. Other gaps may be cut short, as an
-    instance also commits at its end. With the default interval, a commit may also come late.
+    A timer skips a commit if the position has not moved, and a busy machine makes it late. A gap is
+    a direction: its remainder, of a full turn. Directions are alike if their mean component towards
+    0 is ``_ALIKE``, and if it is seldom as large by chance (the V test of circular statistics, for
+    all intervals that are tried; E. Batschelet, Circular Statistics in Biology, 1981).
     """
     gaps = np.array([gap for gap in gaps_s if gap >= _LEAST_GAP_S])
-    if len(gaps) < _LEAST_GAPS:
+    if not len(gaps):
         return None
-    off = np.abs(gaps / gaps[:, None] - np.maximum(1, (gaps / gaps[:, None]).round()))
-    chances = [
-        (_chance(int((row <= most).sum()), len(gaps), 2 * most), interval, gaps[row <= most])
-        for interval, row in zip(gaps, off, strict=True)
-        for most in _TOLERANCES
-    ]
-    chance, interval, near = min(chances, key=itemgetter(0))
-    if chance * len(chances) <= _BY_CHANCE:
-        return float(np.median(near / (near / interval).round()))
-    late = (gaps >= _LATE_FROM * _DEFAULT_S) & (gaps <= _LATE_MOST * _DEFAULT_S)
-    steady = len(gaps) >= _LATE_LEAST and late.mean() >= _STEADY
-    return float(np.median(gaps[late])) if steady else None
-
-
-def _chance(near: int, gaps: int, share: float) -> float:
-    """Return how probable it is that ``near`` of some gaps are near multiples of one of them.
-
-    Each of the others is near by chance with the probability ``share`` (a binomial test).
-    """
-    others = gaps - 1
-    return sum(
-        comb(others, count) * share**count * (1 - share) ** (others - count)
-        for count in range(near - 1, others + 1)
-    )
+    intervals = np.array([np.median(gaps), *gaps])
+    turns = gaps / intervals[:, None]
+    towards = np.where(turns < 0.5, -1, np.cos(2 * np.pi * turns)).mean(axis=1)  # noqa: PLR2004
+    best = towards.argmax()
+    chance = erfc(towards[best] * np.sqrt(len(gaps))) / 2
+    if towards[best] < _ALIKE or chance * len(intervals) > _BY_CHANCE:
+        return None
+    near = np.abs(turns[best] - turns[best].round()) <= _NEAR
+    return float(np.median(gaps[near] / turns[best][near].round()))
 
 
 def fenced_alive(

@@ -54,11 +54,13 @@ def of(case: RunFiles) -> tuple[ProgramFacts, OutputLog, Habits]:
         ([0.61, 0.83, 1.27, 0.55, 1.94, 0.7, 1.1], None),
         ([0.05] * 9, None),  # no timer is as quick
         ([1.0] * 8 + [0.96, 1.01, 1.68, 1.12, 0.48, 1.11, 2.64], 1.0),  # a busy machine
-        ([1.0] * 7 + [0.96, 0.48, 1.68, 1.12, 1.11, 2.64], 1.0),  # by chance, one of 800,000 times
+        ([1.0] * 7 + [0.96, 0.48, 1.68, 1.12, 1.11, 2.64], None),
         ([1.0] * 5 + [0.9, 0.48, 1.68, 1.12, 1.11, 2.64, 1.33, 1.52, 0.62, 2.45, 1.84], None),
+        ([0.62, 0.72, 0.82, 0.85, 0.87, 0.94, 0.96, 0.99, 1.0, 1.02, 1.04, 1.04, 1.08], 0.99),
+        ([0.7, 0.95, 1.2, 1.45, 1.7, 1.95, 2.2] * 9, None),  # no chance, and not alike
         ([2.32, 3.99, 4.98, 4.99, 5.0, 5.0, 5.01, 5.02, 8.97, 10.02, 23.98, 25.02], 5.0),  # exact
         ([2.32, 3.99, 4.98, 4.99, 5.0, 5.01, 8.97, 23.98], None),  # too few
-        ([3.69, 4.93, 5.0, 5.28, 5.6, 5.69, 5.8, 5.84, 5.94, 6.0, 6.39, 7.28], 5.75),  # late polls
+        ([3.69, 4.93, 5.0, 5.28, 5.6, 5.69, 5.8, 5.84, 5.94, 6.0, 6.39, 7.28], 5.8),  # late polls
         ([3.69, 5.0, 5.28, 5.6, 5.94, 6.39, 7.28], None),  # too few
         ([3.0, 4.0, 5.0, 5.4, 5.9, 6.3, 7.1, 8.2, 9.1, 2.2], None),
     ],
@@ -165,13 +167,13 @@ def test_a_timer_begins_with_the_assignment(
 
 
 def test_a_timer_is_read_where_no_connection_had_a_fault(tmp_path: Path) -> None:
-    times = (1000, 1290, 1600, 1850, 2060, 2370, 2660, 2960)
+    times = (1000, 1290, 1600, 1850, 2060, 2270, 2580, 2870, 3170)
     commits = b"".join(commit(number, at_ms, number) for number, at_ms in enumerate(times, 8))
     log = generation(7, 1, {"a": assignment("orders", 0)}) + commits
     case = written(tmp_path, output(0, 300, "p0-0"), commits=log)
     facts, made, habits = of(case)
     assert habits.interval_s is None
-    cut = Trouble(1650 * MS, 2050 * MS, "app-cut", "It is cut off.")
+    cut = Trouble(1650 * MS, 2250 * MS, "app-cut", "It is cut off.")
     calm = Habits.of(case, replace(facts, troubles=[cut]), OutputTimes(facts), made)
     assert calm.interval_s == pytest.approx(0.3, abs=0.01)
 

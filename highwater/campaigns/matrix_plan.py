@@ -22,6 +22,7 @@ from highwater.harness.runs.matrix_cells import (
     delivery_of,
 )
 from highwater.harness.runs.plan import Plan
+from highwater.nemesis.faults.registry import CLIENTS
 from highwater.nemesis.schedules.fault_spec import FaultSpec
 from highwater.nemesis.schedules.generator import check_duration
 from highwater.nemesis.stories.registry import find_story
@@ -58,6 +59,8 @@ def plan_of(setting: MatrixSetting, *, duration_s: float) -> Plan:
         given["idempotence"] = True
     if setting.story is not None:
         return requested_plan(given | {"story": setting.story})
+    faults = [FaultSpec.of(word).fault for word in (setting.nemesis or "").split(",") if word]
+    given["wire_clients"] = any(fault.needs == CLIENTS for fault in faults)
     given["transactions"] = setting.delivery == "transactional"
     given |= {"nemesis": setting.nemesis or "none", "duration": duration_s}
     given |= {"group_protocol": setting.group_protocol} if setting.group_protocol else {}

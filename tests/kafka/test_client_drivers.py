@@ -18,6 +18,7 @@ from highwater.runtime.drivers.bench import DriverBench
 from highwater.runtime.drivers.check import PARTS, check_parts
 from highwater.runtime.runner import boot
 from tests.kafka.test_stories import Cell
+from tools.client_drivers import LIBRARIES, build, lacks
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -74,6 +75,18 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DriverBench]:
 
 def test_the_example_does_what_is_specified(bench: DriverBench) -> None:
     parts = [*check_parts(bench, [sys.executable, str(EXAMPLE)])]
+    assert [part.name for part in parts] == [*PARTS]
+    assert [part.seen for part in parts if not part.right] == []
+
+
+@pytest.mark.nightly  # their libraries are downloaded
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_the_drivers_of_other_languages_do_what_is_specified(
+    bench: DriverBench, name: str, tmp_path: Path
+) -> None:
+    if tool := lacks(name):
+        pytest.skip(f"{name} cannot be built: there is no {tool} on this machine")
+    parts = [*check_parts(bench, [str(build(name, tmp_path))])]
     assert [part.name for part in parts] == [*PARTS]
     assert [part.seen for part in parts if not part.right] == []
 

@@ -47,6 +47,16 @@ def test_a_cell_stands_for_the_run_that_it_names() -> None:
     assert calm.nemesis == ()
 
 
+def test_clients_pass_the_wire_where_a_fault_needs_it() -> None:
+    laid = lay_out(axes(stories=(), nemeses=(("kill", "lose-answers=2"), ("kill",))))
+    assert laid.skipped == ()
+    plans = {cell.nemesis: plan_of(cell, duration_s=7) for cell in laid.cells}
+    assert {name: plan.wire_clients for name, plan in plans.items()} == {
+        "kill,lose-answers=2": True,
+        "kill": False,
+    }
+
+
 def test_what_cannot_be_run_is_skipped_with_its_reason() -> None:
     laid = lay_out(axes(nemeses=(("kill",),), min_isrs=(1, 2)))
     assert {(one.story, one.min_isr) for one in laid.skipped} == {("loss", 2)}

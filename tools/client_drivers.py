@@ -1,0 +1,76 @@
+"""Builds the client drivers of docs/examples/drivers, each with one release of its library.
+
+    python -m tools.client_drivers FOLDER
+
+Each becomes a program in the folder: ``highwater run --client FOLDER/franz-go``.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+SOURCES: Final = Path(__file__).parent.parent / "docs" / "examples" / "drivers"
+LIBRARIES: Final = {
+    "franz-go": ("franz_go.go", "github.com/twmb/franz-go@v1.20.7"),
+    "sarama": ("sarama.go", "github.com/IBM/sarama@v1.50.3"),
+    "kafkajs": ("kafkajs.mjs", "kafkajs@2.2.4"),
+    "platformatic": ("platformatic.mjs", "@platformatic/kafka@2.12.1"),
+}
+NODE: Final = "node@24.9.0"
+"""The source of each driver, and its library, as its toolchain names a release."""
+
+
+def lacks(name: str) -> str:
+    """Return the program that this machine lacks to build a driver; empty if it lacks none."""
+    tool = "go" if LIBRARIES[name][0].endswith(".go") else "npm"
+    return "" if _find(tool) else tool
+
+
+def build(name: str, folder: Path) -> Path:
+    """Build a driver; return its program, which needs the files beside it.
+
+    Raises:
+        CalledProcessError: the library cannot be downloaded, or the driver cannot be built.
+    """
+    source, library = LIBRARIES[name]
+    program, home = folder.absolute() / name, folder.absolute() / f"{name}-files"
+    home.mkdir(parents=True, exist_ok=True)
+    if source.endswith(".go"):
+        shutil.copy(SOURCES / source, home / "main.go")
+        (home / "go.mod").write_text("module driver\n", encoding="utf-8")
+        _call(home, "go", "get", library)
+        _call(home, "go", "mod", "tidy")
+        _call(home, "go", "build", "-o", str(program), ".")
+    else:
+        shutil.copy(SOURCES / source, home)
+        _call(home, "npm", "install", "--no-audit", "--no-fund", "--prefix", ".", library, NODE)
+        node = home / "node_modules" / ".bin" / "node"
+        program.write_text(f"#!/bin/sh\nexec '{node}' '{home / source}'\n", encoding="utf-8")
+        program.chmod(0o755)
+    return program
+
+
+def _find(tool: str) -> str | None:
+    """Return the path of a tool: that of this environment (``make lint`` brings a Go), or any."""
+    here = str(Path(sys.executable).parent)
+    return shutil.which(tool, path=here) or shutil.which(tool)
+
+
+def _call(home: Path, tool: str, *words: str) -> None:
+    path = _find(tool) or tool
+    subprocess.run((path, *words), cwd=home, check=True, stdout=subprocess.DEVNULL)
+
+
+def main() -> None:
+    """Build every driver that this machine can build."""
+    for name in LIBRARIES:
+        if tool := lacks(name):
+            sys.stderr.write(f"{name} is not built: there is no {tool} on this machine\n")
+        else:
+            sys.stdout.write(f"{build(name, Path(sys.argv[1]))}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -18,10 +18,11 @@ def plan_again(name: str, store: Store, *, by: By, kafka: str | None = None) -> 
     """Return a plan that repeats a run, or the plan of a file.
 
     Args:
-        name: a run of the store, a run directory, or a file that holds a plan as JSON.
+        name: a run of the store, a run directory, or the file of a plan, here or in the store.
         by: how a run's steps find their targets; the steps of a plan in a file name their targets.
     """
-    replayed = read_plan(Path(name)) if Path(name).is_file() else as_taken(store.open(name), by=by)
+    file = next((path for path in (Path(name), store.root / name) if path.is_file()), None)
+    replayed = read_plan(file) if file else as_taken(store.open(name), by=by)
     plan = msgspec.structs.replace(replayed, kafka=kafka or replayed.kafka)
     refuse_external(plan)
     check_plan(plan)

@@ -232,14 +232,11 @@ def _links(groups: Sequence[Burst]) -> Iterator[str]:
 def _commands(run: Run, plan: Plan, verdict: Verdict) -> list[tuple[str, str]]:
     """Return the commands that repeat a run, each with a title."""
     name = shlex.quote(run.name)
-    if not plan.has_options and not plan.steps:
-        about = "Another run of this plan (no options exist for some topic or broker settings)"
-        commands = [(about, f"highwater replay {name}/plan.json")]
-    else:
-        commands = [("Another run of this plan", plan.command())]
+    file = f"highwater replay {name}/plan.json"
+    command = plan.command() if plan.has_options else file
+    commands = [("Another run of this plan", command)]
     if plan.story:
-        exact = "The same with settings that a program added to the story (in the run's directory)"
-        commands.append((exact, "highwater replay plan.json"))
+        commands.append(("The same with settings that a program added to the story", file))
     if plan.story is None and plan.schedule is None and (plan.nemesis or plan.steps):
         commands.append(("The exact steps of this run", f"highwater replay {name}"))
         if verdict.verdict == INVALID:

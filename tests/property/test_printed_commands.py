@@ -271,7 +271,11 @@ def test_what_no_option_says_is_replayed_from_the_plan_itself(
         return  # and it is refused
     folder = tmp_path_factory.mktemp("run")
     (folder / "plan.json").write_bytes(plan.to_json())
-    assert plan_again(str(folder / "plan.json"), Store(folder), by="broker") == plan
+    for store, name in (
+        (folder, str(folder / "plan.json")),
+        (folder.parent, f"{folder.name}/plan.json"),
+    ):
+        assert plan_again(name, Store(store), by="broker") == plan
 
 
 _OTHER: Mapping[type[msgspec.Struct], Mapping[str, Any]] = {

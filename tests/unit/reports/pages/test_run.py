@@ -208,7 +208,8 @@ def test_a_page_says_how_to_repeat_and_to_shrink_a_run(
     run = runs[name]
     text = written(run).read_text("utf-8")
     assert "highwater run --kafka" in text
-    assert (f"highwater replay {run.name}" in text) == more
+    assert (re.search(rf"highwater replay {run.name}(?!/)", text) is not None) == more
+    assert (f"highwater replay {run.name}/plan.json" in text) == (name == "loss")
     broken = run.verdict().verdict == "invalid"
     assert (f"highwater shrink {run.name}" in text) == (more and broken)
 

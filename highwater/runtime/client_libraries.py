@@ -9,6 +9,7 @@ from typing import Final
 from highwater.clusters.local.client_driver import ClientDriverProcess
 from highwater.clusters.local.client_jvm import ClientJvm
 from highwater.clusters.releases.client_wheels import wheel_folder
+from highwater.clusters.releases.jars import clients_classpath
 from highwater.harness.clients.libraries.interfaces import ClientLibrary
 from highwater.harness.clients.libraries.keyed import KEYED
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
@@ -43,6 +44,20 @@ class OpenLibraries:
     producers: ClientLibrary
     readers: ClientLibrary
     close: Callable[[], None]
+
+
+def download_libraries(plan: Plan) -> None:
+    """Download the libraries of a plan's clients, unless they are there.
+
+    Raises:
+        HarnessError: there is no such wheel, or its jars cannot be downloaded.
+    """
+    for word in {plan.client, plan.reader_client}:
+        choice = read_client(word, plan.played_on)
+        if choice.wheel:
+            wheel_folder(choice.wheel)
+        elif choice.release is not None:
+            clients_classpath(choice.release)
 
 
 def open_libraries(plan: Plan, logs: Path) -> OpenLibraries:

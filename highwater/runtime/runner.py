@@ -40,6 +40,7 @@ from highwater.nemesis.schedules import generator, step_executor
 from highwater.nemesis.schedules.cluster_needs import dynamic_quorum, wired
 from highwater.nemesis.schedules.upgrade_path import levels, settings
 from highwater.runtime.broker_log_parser import endings, log_lines
+from highwater.runtime.client_libraries import download_libraries
 from highwater.runtime.decisions import record_end, record_topic, recorded
 from highwater.runtime.executed_steps import executed_steps
 from highwater.runtime.observer import Observer, wire_watched
@@ -74,7 +75,11 @@ def execute(
 
 
 def boot(plan: Plan, directory: Path) -> Cluster:
-    """Start the cluster of a plan below ``directory``, or connect to an external cluster."""
+    """Start the cluster of a plan below ``directory``, or connect to an external cluster.
+
+    The libraries of its clients are downloaded first: what is not there is told before.
+    """
+    download_libraries(plan)
     if plan.external is not None:
         path = Path(plan.external.inventory)
         return external.open_cluster(path, plan.external.code, directory)

@@ -137,8 +137,9 @@ _VERSIONS_INTRO: Final = (
 def apps() -> str:
     """docs/apps.md, of which the last section is of the code."""
     text = (DOCS / "apps.md").read_text("utf-8").partition(_MISTAKES)[0]
-    rows = {mistake.name: [mistake.evidence, mistake.fix] for mistake in MISTAKES}
-    mistakes = table(("mistake", "evidence", "fix"), [[name, *row] for name, row in rows.items()])
+    rows = {of.name: [of.fault and f"`{of.fault}`", of.evidence, of.fix] for of in MISTAKES}
+    heads = ("mistake", "fault", "evidence", "fix")
+    mistakes = table(heads, [[name, *row] for name, row in rows.items()])
     return f"{text}{_MISTAKES}{mistakes}"
 
 

@@ -29,6 +29,7 @@ class Mistake:
 
     Attributes:
         outcome: the outcome of the inputs that the mistake explains.
+        fault: what makes a program show the mistake, for ``--nemesis``; empty if nothing must fail.
         evidence: what shows the mistake, for the documentation.
         fix: what to do instead, a sentence.
         proof: returns the sentence that shows the mistake; empty if nothing shows it.
@@ -41,6 +42,7 @@ class Mistake:
     fix: str
     proof: Callable[[InputEvidence], str] = lambda _: ""
     by: str = "The program"
+    fault: str = ""
 
 
 def mistake_of(evidence: InputEvidence) -> tuple[Mistake, str] | None:
@@ -53,6 +55,7 @@ def mistake_of(evidence: InputEvidence) -> tuple[Mistake, str] | None:
 
 _POSITION_OUTSIDE: Final = Mistake(
     name="position outside of the transaction",
+    fault="app-kill",
     outcome=LOST,
     evidence="outputs are in transactions, positions are not",
     fix="Use sendOffsetsToTransaction.",
@@ -67,6 +70,7 @@ SHARED_ID: Final = Mistake(
 )
 _NOT_WAITED_FOR: Final = Mistake(
     name="rebalance that was not waited for",
+    fault="app-stop",
     outcome=LOST,
     evidence="the member stayed, its unfinished work was lost",
     fix="Finish work at a revocation.",
@@ -74,6 +78,7 @@ _NOT_WAITED_FOR: Final = Mistake(
 )
 _NEWEST: Final = Mistake(
     name="position of the newest finished input committed",
+    fault="app-kill",
     outcome=LOST,
     evidence="commits follow their last input's output alone",
     fix="Commit up to the first input that is not finished.",
@@ -81,6 +86,7 @@ _NEWEST: Final = Mistake(
 )
 _TWICE: Final = Mistake(
     name="automatic commit beside the program's own",
+    fault="app-kill",
     outcome=LOST,
     evidence="positions go back time and again",
     fix="Set enable.auto.commit=false.",
@@ -88,6 +94,7 @@ _TWICE: Final = Mistake(
 )
 _AUTOMATIC: Final = Mistake(
     name="automatic commit while records were in work",
+    fault="app-kill",
     outcome=LOST,
     evidence="commits come on a timer, amid outputs",
     fix="Disable auto-commit; commit after acknowledgements.",
@@ -95,6 +102,7 @@ _AUTOMATIC: Final = Mistake(
 )
 _COMMITTED_FIRST: Final = Mistake(
     name="position committed before the output was acknowledged",
+    fault="app-kill",
     outcome=LOST,
     evidence="an instance ended between commit and output",
     fix="Flush, look at delivery reports, and then commit.",
@@ -127,6 +135,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="output that its leader alone had",
+        fault="isolate",
         outcome=LOST,
         evidence="acknowledged with acks=1, in no log",
         fix="Set acks=all.",
@@ -134,6 +143,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="position past the end of the log",
+        fault="app-stop",
         outcome=LOST,
         evidence="the input was sent after the commit that passed it",
         fix="Commit the last record's offset plus one; update the client.",
@@ -164,6 +174,7 @@ MISTAKES: Final = (
     replace(_COMMITTED_FIRST, outcome=HALF),
     Mistake(
         name="delivery error ignored",
+        fault="app-refuse-outputs",
         outcome=LOST,
         evidence="its Produce was refused or never answered",
         fix="At an error seek back, or exit.",
@@ -171,6 +182,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="delivery error ignored, or input skipped",
+        fault="app-cut",
         outcome=LOST,
         evidence="passed during a fault, and never without one",
         fix="At an error seek back, or exit.",
@@ -192,6 +204,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="output outside of the transaction",
+        fault="app-kill",
         outcome=DOUBLED,
         evidence="exactly-once is declared, positions are in one",
         fix="Use one transaction for both.",
@@ -200,6 +213,7 @@ MISTAKES: Final = (
     replace(_POSITION_OUTSIDE, outcome=DOUBLED, proof=doubled_proofs.position_outside),
     Mistake(
         name="paused instance went on with what was no longer its own",
+        fault="app-pause",
         outcome=DOUBLED,
         evidence="meanwhile another instance wrote the output",
         fix="Use transactions with the group's metadata.",
@@ -210,6 +224,7 @@ MISTAKES: Final = (
     replace(_NOT_WAITED_FOR, outcome=DOUBLED, proof=doubled_proofs.read_before),
     Mistake(
         name="older position committed over a newer one",
+        fault="app-stop",
         outcome=DOUBLED,
         evidence="the committed offset went back between the outputs",
         fix="Forget positions at a rebalance.",
@@ -224,6 +239,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="output sent again by the program, or input read again",
+        fault="app-slow",
         outcome=DOUBLED,
         evidence="idempotent producer, no end, no rebalance",
         fix="Await the outcome of a send.",
@@ -231,6 +247,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="retry without idempotence, or output sent again by the program",
+        fault="app-lose-answers",
         outcome=DOUBLED,
         evidence="no producer id, no end, no rebalance",
         fix="Set enable.idempotence; await the outcome.",
@@ -238,6 +255,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="no position committed by the group",
+        fault="app-kill",
         outcome=DOUBLED,
         evidence="the group never had one",
         fix="Commit after the outputs are acknowledged.",
@@ -245,6 +263,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="position held before an offset without a record",
+        fault="app-kill",
         outcome=DOUBLED,
         evidence="inputs behind it had outputs, and it never moved",
         fix="Pass offsets that are empty.",
@@ -252,6 +271,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="positions of some partitions not committed",
+        fault="app-kill",
         outcome=DOUBLED,
         evidence="the member committed another one meanwhile",
         fix="Commit the highest offset of each partition.",
@@ -259,6 +279,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="position not committed when an instance ended",
+        fault="app-stop",
         outcome=DOUBLED,
         evidence="an instance ended between output and commit",
         fix="Expect duplicates, or use transactions.",
@@ -266,6 +287,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="position not committed when the group took the partition",
+        fault="app-cut",
         outcome=DOUBLED,
         evidence="the member was not in the next generation",
         fix="Expect duplicates, or use transactions.",
@@ -273,6 +295,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="no transactions, and exactly-once is declared",
+        fault="app-kill",
         outcome=DOUBLED,
         evidence="an output is in no transaction",
         fix="Use one transaction for both.",
@@ -286,6 +309,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="failed send repeated behind later outputs",
+        fault="app-refuse-outputs",
         outcome=OUT_OF_ORDER,
         evidence="an earlier Produce was refused or not answered",
         fix="Set enable.idempotence; await the outcome.",
@@ -298,6 +322,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         name="transactional id new at each start",
+        fault="app-kill",
         outcome=UNFINISHED,
         evidence="an id timed out, no later start had it",
         fix="Give each instance its own, the same at each start.",

@@ -168,6 +168,13 @@ def test_every_mistake_of_a_program_has_a_program() -> None:
     assert of_programs - {TAKEN_FOR_ANOTHER.name} == played
 
 
+def test_the_fault_that_shows_a_mistake_is_the_one_that_is_played() -> None:
+    shown_by = {mistake.name: mistake.fault for mistake in MISTAKES}
+    for _, faults, mistake in PROGRAMS.values():
+        words = {word.fault if isinstance(word, FaultStep) else word for word in faults}
+        assert mistake is None or words == {shown_by[mistake]} - {""}
+
+
 WINDOW: Final = (
     FaultStep(fault="hold-hw", target="3", at_s=4.0, lasts_s=16.0),
     FaultStep(fault="kill", target="1", at_s=4.5, lasts_s=16.0),

@@ -99,7 +99,10 @@ def _min_isrs() -> str:
     return f"{'; '.join(lower)}; {highest}: the others"
 
 
-_MISTAKES: Final = "\n## Mistakes\n\n"
+_MISTAKES: Final = (
+    "\n## Mistakes\n\n"
+    "With `--nemesis` and its fault a mistake shows soonest. One without shows by itself.\n\n"
+)
 _STORIES_NOTE: Final = (
     "They need three replicas. Up to how many `min.insync.replicas` they can be played:"
     f" {_min_isrs()}. `--acks` and `--unclean` change what is promised; only in `leader-kill`,"
@@ -136,7 +139,7 @@ _VERSIONS_INTRO: Final = (
 
 def apps() -> str:
     """docs/apps.md, of which the last section is of the code."""
-    text = (DOCS / "apps.md").read_text("utf-8").partition(_MISTAKES)[0]
+    text = (DOCS / "apps.md").read_text("utf-8").partition("\n## Mistakes\n")[0]
     rows = {of.name: [of.fault and f"`{of.fault}`", of.evidence, of.fix] for of in MISTAKES}
     heads = ("mistake", "fault", "evidence", "fix")
     mistakes = table(heads, [[name, *row] for name, row in rows.items()])

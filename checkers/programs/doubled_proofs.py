@@ -14,7 +14,7 @@ from highwater.checkers.programs.evidence import (
     interrupted,
     seconds,
 )
-from highwater.checkers.programs.facts import InstanceEvent, Position, position_at
+from highwater.checkers.programs.facts import InstanceEvent, Position, passed_by, position_at
 
 _OFTEN: Final = 3
 _WORKS_ON_NS: Final = 10_000_000_000
@@ -213,8 +213,9 @@ def sent_twice(evidence: InputEvidence) -> str:
 def read_before(evidence: InputEvidence) -> str:
     """Show that a member worked on what it had read before a rebalance, and read it again after it.
 
-    It committed the position behind the input, and then older ones, as when it reads anew. A
-    program that sends an output again does not do that.
+    It committed the position behind the input, and then older ones, as when it reads anew; or it
+    committed the input's own position twice in this generation. A program that sends an output
+    again does not do that.
     """
     again = _read_before(evidence) if _by_one_life(evidence) else None
     if again is None or evidence.sent_ns is None:
@@ -223,7 +224,9 @@ def read_before(evidence: InputEvidence) -> str:
     for before, after in pairwise(evidence.commits or ()):
         behind = first <= before.time_ns <= last and before.offset > evidence.offset
         back = after.offset <= evidence.offset or after.time_ns >= last
-        if behind and back and after.offset < before.offset:
+        twice = before.offset == after.offset == evidence.offset + 1
+        since = again[0] - CLOCKS_NS <= before.time_ns <= last and after.time_ns >= first
+        if (behind and back and after.offset < before.offset) or (twice and since):
             return (
                 f"its output was written at {seconds(first)} and again at {seconds(last)}; its"
                 f" member owned the partition before generation {again[1].number} of the group"
@@ -231,6 +234,42 @@ def read_before(evidence: InputEvidence) -> str:
                 f" {seconds(before.time_ns)} and {after.offset} at {seconds(after.time_ns)}"
             )
     return ""
+
+
+def no_longer_its_own(evidence: InputEvidence) -> str:
+    """Show that an instance wrote an output when another one had passed its input long before.
+
+    It had started before that, and in between no other instance committed a position from which it
+    could have read the input again. Groups of KIP-848 have no generations on the disks.
+    """
+    first, last = evidence.outputs[0], evidence.outputs[-1]
+    if evidence.habits.generations or first.by is None or last.by is None:
+        return ""
+    passed = passed_by(evidence.commits or (), evidence.offset)
+    if passed is None or evidence.commits is None or first.by.instance == last.by.instance:
+        return ""
+    since, until = passed.time_ns, last.time_ns - CLOCKS_NS
+    back = any(
+        since <= position.time_ns <= until
+        and position.offset <= evidence.offset
+        and (by is None or by.instance != last.by.instance)
+        for position in evidence.commits
+        for by in [evidence.committed_by(position)]
+    )
+    disturbed = any(
+        event.instance == last.by.instance and since <= event.time_ns <= last.time_ns
+        for event in evidence.events
+    )
+    if until <= since or back or disturbed:
+        return ""
+    if _had_fault(evidence, since - _WORKS_ON_NS, last.time_ns):
+        return ""
+    return (
+        f"{first.by.sender} wrote its output at {seconds(first.time_ns)}, and position"
+        f" {passed.offset} was committed at {seconds(since)}{_by(evidence, passed)};"
+        f" {last.by.sender}, which had started before, wrote the output again at"
+        f" {seconds(last.time_ns)}"
+    )
 
 
 def _by_one_life(evidence: InputEvidence) -> bool:

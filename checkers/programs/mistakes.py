@@ -222,6 +222,7 @@ MISTAKES: Final = (
     replace(_NOT_WAITED_FOR, outcome=DOUBLED, proof=doubled_proofs.handed_over),
     replace(_NOT_WAITED_FOR, outcome=DOUBLED, proof=doubled_proofs.both_worked),
     replace(_NOT_WAITED_FOR, outcome=DOUBLED, proof=doubled_proofs.read_before),
+    replace(_NOT_WAITED_FOR, outcome=DOUBLED, proof=doubled_proofs.no_longer_its_own),
     Mistake(
         name="older position committed over a newer one",
         fault="app-stop",

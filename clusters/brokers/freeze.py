@@ -30,7 +30,7 @@ def prune(replicas: Path, coordination: Path) -> Path:
     """Remove internal topics below ``replicas/<broker id>``, and index files everywhere.
 
     Index files are also removed from the remote tier beside ``replicas``. Coordinators' topics
-    with replicas on several brokers are first copied to a folder beside ``replicas``.
+    that were used are first copied to a folder beside ``replicas``.
 
     Raises:
         HarnessError: a file cannot be removed.
@@ -124,15 +124,21 @@ def copy_metadata_logs(coordination: Path, target: Path) -> None:
 
 
 def _copy_coordinators(replicas: Path, parent: Path) -> None:
-    """Copy coordinators' topics that have several replicas, and the broker-wide files."""
+    """Copy coordinators' topics, and the broker-wide files.
+
+    Where there are several brokers, one replica alone is nobody's: only coordinators that are used
+    have a replica on every broker.
+    """
     target = parent / COORDINATORS_FOLDER
+    folders_of_brokers = list(log_dirs(replicas))
+    lone = len({broker for broker, _ in folders_of_brokers}) == 1
     for topic in COORDINATOR_TOPICS:
         folders = [
             (broker, log_dir / f"{topic}-0")
-            for broker, log_dir in log_dirs(replicas)
+            for broker, log_dir in folders_of_brokers
             if (log_dir / f"{topic}-0").is_dir()
         ]
-        for broker, folder in folders if len(folders) > 1 else ():
+        for broker, folder in folders if lone or len(folders) > 1 else ():
             copy = target / broker
             shutil.copytree(folder, copy / folder.name, ignore=_ignore_derived)
             for entry in folder.parent.iterdir():

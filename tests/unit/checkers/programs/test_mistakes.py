@@ -167,12 +167,21 @@ READ_BEFORE = replace(
     commits=[committed(3, 10), committed(5, 30), committed(6, 12)],
     habits=Habits(generations=[generation(2, 1, a=0, b=1), generation(3.5, 2, a=0)]),
 )
+COMMITTED_TWICE = replace(
+    READ_BEFORE, commits=[committed(3, 10), committed(3.6, 18), committed(7.9, 18)]
+)
+"""As in a program that commits first, and reads the input again after a rebalance."""
 OF_ONE_SENDER = replace(
     READ_BEFORE,
     outputs=[sent._replace(by=TWO_SENDERS.outputs[0].by) for sent in READ_BEFORE.outputs],
     events=[*TWO_SENDERS.events, event(5.5, "stopped", 1), event(7, "started", 1)],
 )
 """Another instance ends and starts meanwhile."""
+NO_LONGER_ITS_OWN = replace(
+    TWO_SENDERS,
+    commits=[committed(3, 17), committed(4.1, 18), committed(7, 60), committed(8.1, 18)],
+    habits=Habits(),
+)
 PUT_OUT = replace(ALIVE, habits=Habits(generations=[generation(2, 1, a=0), generation(6, 2, b=0)]))
 TAKEN = replace(PUT_OUT, troubles=[Trouble(3 * S, 5 * S, "app-cut", "instance 0 is cut off")])
 NEVER = replace(NOT_COMMITTED, commits=[], group={0: [], 1: []}, habits=Habits(busy_s=12.0))
@@ -235,6 +244,8 @@ SHOWN = (
     ("no way back after an aborted transaction, or input skipped", BY_TRANSACTION),
     ("rebalance that was not waited for", TWO_SENDERS),
     ("rebalance that was not waited for", READ_BEFORE),
+    ("rebalance that was not waited for", COMMITTED_TWICE),
+    ("rebalance that was not waited for", NO_LONGER_ITS_OWN),
     ("rebalance that was not waited for", OF_ONE_SENDER),
     (
         "rebalance that was not waited for",
@@ -365,6 +376,26 @@ def test_a_mistake_is_told_by_its_evidence(name: str, evidence: InputEvidence) -
         (replace(READ_BEFORE, sent_ns=None), None),
         (replace(READ_BEFORE, commits=[committed(5, 30), committed(7, 20)]), None),
         (replace(READ_BEFORE, commits=[committed(5, 30), committed(8.1, 30)]), None),
+        (replace(COMMITTED_TWICE, commits=[committed(3.6, 18), committed(7.9, 30)]), None),
+        (replace(COMMITTED_TWICE, sent_ns=int(3.7 * S)), "output sent again"),
+        # It may have read the input again: from an older position, or when it started.
+        (
+            replace(NO_LONGER_ITS_OWN, commits=[committed(4.1, 18), committed(6, 12)]),
+            None,
+        ),
+        (
+            replace(
+                NO_LONGER_ITS_OWN,
+                events=[*NO_LONGER_ITS_OWN.events, event(6, "started", 1)],
+            ),
+            None,
+        ),
+        (
+            replace(
+                NO_LONGER_ITS_OWN, troubles=[Trouble(3 * S, 5 * S, "app-cut", "instance 1 is cut")]
+            ),
+            None,
+        ),
         # Another instance's end and start do not make this one read again.
         (replace(OF_ONE_SENDER, sent_ns=None), None),
         (replace(OF_ONE_SENDER, sent_ns=None, commits=NOT_COMMITTED.commits), None),

@@ -241,6 +241,16 @@ def test_freezing_keeps_evidence_only(tmp_path: Path) -> None:
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == set(kept)
 
 
+def test_freezing_keeps_the_coordinators_of_one_broker(tmp_path: Path) -> None:
+    """A program's positions are there, however few brokers it ran on."""
+    log = tmp_path / "replicas" / "1" / "__consumer_offsets-0" / "00.log"
+    log.parent.mkdir(parents=True)
+    log.touch()
+    freeze.prune(tmp_path / "replicas", tmp_path / "coordination")
+    kept = tmp_path / "coordinator-topics" / "1" / "__consumer_offsets-0" / "00.log"
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [kept]
+
+
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match="No space left") as caught, disk_errors(tmp_path):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -165,11 +165,13 @@ def past_the_end(evidence: InputEvidence) -> str:
 def begins_at_latest(evidence: InputEvidence) -> str:
     """Show that a group without a position began at the log's end.
 
-    The input was sent before a member was assigned the partition, and the next input with an output
-    was sent after that. In between no instance ended or was paused, and no input before this input
-    was processed. A program that skips inputs elsewhere may have skipped this one, too.
+    The input was sent before a member was assigned the partition, however late it was acknowledged,
+    and the next input with an output was sent after that. In between no instance ended or was
+    paused, and no input before this input was processed. A program that skips inputs elsewhere may
+    have skipped this one, too.
     """
-    passed, following, sent_ns = evidence.passed, evidence.following, evidence.sent_ns
+    passed, following = evidence.passed, evidence.following
+    sent_ns = evidence.sent_ns if evidence.invoked_ns is None else evidence.invoked_ns
     if passed is None or following is None or sent_ns is None:
         return ""
     if evidence.before or evidence.calm:

@@ -228,6 +228,10 @@ SHOWN = (
     ("transactional id shared by instances", SHARED),
     ("no way back after an aborted transaction", NO_WAY_BACK),
     ("auto.offset.reset=latest without a position", LATEST),
+    (
+        "auto.offset.reset=latest without a position",
+        replace(LATEST, invoked_ns=S, sent_ns=int(3.2 * S)),  # acknowledged late
+    ),
     ("rebalance that was not waited for", HANDED_OVER),
     ("rebalance that was not waited for", HANDED_OVER_UNCOMMITTED),
     ("automatic commit while records were in work", AUTOMATIC),

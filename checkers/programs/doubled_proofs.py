@@ -239,8 +239,8 @@ def read_before(evidence: InputEvidence) -> str:
 def no_longer_its_own(evidence: InputEvidence) -> str:
     """Show that an instance wrote an output when another one had passed its input long before.
 
-    It had started before that, and in between no other instance committed a position from which it
-    could have read the input again. Groups of KIP-848 have no generations on the disks.
+    It had started before that, and no other instance took the position back, so that it could have
+    read the input again. Groups of KIP-848 have no generations on the disks.
     """
     first, last = evidence.outputs[0], evidence.outputs[-1]
     if evidence.habits.generations or first.by is None or last.by is None:
@@ -249,18 +249,18 @@ def no_longer_its_own(evidence: InputEvidence) -> str:
     if passed is None or evidence.commits is None or first.by.instance == last.by.instance:
         return ""
     since, until = passed.time_ns, last.time_ns - CLOCKS_NS
-    back = any(
-        since <= position.time_ns <= until
-        and position.offset <= evidence.offset
-        and (by is None or by.instance != last.by.instance)
+    older = (
+        position
         for position in evidence.commits
-        for by in [evidence.committed_by(position)]
+        if since <= position.time_ns <= until and position.offset <= evidence.offset
     )
+    back = next(older, None)  # only its own work could take the position back, without reading anew
+    by = back and evidence.committed_by(back)
     disturbed = any(
         event.instance == last.by.instance and since <= event.time_ns <= last.time_ns
         for event in evidence.events
     )
-    if until <= since or back or disturbed:
+    if until <= since or disturbed or (back and (by is None or by.instance != last.by.instance)):
         return ""
     if _had_fault(evidence, since - _WORKS_ON_NS, last.time_ns):
         return ""

@@ -126,8 +126,8 @@ def copy_metadata_logs(coordination: Path, target: Path) -> None:
 def _copy_coordinators(replicas: Path, parent: Path) -> None:
     """Copy coordinators' topics, and the broker-wide files.
 
-    Where there are several brokers, one replica alone is nobody's: only coordinators that are used
-    have a replica on every broker.
+    Coordinators that are used have a replica on every broker. A topic with one replica, where there
+    are several brokers, was not used.
     """
     target = parent / COORDINATORS_FOLDER
     folders_of_brokers = list(log_dirs(replicas))

@@ -151,7 +151,7 @@ class Run:
 
     @property
     def coordinators(self) -> Path:
-        """Frozen replicas of the coordinators' topics, if several brokers had such replicas."""
+        """Frozen replicas of the coordinators' topics, if there were any on every broker."""
         return self.path / COORDINATORS_FOLDER
 
     @property

@@ -26,10 +26,7 @@ func main() {
 		JoinGroupBackoff: time.Second, ErrorLogger: kafka.LoggerFunc(log.Printf),
 	}
 	if slices.Contains(os.Args, "last") {
-		config.StartOffset = kafka.LastOffset
-	}
-	if slices.Contains(os.Args, "interval") {
-		config.CommitInterval = time.Second
+		config.StartOffset, config.MaxWait = kafka.LastOffset, time.Second
 	}
 	reader := kafka.NewReader(config)
 	defer reader.Close()

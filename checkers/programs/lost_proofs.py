@@ -376,6 +376,18 @@ def trouble_meanwhile(evidence: InputEvidence) -> Trouble | None:
     )
 
 
+def passed_at_first(evidence: InputEvidence) -> str:
+    """Show that a partition's first inputs were passed, and no disk has the group's assignments.
+
+    So it is with groups of KIP-848: the member may have begun behind the input, or skipped it.
+    """
+    commits = evidence.commits
+    if evidence.habits.generations or not commits or evidence.before or evidence.calm:
+        return ""
+    says = passed_over(evidence) if commits[0].offset > evidence.offset else ""
+    return says and f"{says}; its partition had no position before {seconds(commits[0].time_ns)}"
+
+
 def passed_over(evidence: InputEvidence) -> str:
     """Show that an instance went on to later inputs without an output of this input.
 

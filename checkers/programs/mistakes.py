@@ -196,6 +196,13 @@ MISTAKES: Final = (
         proof=lost_proofs.passed_by_transaction,
     ),
     Mistake(
+        name="auto.offset.reset=latest without a position, or input skipped",
+        outcome=LOST,
+        evidence="no position; no disk has the assignments",
+        fix="Begin at earliest.",
+        proof=lost_proofs.passed_at_first,
+    ),
+    Mistake(
         name="input passed without an output",
         outcome=LOST,
         evidence="a later input has an output, no instance ended",

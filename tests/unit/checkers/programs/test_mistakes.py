@@ -232,6 +232,10 @@ SHOWN = (
         "auto.offset.reset=latest without a position",
         replace(LATEST, invoked_ns=S, sent_ns=int(3.2 * S)),  # acknowledged late
     ),
+    (
+        "auto.offset.reset=latest without a position, or input skipped",
+        replace(LATEST, habits=Habits()),
+    ),
     ("rebalance that was not waited for", HANDED_OVER),
     ("rebalance that was not waited for", HANDED_OVER_UNCOMMITTED),
     ("automatic commit while records were in work", AUTOMATIC),
@@ -349,7 +353,8 @@ def test_a_mistake_is_told_by_its_evidence(name: str, evidence: InputEvidence) -
         # There was a position; the next input was there, too; an instance ended in between.
         (replace(LATEST, commits=[committed(1, 10), committed(4, 20)]), "passed without"),
         (replace(LATEST, following=FollowingInput(18, S, int(3.5 * S))), "passed without"),
-        (replace(LATEST, habits=Habits()), "passed without"),
+        (replace(LATEST, habits=Habits()), "or input skipped"),
+        (replace(LATEST, habits=Habits(), calm=1), "passed without"),
         (replace(LATEST, calm=1), "passed without"),  # it skips inputs elsewhere
         (replace(LATEST, overdue_ns=lambda *_: int(2.2 * S)), "passed without"),
         (replace(LATEST, events=[event(2.5, "killed")]), None),

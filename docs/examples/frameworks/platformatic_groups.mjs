@@ -1,5 +1,5 @@
-// Copy records with @platformatic/kafka in a group of KIP-848: at most once. With `owned` records are
-// passed that are no longer the member's, or that it has read before.
+// Copy records with @platformatic/kafka in a group of KIP-848, or a `classic` one: at most once. With
+// `owned` records are passed that are no longer the member's, or that it has read before.
 import { Consumer, Producer, stringDeserializers, stringSerializers } from '@platformatic/kafka'
 
 const { KAFKA_BOOTSTRAP_SERVERS, HIGHWATER_IN, HIGHWATER_OUT, HIGHWATER_GROUP } = process.env
@@ -7,7 +7,7 @@ const client = { clientId: 'copy', bootstrapBrokers: KAFKA_BOOTSTRAP_SERVERS.spl
 const consumer = new Consumer({
   ...client,
   groupId: HIGHWATER_GROUP,
-  groupProtocol: 'consumer',
+  groupProtocol: process.argv.includes('classic') ? 'classic' : 'consumer',
   deserializers: stringDeserializers,
 })
 const producer = new Producer({ ...client, serializers: stringSerializers })

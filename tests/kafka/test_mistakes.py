@@ -67,6 +67,11 @@ PROGRAMS: Final = {
     "new_id": (ONCE, KILLS, "transactional id new at each start"),
     "reads_uncommitted": (ONCE, (), "read_uncommitted behind transactions"),
     "starts_at_latest": (LEAST, (), "auto.offset.reset=latest without a position"),
+    "starts_at_latest consumer": (
+        LEAST,
+        (),
+        "auto.offset.reset=latest without a position, or input skipped",
+    ),
     "hands_over": (replace(LEAST, **TWO), STOPS, "rebalance that was not waited for"),
     "works_on": (replace(LEAST, **TWO), STOPS, "rebalance that was not waited for"),
     "remembers_positions": (
@@ -104,7 +109,7 @@ PROGRAMS: Final = {
     "right": (LEAST, KILLS, None),
     "right_once": (ONCE, KILLS, None),
 }
-"""Guarantee and instances, faults, and the mistake that is to be named."""
+"""Guarantee and instances, faults, and the mistake to be named, by a program and its argument."""
 
 INPUTS: Final[dict[str, dict[str, Any]]] = {
     "reads_uncommitted": {"transactions": True},
@@ -119,7 +124,7 @@ def _duration_s(name: str) -> float:
     faults = PROGRAMS[name][1]
     if faults is KILLS:
         return KILLED_FOR_S
-    return FOR_S if faults or name == "starts_at_latest" else 6.0
+    return FOR_S if faults or name.startswith("starts_at_latest") else 6.0
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +136,8 @@ def judged(
 
         def run(name: str) -> JudgedRun:
             program, faults, _ = PROGRAMS[name]
-            command = (sys.executable, str(APPS / f"{name}.py"))
+            file, *arguments = name.split()
+            command = (sys.executable, str(APPS / f"{file}.py"), *arguments)
             plan = Plan(
                 kafka=MODERN,
                 topic=Topic(name="orders", partitions=2),

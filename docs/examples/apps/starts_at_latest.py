@@ -1,7 +1,11 @@
-"""Lose inputs: without a committed position the group begins at the end."""
+"""Lose inputs: without a committed position the group begins at the end.
+
+``consumer`` as its argument is the protocol of KIP-848.
+"""
 
 import os
 import signal
+import sys
 import time
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -10,6 +14,7 @@ SERVERS = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]}
 GROUP = {
     "group.id": os.environ["HIGHWATER_GROUP"],
     "group.instance.id": os.environ["HIGHWATER_INSTANCE"],  # comes back without a rebalance
+    "group.protocol": sys.argv[1] if len(sys.argv) > 1 else "classic",
 }
 MANUAL = {"enable.auto.commit": False, "auto.offset.reset": "latest"}  # the mistake
 

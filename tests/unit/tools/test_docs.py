@@ -64,7 +64,7 @@ def test_the_site_has_every_page_once() -> None:
 def test_internals_name_what_is_there_and_no_step_goes_back_a_layer() -> None:
     page = (DOCS / "internals.md").read_text("utf-8")
     paths = page.split("\n## ")[1:]
-    assert len(paths) == 3
+    assert len(paths) == 2
     for path in paths:
         steps = re.findall(r"^\| `(\S+)` \| `(\w+)` \|", path, re.MULTILINE)
         assert len(steps) >= 8

@@ -22,9 +22,8 @@ from highwater.checkers.transactions.coordinated import (
 )
 
 _LEAST_GAP_S: Final = 0.2
-_ALIKE: Final = 0.6
+_ALIKE: Final = 0.5
 _BY_CHANCE: Final = 0.01
-_NEAR: Final = 0.1
 
 _FEW: Final = 0.05
 _STEADY: Final = 0.8
@@ -172,12 +171,14 @@ def interval_s(gaps_s: Sequence[float]) -> float | None:
         return None
     intervals = np.array([np.median(gaps), *gaps])
     turns = gaps / intervals[:, None]
-    towards = np.where(turns < 0.5, -1, np.cos(2 * np.pi * turns)).mean(axis=1)  # noqa: PLR2004
+    cosines = np.cos(2 * np.pi * turns)
+    cosines[turns < 0.5] = np.minimum(cosines[turns < 0.5], 0)  # noqa: PLR2004 - no multiple is 0
+    towards = cosines.mean(axis=1)
     best = towards.argmax()
     chance = erfc(towards[best] * np.sqrt(len(gaps))) / 2
     if towards[best] < _ALIKE or chance * len(intervals) > _BY_CHANCE:
         return None
-    near = np.abs(turns[best] - turns[best].round()) <= _NEAR
+    near = cosines[best] > 0
     return float(np.median(gaps[near] / turns[best][near].round()))
 
 

@@ -18,8 +18,10 @@ LIBRARIES: Final = {
     "kafkajs": ("kafkajs.mjs", "kafkajs@2.2.4"),
     "platformatic": ("platformatic.mjs", "@platformatic/kafka@2.12.1"),
 }
-NODE: Final = "node@24.9.0"
 """The source of each driver, and its library, as its toolchain names a release."""
+
+NODE: Final = "node@24.9.0"
+"""@platformatic/kafka needs a newer Node than many machines have."""
 
 
 def lacks(name: str) -> str:

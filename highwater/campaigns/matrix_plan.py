@@ -59,10 +59,11 @@ def plan_of(setting: MatrixSetting, *, duration_s: float) -> Plan:
         given["idempotence"] = True
     if setting.story is not None:
         return requested_plan(given | {"story": setting.story})
-    faults = [FaultSpec.of(word).fault for word in (setting.nemesis or "").split(",") if word]
+    nemesis = setting.nemesis or "none"
+    faults = [FaultSpec.of(word).fault for word in parse_values.nemesis(nemesis)]
     given["wire_clients"] = any(fault.needs == CLIENTS for fault in faults)
     given["transactions"] = setting.delivery == "transactional"
-    given |= {"nemesis": setting.nemesis or "none", "duration": duration_s}
+    given |= {"nemesis": nemesis, "duration": duration_s}
     given |= {"group_protocol": setting.group_protocol} if setting.group_protocol else {}
     return requested_plan(given | {"share": setting.share})
 

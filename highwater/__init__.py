@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from highwater.clusters.core.interfaces import Broker, Cluster
     from highwater.harness.base.errors import HarnessError, HighwaterError, StoreError, UsageError
     from highwater.harness.base.spark_options import SparkOptions
-    from highwater.harness.runs.faults.steps import FaultStep, overlap, sequence, stagger
     from highwater.harness.runs.plan import Plan, Topic, Workload
+    from highwater.harness.runs.steps import FaultStep, overlap, sequence, stagger
     from highwater.harness.runs.store import Run, Store
     from highwater.harness.runs.verdict import Anomaly, Ledger, Verdict
     from highwater.nemesis.faults.registry import FaultTarget, NothingDoneError, aimed, fault
@@ -37,7 +37,7 @@ _PLACES: Final = {
     "clusters.core.interfaces": ("Broker", "Cluster"),
     "harness.base.errors": ("HarnessError", "HighwaterError", "StoreError", "UsageError"),
     "harness.base.spark_options": ("SparkOptions",),
-    "harness.runs.faults.steps": ("FaultStep", "overlap", "sequence", "stagger"),
+    "harness.runs.steps": ("FaultStep", "overlap", "sequence", "stagger"),
     "harness.runs.plan": ("Plan", "Topic", "Workload"),
     "harness.runs.store": ("Run", "Store"),
     "harness.runs.verdict": ("Anomaly", "Ledger", "Verdict"),

@@ -21,8 +21,8 @@ from highwater.harness.clients.groups.membership import GroupMembership
 from highwater.harness.clients.named_transactions import NamedTransactions
 from highwater.harness.clients.record_sender import Sender, SendOutcome
 from highwater.harness.releases.catalogue import release
-from highwater.harness.runs.faults.missed_step import MissedStep
 from highwater.harness.runs.history import OK
+from highwater.harness.runs.missed_step import MissedStep
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
 from highwater.nemesis.injector import FaultLog, Nemesis

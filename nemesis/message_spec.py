@@ -16,9 +16,9 @@ from highwater.clusters.relay.rules import ANY, ANY_BROKER, ANY_CLIENT, CLIENT, 
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.release import Release
-from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.parse_values import lasting
 from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.steps import FaultStep
 
 ACTIONS: Final[Mapping[str, Action]] = {
     "hold": "hold",

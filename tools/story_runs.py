@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
+from highwater.harness.campaigns.matrix_cells import MatrixFolder, MatrixRow
 from highwater.harness.releases.client_choice import LIBRDKAFKA
-from highwater.harness.runs.matrix_cells import MatrixFolder, MatrixRow
 
 RESULTS: Final = Path(__file__).parent.parent / "docs" / "story-results.json"
 

@@ -55,7 +55,7 @@ from highwater.checkers.history.view import ClientHistory, client_view
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
-from highwater.harness.runs.topics.derived_settings import DELETE_RETENTION
+from highwater.harness.runs.derived_settings import DELETE_RETENTION
 from highwater.harness.runs.topics.record_keys import DELETES, WRITES
 
 DAY_MS: Final = 24 * 60 * 60 * 1000

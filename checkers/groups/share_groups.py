@@ -40,7 +40,7 @@ from highwater.checkers.groups.events import (
 )
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
-from highwater.harness.runs.group_protocols import DELIVERIES_MOST, LOCK_S
+from highwater.harness.releases.group_protocols import DELIVERIES_MOST, LOCK_S
 from highwater.harness.runs.history import FENCE, FINAL, OK, OPERATIONS_TABLE, READ, SEND
 
 TWO_HOLDERS: Final = "two-holders"

@@ -81,7 +81,7 @@ class Wiring:
             for port in astuple(site.inside.ensemble[target])
         ]
         self.relay = Relay([*routes, *ways_of_peers])
-        addresses = self.relay.addresses
+        addresses = [Address(host=host, port=port) for host, port in self.relay.addresses]
         self.peers: dict[int, Address] = dict(zip(brokers, addresses, strict=False))
         ways = iter(addresses[len(brokers) :])
         by_asker = {broker: dict(zip(voters, ways, strict=False)) for broker in askers}

@@ -12,7 +12,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.clusters.core.addresses import Address
 from highwater.clusters.relay.messages import MessageRule
 from highwater.clusters.relay.rules import RelayRule, Route
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
@@ -33,7 +32,7 @@ class Relay:
         routes: addresses to listen on, and their targets.
 
     Attributes:
-        addresses: addresses on which the relay listens, in the order of the routes.
+        addresses: hosts and ports on which the relay listens, in the order of the routes.
 
     Raises:
         HarnessError: the relay cannot listen on an address, or did not start.
@@ -64,7 +63,7 @@ class Relay:
         except BaseException:
             self.close()
             raise
-        self.addresses = [Address(host=host, port=port) for host, port in bound]
+        self.addresses: list[tuple[str, int]] = [(host, port) for host, port in bound]
 
     @property
     def pid(self) -> int:

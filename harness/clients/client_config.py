@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.harness.runs.group_protocols import CLASSIC
+from highwater.harness.releases.group_protocols import CLASSIC
 from highwater.harness.runs.history import READ_COMMITTED
 from highwater.harness.runs.plan import Plan
 
@@ -121,7 +121,7 @@ def consumer(
             hand.
         reset: ``earliest`` or ``latest`` for a consumer that moves by itself, as in applications.
         protocol: the group's protocol: ``classic``, or ``consumer``, in which brokers set the
-            session time-out (KIP-848, ``harness.runs.group_protocols``).
+            session time-out (KIP-848, ``harness.releases.group_protocols``).
     """
     # By default 45 s and 3 s: a crashed member would keep its partitions, and delay rebalances.
     session = {"session.timeout.ms": 2_000, "heartbeat.interval.ms": 500}

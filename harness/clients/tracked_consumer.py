@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from highwater.harness.clients.client_config import REPORTED, Settings
+from highwater.harness.clients.groups.final_offsets import committed_offsets
 from highwater.harness.clients.groups.journal import GroupJournal
 from highwater.harness.clients.libraries.interfaces import (
     ReaderLibrary,
@@ -316,15 +317,6 @@ class TrackedConsumer:
         return [
             self._at(place.partition, offsets.get(place.partition, _STORED)) for place in partitions
         ]
-
-
-def committed_offsets(places: Iterable[TopicPartition]) -> dict[int, int | None]:
-    """Return a group's offsets from an answer; None for a partition without an offset."""
-    return {
-        place.partition: None if place.offset < 0 else place.offset
-        for place in places
-        if place.error is None
-    }
 
 
 def _at_all(topic: str, offsets: Mapping[int, int]) -> list[TopicPartition]:

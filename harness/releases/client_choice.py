@@ -10,14 +10,14 @@ from typing import Final
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import release
-from highwater.harness.releases.release import Release
-from highwater.harness.runs.group_protocols import (
+from highwater.harness.releases.group_protocols import (
     CONSUMER,
     CONSUMER_SINCE,
     SHARE_BY_DEFAULT,
     SHARE_SINCE,
     GroupProtocol,
 )
+from highwater.harness.releases.release import Release
 
 LIBRDKAFKA: Final = "librdkafka"
 JAVA: Final = "java"

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Final, Literal, get_args
 
 from highwater.harness.base.errors import RenamedWarning, UsageError
-from highwater.harness.runs.faults.steps import current_fault
-from highwater.harness.runs.group_protocols import CLASSIC, CONSUMER, GroupProtocol
+from highwater.harness.releases.group_protocols import CLASSIC, CONSUMER, GroupProtocol
 from highwater.harness.runs.history import READ_COMMITTED, READ_UNCOMMITTED
+from highwater.harness.runs.steps import current_fault
 
 Acks = Literal["0", "1", "all"]
 Isolation = Literal["read_committed", "read_uncommitted"]

@@ -10,9 +10,7 @@ from highwater.harness.base import limits
 from highwater.harness.base.errors import StoreError
 from highwater.harness.base.wording import exact
 from highwater.harness.releases.client_choice import LIBRDKAFKA
-from highwater.harness.runs import parse_values
-from highwater.harness.runs.faults.steps import ROLLING, Steps, current_fault
-from highwater.harness.runs.group_protocols import (
+from highwater.harness.releases.group_protocols import (
     CLASSIC,
     CONSUMER,
     CONSUMER_SETTINGS,
@@ -20,9 +18,11 @@ from highwater.harness.runs.group_protocols import (
     SHARE_STATE_REPLICAS,
     GroupProtocol,
 )
+from highwater.harness.runs import parse_values
+from highwater.harness.runs.derived_settings import derived
+from highwater.harness.runs.likeness import Likeness
 from highwater.harness.runs.options import Notation, Option, as_typed, options_of
-from highwater.harness.runs.topics.derived_settings import derived
-from highwater.harness.runs.topics.likeness import Likeness
+from highwater.harness.runs.steps import ROLLING, Steps, current_fault
 
 SCHEMA_VERSION = 1
 
@@ -278,7 +278,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     Attributes:
         schema: version of the run directory's layout (``SCHEMA_VERSION``).
         steps: faults to inject step by step, instead of a story or a nemesis; see
-            ``harness.runs.faults.steps``.
+            ``harness.runs.steps``.
         schedule: the model's schedule to replay, as plain JSON (see
             ``checkers.model.schedules.schedule``), or None.
         duration_s: how long a random schedule goes on; with steps, the least duration.

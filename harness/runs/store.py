@@ -31,8 +31,8 @@ import pyarrow.parquet as pq
 
 from highwater.harness.base.errors import NotThereError, StoreError, UsageError
 from highwater.harness.base.files import is_file, open_regular, read_regular, write_whole
-from highwater.harness.runs.faults.missed_step import MissedStep
 from highwater.harness.runs.history import OPTIONAL, TABLES, completed, read_stream, to_parquet
+from highwater.harness.runs.missed_step import MissedStep
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.verdict import Verdict
 

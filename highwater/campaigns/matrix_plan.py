@@ -8,10 +8,7 @@ from msgspec.structs import asdict
 
 from highwater.clusters.drivers import find_driver
 from highwater.harness.base.errors import UsageError
-from highwater.harness.releases.catalogue import CATALOGUE, release
-from highwater.harness.releases.client_choice import LIBRDKAFKA, read_client
-from highwater.harness.runs import parse_values
-from highwater.harness.runs.matrix_cells import (
+from highwater.harness.campaigns.matrix_cells import (
     PLAIN,
     Axes,
     Delivery,
@@ -21,6 +18,9 @@ from highwater.harness.runs.matrix_cells import (
     SkippedCombination,
     delivery_of,
 )
+from highwater.harness.releases.catalogue import CATALOGUE, release
+from highwater.harness.releases.client_choice import LIBRDKAFKA, read_client
+from highwater.harness.runs import parse_values
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.faults.registry import CLIENTS
 from highwater.nemesis.schedules.fault_spec import FaultSpec

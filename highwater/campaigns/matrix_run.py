@@ -14,7 +14,7 @@ from highwater.campaigns.matrix_plan import grouped, plan_of
 from highwater.checkers.spark.session import SparkStarter
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.spark_options import SparkOptions
-from highwater.harness.runs.matrix_cells import Matrix, MatrixCell, MatrixFolder, MatrixRow
+from highwater.harness.campaigns.matrix_cells import Matrix, MatrixCell, MatrixFolder, MatrixRow
 from highwater.harness.runs.store import Run
 from highwater.reports import model_text
 from highwater.reports.pages.matrix import write as write_page

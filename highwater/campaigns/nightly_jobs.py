@@ -11,8 +11,15 @@ from rich.table import Table
 
 from highwater import console
 from highwater.harness.base.errors import StoreError
-from highwater.harness.runs.matrix_cells import Axes, Matrix, MatrixCell, MatrixFolder
-from highwater.harness.runs.nightly_cells import NEMESIS_S, SCHEMA, Job, Night, PlannedCell, fields
+from highwater.harness.campaigns.matrix_cells import Axes, Matrix, MatrixCell, MatrixFolder
+from highwater.harness.campaigns.nightly_cells import (
+    NEMESIS_S,
+    SCHEMA,
+    Job,
+    Night,
+    PlannedCell,
+    fields,
+)
 
 PLAN: Final = "night.json"
 SLACK: Final = 1.5

@@ -18,10 +18,8 @@ from msgspec.structs import replace
 from highwater.clusters.drivers import DRIVERS, find_driver
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
-from highwater.harness.releases.catalogue import CATALOGUE, Release, release
-from highwater.harness.runs.faults.steps import current_fault
-from highwater.harness.runs.matrix_cells import delivery_of
-from highwater.harness.runs.nightly_cells import (
+from highwater.harness.campaigns.matrix_cells import delivery_of
+from highwater.harness.campaigns.nightly_cells import (
     NEMESIS_S,
     CellResult,
     Job,
@@ -32,7 +30,9 @@ from highwater.harness.runs.nightly_cells import (
     canaries,
     fields,
 )
+from highwater.harness.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.runs.plan import Acks
+from highwater.harness.runs.steps import current_fault
 from highwater.nemesis.faults.registry import faults, find_fault
 from highwater.nemesis.stories.registry import STORIES
 

@@ -8,9 +8,8 @@ from typing import Final
 import msgspec
 
 from highwater.harness.base.errors import StoreError
-from highwater.harness.releases.catalogue import CATALOGUE
-from highwater.harness.runs.matrix_cells import MATRIX, MatrixRow
-from highwater.harness.runs.nightly_cells import (
+from highwater.harness.campaigns.matrix_cells import MATRIX, MatrixRow
+from highwater.harness.campaigns.nightly_cells import (
     Canary,
     CellResult,
     Night,
@@ -19,6 +18,7 @@ from highwater.harness.runs.nightly_cells import (
     fields,
     worst,
 )
+from highwater.harness.releases.catalogue import CATALOGUE
 
 _SMALL: Final = (MATRIX, "cells.json", "cells.parquet", "index.html")
 _REBUILT: Final = ("*.index", "*.timeindex")

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from highwater.harness.runs.nightly_cells import CellResult
-from highwater.harness.runs.nightly_outcome import NightOutcome
+from highwater.harness.campaigns.nightly_cells import CellResult
+from highwater.harness.campaigns.nightly_outcome import NightOutcome
 from highwater.reports.markdown import escape, table
 
 SHOWN_MAX: Final = 50

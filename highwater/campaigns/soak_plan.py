@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.releases.client_choice import LIBRDKAFKA, ClientChoice, read_client
+from highwater.harness.releases.group_protocols import CLASSIC
 from highwater.harness.runs import parse_values
-from highwater.harness.runs.group_protocols import CLASSIC
 from highwater.harness.runs.plan import Acks, Isolation, Plan, Topic, Workload
 from highwater.harness.runs.topics.record_keys import TIMESTAMPS
 from highwater.harness.runs.topics.topic_settings import with_settings

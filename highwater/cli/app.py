@@ -30,9 +30,9 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import FAILED, OK
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.base.wording import count
+from highwater.harness.campaigns.matrix_cells import MatrixFolder
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs import parse_values
-from highwater.harness.runs.matrix_cells import MatrixFolder
 from highwater.harness.runs.store import Store
 
 app = typer.Typer(

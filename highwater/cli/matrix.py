@@ -26,15 +26,15 @@ from highwater.harness.base import limits
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.exit_codes import BROKEN, FAILED, OK, UNKNOWN
 from highwater.harness.base.spark_options import SparkOptions
-from highwater.harness.releases.catalogue import CATALOGUE
-from highwater.harness.runs import parse_values
-from highwater.harness.runs.matrix_cells import (
+from highwater.harness.campaigns.matrix_cells import (
     DELIVERIES,
     Axes,
     Delivery,
     MatrixFolder,
     MatrixRow,
 )
+from highwater.harness.releases.catalogue import CATALOGUE
+from highwater.harness.runs import parse_values
 from highwater.harness.runs.options import options_of, several
 from highwater.harness.runs.plan import Plan, Topic
 

@@ -55,7 +55,7 @@ def plan(  # noqa: PLR0913 - a command's options are its arguments
     """
     from highwater.campaigns import nightly_jobs as dealing
     from highwater.campaigns import nightly_plan as planning
-    from highwater.harness.runs import nightly_trend
+    from highwater.harness.campaigns import nightly_trend
 
     when = _when(night, on)
     marks, notes = nightly_trend.read(previous) if previous else ([], [])
@@ -110,9 +110,9 @@ def summarize(
     from highwater.campaigns import nightly_plan as planning
     from highwater.campaigns import nightly_results as reading
     from highwater.campaigns.nightly_summary import markdown
-    from highwater.harness.runs import nightly_trend
-    from highwater.harness.runs.nightly_cells import canaries
-    from highwater.harness.runs.nightly_outcome import EXIT_CODES, NightOutcome
+    from highwater.harness.campaigns import nightly_trend
+    from highwater.harness.campaigns.nightly_cells import canaries
+    from highwater.harness.campaigns.nightly_outcome import EXIT_CODES, NightOutcome
     from highwater.reports.pages.trend import write
 
     whole = dealing.read(planned) if planned else None
@@ -151,7 +151,7 @@ def keep(
     """Copy what is worth keeping: results, pages, and complete runs of cells that went wrong."""
     from highwater.campaigns import nightly_plan as planning
     from highwater.campaigns import nightly_results
-    from highwater.harness.runs.nightly_cells import canaries
+    from highwater.harness.campaigns.nightly_cells import canaries
 
     canary_list = canaries(planning.newest())
     for note in nightly_results.keep(results, out, canaries=canary_list, most=most * 1_000_000):

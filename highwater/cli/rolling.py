@@ -23,9 +23,9 @@ from highwater.cli.options.common import (
 )
 from highwater.harness.base import limits
 from highwater.harness.base.spark_options import SparkOptions
-from highwater.harness.runs.faults.steps import ROLLING, FaultStep
 from highwater.harness.runs.options import options_of
 from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.steps import ROLLING, FaultStep
 from highwater.harness.runs.store import Store
 
 BEFORE_S: Final = 3.0

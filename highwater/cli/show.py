@@ -16,7 +16,7 @@ from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.base.exit_codes import FAILED, OK
 from highwater.harness.base.files import require_writable
 from highwater.harness.base.wording import count
-from highwater.harness.runs.matrix_cells import MatrixFolder
+from highwater.harness.campaigns.matrix_cells import MatrixFolder
 from highwater.harness.runs.store import Run, Store
 
 _T = TypeVar("_T")

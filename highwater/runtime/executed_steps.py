@@ -9,8 +9,8 @@ from typing import Any, Final, Literal, Self
 import msgspec
 
 from highwater.harness.base.errors import StoreError, UsageError
-from highwater.harness.runs.faults.steps import FaultStep, Steps, in_order
 from highwater.harness.runs.history import STEPS_TABLE
+from highwater.harness.runs.steps import FaultStep, Steps, in_order
 from highwater.harness.runs.store import Run
 
 SCHEMA: Final = 1

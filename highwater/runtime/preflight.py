@@ -17,7 +17,7 @@ from highwater.harness.releases.client_choice import (
     ClientChoice,
     read_client,
 )
-from highwater.harness.runs.group_protocols import (
+from highwater.harness.releases.group_protocols import (
     CLASSIC,
     CONSUMER,
     CONSUMER_SINCE,

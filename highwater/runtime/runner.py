@@ -23,8 +23,8 @@ from highwater.clusters.external import cluster as external
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.group_protocols import SHARE_FEATURES, SHARE_GROUP
 from highwater.harness.runs import manifest
-from highwater.harness.runs.group_protocols import SHARE_FEATURES, SHARE_GROUP
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Clock, Recorder
 from highwater.harness.runs.store import Environment, Run, Store

@@ -40,7 +40,7 @@ from highwater.harness.clients.send_rate import (
 )
 from highwater.harness.clients.transactional_loop import TransactionLoop
 from highwater.harness.releases.catalogue import release
-from highwater.harness.runs.group_protocols import LOCK_S
+from highwater.harness.releases.group_protocols import LOCK_S
 from highwater.harness.runs.history import OK, READ, READ_COMMITTED, RUN, SEND, record_value
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.programs.expressions import expression

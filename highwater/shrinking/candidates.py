@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from highwater.harness.runs.faults.steps import FaultStep, Steps, end_of, in_order
-from highwater.harness.runs.group_protocols import CLASSIC
+from highwater.harness.releases.group_protocols import CLASSIC
 from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.steps import FaultStep, Steps, end_of, in_order
 from highwater.nemesis.faults.registry import find_fault
 
 REST_S: Final = 2.0

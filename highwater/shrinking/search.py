@@ -16,8 +16,8 @@ from typing import Literal
 from highwater.harness.base.ddmin import ddmin
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.wording import count
-from highwater.harness.runs.faults.steps import Steps
 from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.steps import Steps
 from highwater.harness.runs.store import Run
 from highwater.runtime.preflight import check_plan
 from highwater.shrinking.candidates import (

@@ -13,8 +13,8 @@ import msgspec
 from highwater.checkers.spark.session import SparkStarter
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.base.spark_options import HERE, SparkOptions
-from highwater.harness.runs.faults.steps import end_of
 from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.steps import end_of
 from highwater.harness.runs.store import Run, Store
 from highwater.runtime.cluster_pool import ClusterPool
 from highwater.runtime.executed_steps import By

@@ -8,7 +8,7 @@ from typing import TypeVar
 from highwater.clusters.core.interfaces import Cluster, PartitionState, Probe, UnreachableError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.release import Release
-from highwater.nemesis.coordinators import GROUPS, TRANSACTIONS
+from highwater.nemesis.faults.coordinators import GROUPS, TRANSACTIONS
 from highwater.nemesis.faults.registry import FaultTarget, NothingDoneError, aimed, by_request
 
 _LOOK_LIMIT_S = 10.0

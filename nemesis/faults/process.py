@@ -12,7 +12,7 @@ from highwater.clusters.admin.sessions import await_sessions
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
-from highwater.harness.runs.faults.steps import RESTARTED, ROLLING
+from highwater.harness.runs.steps import RESTARTED, ROLLING
 from highwater.nemesis.faults.registry import RESTART, FaultTarget, aimed, fault
 
 _STORM: Final = 3

@@ -18,8 +18,8 @@ from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.release import Release
 from highwater.harness.runs.faults.effects import FaultEffect
-from highwater.harness.runs.faults.steps import current_fault
 from highwater.harness.runs.plan import Plan, Topic
+from highwater.harness.runs.steps import current_fault
 
 Scope = Literal["broker", "topic", "coordination", "cluster", "client", "message", "program"]
 """What a fault hits; two faults on the same target may not overlap. A target is one broker; the

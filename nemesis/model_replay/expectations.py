@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from highwater.checkers.model.schedules.schedule import Expect
-from highwater.harness.runs.faults.missed_step import StateDifference, StateDifferences, StateValue
 from highwater.harness.runs.history import OK
+from highwater.harness.runs.missed_step import StateDifference, StateDifferences, StateValue
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.stories.helpers import hw_on_disk
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
-from highwater.harness.runs.faults.missed_step import MissedStep, StateDifferences
+from highwater.harness.runs.missed_step import MissedStep, StateDifferences
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 
 _Step = TypeVar("_Step")

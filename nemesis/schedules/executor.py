@@ -13,7 +13,7 @@ from typing import Final
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
-from highwater.harness.runs.faults.steps import FaultStep
+from highwater.harness.runs.steps import FaultStep
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults.registry import NothingDoneError, find_fault
 from highwater.nemesis.injector import FaultConflictError

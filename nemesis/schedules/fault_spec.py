@@ -18,7 +18,7 @@ from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import Release
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.context import ScheduleContext
-from highwater.nemesis.coordinators import COORDINATORS
+from highwater.nemesis.faults.coordinators import COORDINATORS
 from highwater.nemesis.faults.registry import (
     CLIENTS,
     CONTROLLERS,

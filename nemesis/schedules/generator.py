@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from highwater.harness.base.errors import UsageError
-from highwater.harness.runs.faults.steps import FaultStep, Steps, overlap
 from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.steps import FaultStep, Steps, overlap
 from highwater.nemesis.schedules.fault_spec import FaultSpec
 
 CALM_S = (1.0, 4.0)

@@ -1,4 +1,4 @@
-"""Executes the steps of a schedule (``harness.runs.faults.steps``).
+"""Executes the steps of a schedule (``harness.runs.steps``).
 
 ``play`` takes each step at its own time. Steps may overlap, so each step is injected and healed on
 its own thread; targets are looked up on the calling thread, in the order in which steps start.
@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby
 from typing import Final
 
-from highwater.harness.runs.faults.steps import FaultStep, end_of, in_order
+from highwater.harness.runs.steps import FaultStep, end_of, in_order
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults.registry import find_fault
 from highwater.nemesis.schedules.executor import ScheduleExecutor

@@ -7,8 +7,8 @@ from highwater.clusters.releases.software_level import Level, numbers, upgrade_l
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import metadata_release, release
 from highwater.harness.releases.release import Release
-from highwater.harness.runs.faults.steps import fault_in
 from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.steps import fault_in
 
 UPGRADE: Final = "upgrade"
 """The fault that goes from one level to the next."""

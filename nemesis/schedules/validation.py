@@ -7,8 +7,8 @@ from math import isfinite
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.limits import FAULTS_S, TIMES, out_of_range
 from highwater.harness.releases.release import Release
-from highwater.harness.runs.faults.steps import FaultStep, in_order
 from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.steps import FaultStep, in_order
 from highwater.nemesis.faults.registry import find_fault
 from highwater.nemesis.message_spec import ACTIONS, MessageSpec
 from highwater.nemesis.schedules.executor import BROKERS, named_client

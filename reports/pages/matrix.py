@@ -8,8 +8,13 @@ from typing import Final
 from urllib.parse import quote
 
 from highwater.harness.base.wording import count
+from highwater.harness.campaigns.matrix_cells import (
+    Matrix,
+    MatrixRow,
+    MatrixSetting,
+    SkippedCombination,
+)
 from highwater.harness.releases.release import version_order
-from highwater.harness.runs.matrix_cells import Matrix, MatrixRow, MatrixSetting, SkippedCombination
 from highwater.harness.runs.verdict import INVALID, LOSSY, UNKNOWN, VALID
 from highwater.reports.html import render, save
 from highwater.reports.model_text import COLOURS, GOOD, WORDS

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from highwater.harness.runs.matrix_cells import MatrixRow
+from highwater.harness.campaigns.matrix_cells import MatrixRow
 from highwater.harness.runs.verdict import INVALID, UNKNOWN, VALID
 from highwater.reports.model_text import GOOD
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from highwater.harness.base.errors import NotThereError, StoreError
 from highwater.harness.base.files import is_file
-from highwater.harness.runs.matrix_cells import MatrixFolder
+from highwater.harness.campaigns.matrix_cells import MatrixFolder
 from highwater.harness.runs.store import Run, Store
 from highwater.harness.runs.verdict import INVALID, LOSSY, UNKNOWN
 from highwater.reports import model_text

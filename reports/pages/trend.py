@@ -9,9 +9,9 @@ from typing import Final
 
 from markupsafe import Markup
 
+from highwater.harness.campaigns.nightly_cells import STATES, CellResult, State, worst
+from highwater.harness.campaigns.nightly_outcome import NightOutcome
 from highwater.harness.releases.release import version_order
-from highwater.harness.runs.nightly_cells import STATES, CellResult, State, worst
-from highwater.harness.runs.nightly_outcome import NightOutcome
 from highwater.reports.drawings.svg import join, line, number, rect, svg, tag, text
 from highwater.reports.html import render, save
 

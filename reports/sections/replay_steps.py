@@ -13,7 +13,7 @@ from highwater.checkers.model.protocol.step_sentences import NAMES
 from highwater.checkers.model.schedules.schedule import Expect, Schedule
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.faults import legacy_sentences
-from highwater.harness.runs.faults.missed_step import StateDifference, StateValue
+from highwater.harness.runs.missed_step import StateDifference, StateValue
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import RunStatus
 from highwater.reports.run_evidence import RunObservations

@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from highwater.harness.runs.matrix_cells import MatrixRow
-from highwater.harness.runs.nightly_cells import CellResult
-from highwater.harness.runs.nightly_outcome import NightOutcome
+from highwater.harness.campaigns.matrix_cells import MatrixRow
+from highwater.harness.campaigns.nightly_cells import CellResult
+from highwater.harness.campaigns.nightly_outcome import NightOutcome
 from highwater.harness.runs.store import Run
 from highwater.reports.html import save
 from highwater.reports.pages import (

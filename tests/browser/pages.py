@@ -18,7 +18,7 @@ from highwater.checkers.inspection.report_types import (
     Inspection,
     LogFinding,
 )
-from highwater.harness.runs.matrix_cells import MatrixRow
+from highwater.harness.campaigns.matrix_cells import MatrixRow
 from highwater.harness.runs.store import Run
 from highwater.reports.html import save
 from highwater.reports.pages import (

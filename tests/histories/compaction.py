@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from highwater.harness.runs.plan import Topic, Workload
-from highwater.harness.runs.store import Run
-from highwater.harness.runs.topics.derived_settings import (
+from highwater.harness.runs.derived_settings import (
     COMPACTED,
     DELETE_RETENTION,
     DELETE_RETENTION_MS,
 )
+from highwater.harness.runs.plan import Topic, Workload
+from highwater.harness.runs.store import Run
 from tests.support.logdirs import batch as numbered
 from tests.support.logdirs import marker
 from tests.support.run_builder import RunBuilder

@@ -9,7 +9,7 @@ import pytest
 
 from highwater.api import perform
 from highwater.harness.releases.catalogue import MODERN
-from highwater.harness.runs.group_protocols import GroupProtocol
+from highwater.harness.releases.group_protocols import GroupProtocol
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Store
 from highwater.runtime.drivers import bench as trials

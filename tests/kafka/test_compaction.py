@@ -14,8 +14,8 @@ from highwater.checkers.kafka_files.reader import read_partition
 from highwater.checkers.spark.session import spark
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs import manifest
-from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.harness.runs.steps import FaultStep
 from highwater.harness.runs.store import Store
 from highwater.harness.runs.topics.record_keys import parts
 from highwater.harness.runs.topics.topic_settings import with_settings

@@ -35,9 +35,9 @@ from highwater.clusters.core.interfaces import (
 from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.waiting import NotYetError, await_condition
 from highwater.harness.releases.catalogue import MODERN, release
-from highwater.harness.runs.faults.steps import ROLLING
 from highwater.harness.runs.history import FAULTS
 from highwater.harness.runs.plan import Topic
+from highwater.harness.runs.steps import ROLLING
 from highwater.nemesis.faults import disk_damage
 from highwater.nemesis.faults.registry import CONTROLLERS, faults
 from highwater.nemesis.injector import Nemesis

@@ -19,7 +19,7 @@ from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.releases.client_choice import JAVA, LIBRDKAFKA
-from highwater.harness.runs.group_protocols import SHARE_FEATURES, SHARE_GROUP, GroupProtocol
+from highwater.harness.releases.group_protocols import SHARE_FEATURES, SHARE_GROUP, GroupProtocol
 from highwater.harness.runs.history import GROUPS_TABLE, read_stream
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.recorder import Clock, Recorder

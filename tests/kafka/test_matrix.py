@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from highwater.harness.base.waiting import await_condition
-from highwater.harness.runs.matrix_cells import MatrixCell, MatrixFolder
+from highwater.harness.campaigns.matrix_cells import MatrixCell, MatrixFolder
 from highwater.harness.runs.store import Run
 from tests.kafka.test_command import await_gone
 from tests.support.commands import finish, perform, start

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from highwater.api import JudgedRun, judge_all
 from highwater.checkers.programs.mistakes import MISTAKES, TAKEN_FOR_ANOTHER
 from highwater.harness.releases.catalogue import MODERN
-from highwater.harness.runs.faults.steps import FaultStep, Steps
 from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Topic
+from highwater.harness.runs.steps import FaultStep, Steps
 from highwater.harness.runs.store import Store
 from highwater.runtime.cluster_pool import ClusterPool
 

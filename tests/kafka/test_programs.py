@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 from highwater.api import JudgedRun, judge_all
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import MODERN
-from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.history import (
     INSTANCES_TABLE,
     MESSAGES_TABLE,
@@ -20,6 +19,7 @@ from highwater.harness.runs.history import (
     REQUESTS_TABLE,
 )
 from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Topic
+from highwater.harness.runs.steps import FaultStep
 from highwater.harness.runs.store import Store
 from highwater.runtime.cluster_pool import ClusterPool
 from highwater.runtime.programs.instances import LOG_BYTES_MOST

@@ -10,7 +10,7 @@ from highwater.campaigns.model_schedules import Source, is_reproduced, planned_r
 from highwater.checkers.model.schedules.schedule import Schedule
 from highwater.checkers.spark.session import spark
 from highwater.harness.releases.catalogue import MODERN
-from highwater.harness.runs.faults.missed_step import StateDifference
+from highwater.harness.runs.missed_step import StateDifference
 from highwater.harness.runs.store import Store
 from highwater.nemesis.model_replay import step_player
 from highwater.runtime.campaign import Campaign

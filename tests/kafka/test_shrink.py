@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.harness.runs.faults.steps import FaultStep, end_of
 from highwater.harness.runs.plan import Plan, Topic, Workload
+from highwater.harness.runs.steps import FaultStep, end_of
 from highwater.harness.runs.store import Store
 from highwater.runtime.executed_steps import ExecutedSteps
 from highwater.shrinking.replay import as_taken

@@ -19,11 +19,11 @@ from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.operation_buffers import Places
 from highwater.harness.clients.tracked_consumer import TrackedConsumer
 from highwater.harness.releases.catalogue import MODERN, release
-from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.history import read_stream
 from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.plan import Workload as Settings
 from highwater.harness.runs.recorder import Clock, Recorder
+from highwater.harness.runs.steps import FaultStep
 from highwater.harness.runs.store import Run, Store
 from highwater.runtime.runner import execute
 from highwater.runtime.workload import RunningWorkload

@@ -23,7 +23,7 @@ from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.libraries.interfaces import ClientLibrary
 from highwater.harness.releases.catalogue import release
-from highwater.harness.runs.group_protocols import CONSUMER
+from highwater.harness.releases.group_protocols import CONSUMER
 from highwater.harness.runs.plan import Plan, Topic
 from highwater.runtime.client_libraries import open_library
 

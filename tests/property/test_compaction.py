@@ -19,9 +19,9 @@ import pytest
 
 from highwater.checkers.compaction import replica_values
 from highwater.checkers.compaction.last_values import last_values
+from highwater.harness.runs.derived_settings import DELETE_RETENTION
 from highwater.harness.runs.history import FENCE, FINAL, READ, RUN, SEND
 from highwater.harness.runs.plan import Plan, Topic, Workload
-from highwater.harness.runs.topics.derived_settings import DELETE_RETENTION
 from highwater.harness.runs.topics.record_keys import parts
 from tests.support.seeds import FIRST, HISTORIES
 from tests.support.small_views import RUN as NAME

@@ -22,10 +22,10 @@ from highwater.campaigns.soak_results import Soak
 from highwater.campaigns.soak_run import Bounds
 from highwater.cli.app import app
 from highwater.clusters.external import cluster, identity
+from highwater.harness.campaigns.nightly_cells import NEMESIS_S, NightlyCell
 from highwater.harness.releases.catalogue import CATALOGUE, release
 from highwater.harness.releases.cluster_facts import POSITIONS
-from highwater.harness.runs.faults.steps import FaultStep
-from highwater.harness.runs.nightly_cells import NEMESIS_S, NightlyCell
+from highwater.harness.runs.likeness import Likeness
 from highwater.harness.runs.plan import (
     PROGRAM_WORKLOAD,
     RECORD_NAME,
@@ -35,8 +35,8 @@ from highwater.harness.runs.plan import (
     Topic,
     Workload,
 )
+from highwater.harness.runs.steps import FaultStep
 from highwater.harness.runs.store import Store
-from highwater.harness.runs.topics.likeness import Likeness
 from highwater.harness.runs.topics.topic_settings import with_settings
 from highwater.nemesis.faults.registry import faults
 from highwater.nemesis.stories.registry import STORIES

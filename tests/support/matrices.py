@@ -6,8 +6,14 @@ from typing import Final
 import msgspec
 
 from highwater.campaigns.matrix_plan import lay_out
+from highwater.harness.campaigns.matrix_cells import (
+    Axes,
+    Matrix,
+    MatrixCell,
+    MatrixFolder,
+    MatrixRow,
+)
 from highwater.harness.releases.catalogue import CATALOGUE, release
-from highwater.harness.runs.matrix_cells import Axes, Matrix, MatrixCell, MatrixFolder, MatrixRow
 
 AXES: Final = Axes(
     kafkas=tuple(CATALOGUE),

@@ -8,9 +8,15 @@ from pathlib import Path
 
 from highwater.campaigns.nightly_plan import find_drivers, find_releases, newest, plan_night
 from highwater.campaigns.nightly_results import mark_all, read_rows
-from highwater.harness.runs.nightly_cells import CellResult, Night, NightlyCell, canaries, fields
-from highwater.harness.runs.nightly_outcome import NightOutcome
-from highwater.harness.runs.nightly_trend import extend
+from highwater.harness.campaigns.nightly_cells import (
+    CellResult,
+    Night,
+    NightlyCell,
+    canaries,
+    fields,
+)
+from highwater.harness.campaigns.nightly_outcome import NightOutcome
+from highwater.harness.campaigns.nightly_trend import extend
 
 RELEASES = ("0.10.2.2", "2.8.2", "3.9.2-zk", "4.3.1")
 Change = Callable[[NightlyCell], Mapping[str, object] | None]

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from highwater.checkers.model.explain.evidence.evidence_links import RecordCase
+from highwater.checkers.model.explain.evidence.licences import OLD_SETS, first
 from highwater.checkers.model.explain.evidence.markers import WITHDRAWN, late_marker
 from highwater.checkers.model.explain.evidence.reused_buffers import expired_sends
 from highwater.checkers.model.explain.forks import TRUNCATED_INSIDE
-from highwater.checkers.model.explain.licences import OLD_SETS, first
 from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.trace import RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink

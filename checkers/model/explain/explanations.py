@@ -14,6 +14,7 @@ from highwater.checkers.model.explain.elections import wrong_elections
 from highwater.checkers.model.explain.evidence.evidence_links import Chain, Row, refuse
 from highwater.checkers.model.explain.evidence.forgotten_groups import forgotten
 from highwater.checkers.model.explain.evidence.group_beginnings import undelivered
+from highwater.checkers.model.explain.evidence.licences import Explainer, Explanation
 from highwater.checkers.model.explain.evidence.markers import WITHDRAWN
 from highwater.checkers.model.explain.evidence.other_losses import OTHERWISE
 from highwater.checkers.model.explain.evidence.stale_values import stale
@@ -21,7 +22,6 @@ from highwater.checkers.model.explain.evidence.successions import SUCCESSION
 from highwater.checkers.model.explain.evidence.unanswered_sends import UNANSWERED
 from highwater.checkers.model.explain.evidence.unfenced_members import processed_twice
 from highwater.checkers.model.explain.forks import fork
-from highwater.checkers.model.explain.licences import Explainer, Explanation
 from highwater.checkers.model.explain.lost_records import lost
 from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.other_anomalies import (

@@ -13,7 +13,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     refuse,
     unknown,
 )
-from highwater.checkers.model.explain.licences import Explainer, explains, lacks
+from highwater.checkers.model.explain.evidence.licences import Explainer, explains, lacks
 from highwater.checkers.model.explain.observations import FILES, STARTS
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, LeadershipStart, RunTraces, Trace

@@ -13,12 +13,12 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     refuse,
     unknown,
 )
+from highwater.checkers.model.explain.evidence.licences import first, if_observed
 from highwater.checkers.model.explain.evidence.lost_record import LostRecord
 from highwater.checkers.model.explain.evidence.markers import WITHDRAWN
 from highwater.checkers.model.explain.evidence.other_losses import OTHERWISE
 from highwater.checkers.model.explain.evidence.successions import SUCCESSION, Succession, successors
 from highwater.checkers.model.explain.evidence.unanswered_sends import UNANSWERED
-from highwater.checkers.model.explain.licences import first, if_observed
 from highwater.checkers.model.explain.observations import Observation
 from highwater.checkers.model.explain.trace import LeadershipStart, RunTraces, Trace
 from highwater.harness.runs.history import OK

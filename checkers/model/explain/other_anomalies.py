@@ -22,9 +22,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     refuse,
     unanswered,
 )
-from highwater.checkers.model.explain.evidence.markers import written_later
-from highwater.checkers.model.explain.evidence.reused_buffers import REUSES, expired_sends
-from highwater.checkers.model.explain.licences import (
+from highwater.checkers.model.explain.evidence.licences import (
     FAULT,
     NEW_EPOCH,
     OLD_SETS,
@@ -35,6 +33,8 @@ from highwater.checkers.model.explain.licences import (
     explains,
     of_releases,
 )
+from highwater.checkers.model.explain.evidence.markers import written_later
+from highwater.checkers.model.explain.evidence.reused_buffers import REUSES, expired_sends
 from highwater.checkers.model.explain.observations import FILES, LEADERS, LOGS, Observation
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, RunTraces

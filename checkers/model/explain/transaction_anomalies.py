@@ -14,8 +14,8 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     Row,
     refuse,
 )
+from highwater.checkers.model.explain.evidence.licences import Explainer, explains, has, lacks
 from highwater.checkers.model.explain.evidence.markers import cut_marker, late_marker
-from highwater.checkers.model.explain.licences import Explainer, explains, has, lacks
 from highwater.checkers.model.explain.observations import FILES, LEADERS, MESSAGES
 from highwater.checkers.model.explain.tolerances import MS, WITHIN
 from highwater.checkers.model.explain.trace import RunTraces

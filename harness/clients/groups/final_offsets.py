@@ -1,6 +1,7 @@
 """Reads the offsets that a group has committed, when all members have ended."""
 
 import contextlib
+from collections.abc import Iterable
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -9,7 +10,6 @@ from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import NotYetError, await_condition
 from highwater.harness.clients.client_config import Settings
 from highwater.harness.clients.groups.journal import GroupJournal
-from highwater.harness.clients.tracked_consumer import committed_offsets
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
 
@@ -18,6 +18,15 @@ READER: Final = "reader"
 
 _ASK_S: Final = 5.0
 _LIMIT_S: Final = 30.0
+
+
+def committed_offsets(places: Iterable[TopicPartition]) -> dict[int, int | None]:
+    """Return a group's offsets from an answer; None for a partition without an offset."""
+    return {
+        place.partition: None if place.offset < 0 else place.offset
+        for place in places
+        if place.error is None
+    }
 
 
 def read_group_offsets(plan: Plan, recorder: Recorder, settings: Settings) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from highwater.harness.clients.client_config import REPORTED, Settings
-from highwater.harness.runs.group_protocols import CLASSIC
+from highwater.harness.releases.group_protocols import CLASSIC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

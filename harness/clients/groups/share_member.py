@@ -22,7 +22,7 @@ from highwater.harness.clients.libraries.interfaces import (
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.operation_buffers import ReadBuffer
 from highwater.harness.clients.send_rate import POLL_S, ClientLifetime, draws, lives
-from highwater.harness.runs.group_protocols import LOCK_S
+from highwater.harness.releases.group_protocols import LOCK_S
 from highwater.harness.runs.history import READ_UNCOMMITTED, REBALANCE, RUN, SUBSCRIBE
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import NotYetError, await_condition
 from highwater.harness.clients.client_config import Settings, consumer
-from highwater.harness.clients.tracked_consumer import committed_offsets
+from highwater.harness.clients.groups.final_offsets import committed_offsets
 from highwater.harness.runs.history import READ_UNCOMMITTED
 from highwater.harness.runs.plan import Plan, ProgramPlan
 

@@ -10,8 +10,8 @@ from typing import Any, Final, Self
 
 from highwater.harness.base.wording import count
 from highwater.harness.runs.faults.effects import step_of
-from highwater.harness.runs.faults.steps import RESTARTED, ROLLING, fault_in
 from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.steps import RESTARTED, ROLLING, fault_in
 
 _NS: Final = 1_000_000_000
 _STEP: Final = ("step", "note")

@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from highwater.harness.base.errors import StoreError, UsageError
+from highwater.harness.runs.likeness import Likeness
 from highwater.harness.runs.plan import Plan, Topic
-from highwater.harness.runs.topics.likeness import Likeness
 
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
+from highwater.harness.runs.derived_settings import derived
 from highwater.harness.runs.plan import Plan
-from highwater.harness.runs.topics.derived_settings import derived
 
 
 def with_settings(plan: Plan) -> Plan:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from highwater.harness.base.wording import count
-from highwater.harness.runs.faults.steps import FaultStep
+from highwater.harness.runs.steps import FaultStep
 from highwater.nemesis.faults.registry import find_fault
 from highwater.nemesis.schedules.executor import named_client
 from highwater.shrinking.shrinker import ShrinkResult, Size

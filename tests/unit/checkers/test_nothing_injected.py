@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from highwater.checkers.judge import judge
-from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.plan import Plan, ProgramPlan
+from highwater.harness.runs.steps import FaultStep
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import Verdict
 from highwater.reports.pages.run import page

@@ -7,8 +7,8 @@ import pytest
 from highwater.checkers.core.anomaly_kinds import OF_PROGRAMS
 from highwater.checkers.policy import decide, promised
 from highwater.checkers.verdicts import _out_of_place
-from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.plan import Guarantee, Plan, ProgramPlan, Topic, Workload
+from highwater.harness.runs.steps import FaultStep
 
 KINDS = ("lost-write", "unseen", "divergence", "duplicate", "corrupt")
 

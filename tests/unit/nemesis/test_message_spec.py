@@ -13,8 +13,8 @@ from highwater.clusters.relay.messages import MessageRule
 from highwater.clusters.relay.rules import COORDINATION
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import release
-from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.plan import Plan, Topic
+from highwater.harness.runs.steps import FaultStep
 from highwater.nemesis.context import ScheduleNotFollowedError
 from highwater.nemesis.injector import Nemesis
 from highwater.nemesis.message_spec import MessageSpec, read_option

@@ -8,7 +8,7 @@ import pytest
 
 from highwater.cli.matrix import _cell
 from highwater.console import COLOURS
-from highwater.harness.runs.matrix_cells import MatrixRow
+from highwater.harness.campaigns.matrix_cells import MatrixRow
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import LOSSY
 from highwater.reports.formats import RunSummary, junit, markdown

@@ -9,8 +9,8 @@ from itertools import product
 from typing import Final
 
 from highwater.checkers.model.explain.evidence.evidence_links import Links, RecordCase
+from highwater.checkers.model.explain.evidence.licences import NEW_EPOCH, UNKNOWN_CLIENT, explains
 from highwater.checkers.model.explain.evidence.lost_record import LostRecord
-from highwater.checkers.model.explain.licences import NEW_EPOCH, UNKNOWN_CLIENT, explains
 from highwater.checkers.model.explain.observations import FILES
 from highwater.checkers.model.explain.trace import Number
 from highwater.checkers.model.report_types import ExplanationLink

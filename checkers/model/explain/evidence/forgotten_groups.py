@@ -18,7 +18,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     Row,
     fault_link,
 )
-from highwater.checkers.model.explain.licences import FAULT, Explainer, explains
+from highwater.checkers.model.explain.evidence.licences import FAULT, Explainer, explains
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.facts import facts_of

@@ -21,7 +21,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     acknowledged,
     refuse,
 )
-from highwater.checkers.model.explain.licences import (
+from highwater.checkers.model.explain.evidence.licences import (
     SEEN_TO_HAPPEN,
     Explainer,
     explains,

@@ -21,7 +21,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     event_link,
     fault_link,
 )
-from highwater.checkers.model.explain.licences import FAULT, explains, lacks
+from highwater.checkers.model.explain.evidence.licences import FAULT, explains, lacks
 from highwater.checkers.model.explain.observations import FILES, LEADERS, MESSAGES
 from highwater.checkers.model.explain.trace import FrozenReplica, RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink

@@ -12,14 +12,14 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     fault_link,
     led_without,
 )
-from highwater.checkers.model.explain.evidence.lost_record import LostRecord, deposed
-from highwater.checkers.model.explain.licences import (
+from highwater.checkers.model.explain.evidence.licences import (
     FAULT,
     LEADER_ALONE,
     explains,
     has,
     hazard_of_release,
 )
+from highwater.checkers.model.explain.evidence.lost_record import LostRecord, deposed
 from highwater.checkers.model.explain.observations import FILES, LEADERS, LOGS
 from highwater.checkers.model.explain.trace import BrokerLogLine
 from highwater.checkers.model.report_types import ExplanationLink

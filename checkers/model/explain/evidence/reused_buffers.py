@@ -3,7 +3,7 @@
 from typing import Final
 
 from highwater.checkers.model.explain.evidence.evidence_links import Row
-from highwater.checkers.model.explain.licences import hazard_of_clients
+from highwater.checkers.model.explain.evidence.licences import hazard_of_clients
 from highwater.checkers.model.explain.trace import RunTraces
 
 REUSES: Final = hazard_of_clients("KAFKA-19012")

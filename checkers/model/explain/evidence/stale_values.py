@@ -9,10 +9,10 @@ commits. (KAFKA-8522 and KIP-354 say how long consumers have; nothing says so fo
 from typing import Final
 
 from highwater.checkers.model.explain.evidence.evidence_links import AnomalyCase, Links
-from highwater.checkers.model.explain.licences import SEEN_TO_HAPPEN, Explainer, explains
+from highwater.checkers.model.explain.evidence.licences import SEEN_TO_HAPPEN, Explainer, explains
 from highwater.checkers.model.explain.observations import LEADERS
 from highwater.checkers.model.report_types import ExplanationLink
-from highwater.harness.runs.topics.derived_settings import DELETE_RETENTION
+from highwater.harness.runs.derived_settings import DELETE_RETENTION
 
 DAY_MS = 24 * 60 * 60 * 1000
 """The default of ``delete.retention.ms``."""

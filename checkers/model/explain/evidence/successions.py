@@ -14,8 +14,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     led_without,
     target_of,
 )
-from highwater.checkers.model.explain.evidence.lost_record import LostRecord
-from highwater.checkers.model.explain.licences import (
+from highwater.checkers.model.explain.evidence.licences import (
     FAULT,
     LEADER_ALONE,
     UNCLEAN,
@@ -23,6 +22,7 @@ from highwater.checkers.model.explain.licences import (
     explains,
     lacks,
 )
+from highwater.checkers.model.explain.evidence.lost_record import LostRecord
 from highwater.checkers.model.explain.observations import STARTS, UNFLUSHED
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.explain.trace import BrokerLogLine, LeadershipStart, Trace

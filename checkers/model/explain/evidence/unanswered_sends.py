@@ -14,13 +14,13 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     led_without,
     unanswered,
 )
-from highwater.checkers.model.explain.evidence.lost_record import LostRecord, deposed
-from highwater.checkers.model.explain.licences import (
+from highwater.checkers.model.explain.evidence.licences import (
     LEADER_ALONE,
     UNACKNOWLEDGED,
     UNCLEAN,
     explains,
 )
+from highwater.checkers.model.explain.evidence.lost_record import LostRecord, deposed
 from highwater.checkers.model.explain.observations import FILES, LEADERS, LOGS, STARTS
 from highwater.checkers.model.explain.tolerances import WITHIN
 from highwater.checkers.model.report_types import ExplanationLink

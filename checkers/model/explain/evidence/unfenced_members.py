@@ -17,7 +17,12 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     refuse,
     unknown,
 )
-from highwater.checkers.model.explain.licences import Explainer, explains, of_plan, of_releases
+from highwater.checkers.model.explain.evidence.licences import (
+    Explainer,
+    explains,
+    of_plan,
+    of_releases,
+)
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.releases.client_choice import AIOKAFKA, KAFKA_PYTHON, read_client

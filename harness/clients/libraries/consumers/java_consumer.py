@@ -31,7 +31,7 @@ from highwater.harness.clients.libraries.consumers.java_records import parse
 from highwater.harness.clients.libraries.consumers.read_message import ReadMessage, stranded
 from highwater.harness.clients.libraries.interfaces import OnPartitions
 from highwater.harness.clients.libraries.java_gateway import FENCES_MEMBERS, JavaMembership
-from highwater.harness.runs.group_protocols import CONSUMER
+from highwater.harness.releases.group_protocols import CONSUMER
 
 STAYS: Final = (4, 1)
 """Since this release, a closed member of a classic group can stay in the group (KIP-1092)."""

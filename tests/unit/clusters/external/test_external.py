@@ -31,10 +31,10 @@ from highwater.clusters.external.metadata import ClusterIdentity
 from highwater.clusters.external.security import dialer
 from highwater.harness.base.errors import HarnessError, UsageError, WaitTimeoutError
 from highwater.harness.releases.catalogue import CATALOGUE
-from highwater.harness.runs.faults.steps import ROLLING, FaultStep
+from highwater.harness.runs.derived_settings import derived
 from highwater.harness.runs.plan import External, Plan, Topic, Workload
+from highwater.harness.runs.steps import ROLLING, FaultStep
 from highwater.harness.runs.store import Store
-from highwater.harness.runs.topics.derived_settings import derived
 from highwater.nemesis.faults.registry import faults
 from highwater.runtime.preflight import check_plan
 from tests.support.free_ports import free_ports

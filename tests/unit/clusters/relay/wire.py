@@ -57,7 +57,7 @@ class Wire:
     def connect(self) -> socket.socket:
         """Return the end of a client."""
         [address] = self.relay.addresses
-        end = socket.create_connection((address.host, address.port), SOON_S)
+        end = socket.create_connection(address, SOON_S)
         return self._ends.enter_context(end)
 
     def accept(self, first: bytes = b"") -> socket.socket:

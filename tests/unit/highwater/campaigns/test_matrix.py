@@ -12,8 +12,8 @@ from highwater.campaigns.matrix_run import unfinished, write_matrix_page
 from highwater.cli.matrix import exit_code
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.base.exit_codes import BROKEN, FAILED, OK, UNKNOWN
+from highwater.harness.campaigns.matrix_cells import SCHEMA, Axes, Matrix, MatrixFolder, MatrixRow
 from highwater.harness.releases.catalogue import CATALOGUE, release
-from highwater.harness.runs.matrix_cells import SCHEMA, Axes, Matrix, MatrixFolder, MatrixRow
 from highwater.harness.runs.store import RunStatus
 from highwater.reports.pages.matrix import headline, sums
 from highwater.runtime.cluster_pool import ClusterKey

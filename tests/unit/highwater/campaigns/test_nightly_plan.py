@@ -29,9 +29,15 @@ from highwater.campaigns.nightly_plan import (
 from highwater.cli.app import app
 from highwater.cli.nightly import app as nightly_app
 from highwater.harness.base.errors import HighwaterError, StoreError, UsageError
+from highwater.harness.campaigns.matrix_cells import MatrixFolder
+from highwater.harness.campaigns.nightly_cells import (
+    CellResult,
+    Night,
+    NightlyCell,
+    canaries,
+    fields,
+)
 from highwater.harness.releases.catalogue import CATALOGUE
-from highwater.harness.runs.matrix_cells import MatrixFolder
-from highwater.harness.runs.nightly_cells import CellResult, Night, NightlyCell, canaries, fields
 from highwater.runtime.preflight import check_plan
 from tests.support.nightly_data import night_of
 

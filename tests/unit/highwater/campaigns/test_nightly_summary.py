@@ -12,10 +12,10 @@ from typer.testing import CliRunner, Result
 
 from highwater.campaigns.nightly_jobs import write
 from highwater.cli.app import app
-from highwater.harness.runs.nightly_cells import CellResult, Night, NightlyCell
-from highwater.harness.runs.nightly_outcome import compare
-from highwater.harness.runs.nightly_trend import NIGHTS, extend
-from highwater.harness.runs.nightly_trend import read as read_trend
+from highwater.harness.campaigns.nightly_cells import CellResult, Night, NightlyCell
+from highwater.harness.campaigns.nightly_outcome import compare
+from highwater.harness.campaigns.nightly_trend import NIGHTS, extend
+from highwater.harness.campaigns.nightly_trend import read as read_trend
 from tests.support.nightly_data import Change, is_canary, matrix, night_of
 
 TODAY = date(2026, 11, 21)

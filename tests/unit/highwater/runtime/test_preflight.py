@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from highwater.harness.base.errors import UsageError
-from highwater.harness.runs.faults.steps import FaultStep
 from highwater.harness.runs.plan import PROGRAM_WORKLOAD, Plan, ProgramPlan, Topic, Workload
+from highwater.harness.runs.steps import FaultStep
 from highwater.harness.runs.topics.topic_settings import with_settings
 from highwater.runtime.preflight import check_plan
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from highwater.cli.options import replay
 from highwater.harness.base.errors import HarnessError, UsageError
-from highwater.harness.runs.faults.steps import FaultStep, end_of
 from highwater.harness.runs.plan import (
     PROGRAM_WORKLOAD,
     External,
@@ -22,6 +21,7 @@ from highwater.harness.runs.plan import (
     Topic,
     Workload,
 )
+from highwater.harness.runs.steps import FaultStep, end_of
 from highwater.harness.runs.store import Store
 from highwater.harness.runs.verdict import Anomaly, Ledger, Verdict
 from highwater.runtime.preflight import check_plan

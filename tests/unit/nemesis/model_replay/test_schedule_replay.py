@@ -19,7 +19,7 @@ from highwater.clusters.core.interfaces import (
 from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.clients.record_sender import SendOutcome
 from highwater.harness.releases.catalogue import release
-from highwater.harness.runs.faults.missed_step import MissedStep, StateDifference, StateDifferences
+from highwater.harness.runs.missed_step import MissedStep, StateDifference, StateDifferences
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.injector import Nemesis

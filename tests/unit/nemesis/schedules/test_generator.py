@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from highwater.harness.base.errors import UsageError
-from highwater.harness.runs.faults.steps import FaultStep, end_of
 from highwater.harness.runs.plan import Plan, ProgramPlan, Topic
+from highwater.harness.runs.steps import FaultStep, end_of
 from highwater.nemesis.schedules.generator import CALM_S, LEAST_S, TROUBLE_S, draw, draw_lanes
 
 TINY_S: Final = 1e-9

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from highwater.clusters.core.interfaces import Cluster, PartitionState, UnreachableError
 from highwater.harness.base.errors import HarnessError, StoreError, UsageError
-from highwater.harness.runs.faults.steps import FaultStep, end_of, overlap, sequence, stagger
 from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.recorder import Clock, Recorder
+from highwater.harness.runs.steps import FaultStep, end_of, overlap, sequence, stagger
 from highwater.harness.runs.store import Run, RunStatus, Store
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults import registry as fault_module

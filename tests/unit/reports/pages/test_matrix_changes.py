@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from highwater.campaigns.matrix_run import write_matrix_page
-from highwater.harness.runs.matrix_cells import Axes, MatrixFolder, MatrixRow
+from highwater.harness.campaigns.matrix_cells import Axes, MatrixFolder, MatrixRow
 from highwater.reports.pages import trend
 from highwater.reports.pages.matrix_changes import changes
 from tests.support.html_pages import parsed

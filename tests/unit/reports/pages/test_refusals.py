@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from highwater.cli.app import app
 from highwater.harness.base.errors import StoreError
+from highwater.harness.campaigns.matrix_cells import Axes, Matrix, MatrixFolder
 from highwater.harness.runs.history import TABLES, StreamWriter
-from highwater.harness.runs.matrix_cells import Axes, Matrix, MatrixFolder
 from highwater.harness.runs.store import Run
 from highwater.reports.formats import RunSummary
 from highwater.reports.pages import comparison, store_index

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from highwater.harness.runs.matrix_cells import MatrixRow
+from highwater.harness.campaigns.matrix_cells import MatrixRow
 from highwater.harness.runs.store import Run, Store
 from highwater.harness.runs.verdict import Anomaly
 from highwater.reports.pages import matrix, store_index

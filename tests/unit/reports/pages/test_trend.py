@@ -10,8 +10,8 @@ from rich.console import Console
 from highwater.api import JudgedRun
 from highwater.campaigns.matrix_run import row_of
 from highwater.cli.demo import demo_table
+from highwater.harness.campaigns.nightly_cells import CellResult
 from highwater.harness.releases.release import version_order
-from highwater.harness.runs.nightly_cells import CellResult
 from highwater.reports.pages import matrix
 from highwater.reports.pages.trend import Sparklines
 from tests.browser.samples import SAMPLES

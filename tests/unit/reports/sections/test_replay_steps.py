@@ -7,7 +7,7 @@ import pytest
 
 from highwater.checkers.model.schedules.schedule import Schedule
 from highwater.checkers.model.search.kafka_model import Counterexample
-from highwater.harness.runs.faults.missed_step import MissedStep, StateDifference
+from highwater.harness.runs.missed_step import MissedStep, StateDifference
 from highwater.harness.runs.store import Run, RunStatus
 from highwater.reports.drawings import frame_strip
 from highwater.reports.drawings.model_frames import model_frames, subject

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from highwater.checkers.model.explain.evidence.licences import Explanation, first
 from highwater.checkers.model.explain.evidence.lost_record import LostRecord
 from highwater.checkers.model.explain.evidence.other_losses import OTHERWISE
 from highwater.checkers.model.explain.evidence.successions import SUCCESSION, Succession
 from highwater.checkers.model.explain.evidence.unanswered_sends import UNANSWERED
-from highwater.checkers.model.explain.licences import Explanation, first
 from highwater.checkers.model.explain.software import Software, SoftwareChange, SoftwareHistory
 from highwater.checkers.model.explain.tolerances import SECOND, WITHIN
 from highwater.checkers.model.explain.trace import (

@@ -22,7 +22,7 @@ from tests.histories.failover import NEW, OLD, failover
 from tests.support.explained import TRANSACTIONS, anomaly
 from tests.support.judged import anomalies, verdict
 from tests.support.run_builder import RunBuilder
-from tests.unit.checkers.model.explain.test_licences import TRIALS
+from tests.unit.checkers.model.explain.evidence.test_licences import TRIALS
 
 OURS = External(inventory="own.toml", cluster_id="c", brokers=(1, 2, 3), commands=("kill", "copy"))
 TABLES = {

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from highwater.cli.app import app
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.faults.counts import FaultCounts, Happening, title
-from highwater.harness.runs.faults.steps import RESTARTED, ROLLING, FaultStep
 from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.steps import RESTARTED, ROLLING, FaultStep
 from highwater.nemesis.schedules.generator import LEAST_S
 from highwater.reports.sections.settings import facts
 from highwater.testing.kafka_run import make

@@ -7,8 +7,8 @@ import pytest
 
 from highwater.harness.base.errors import RenamedWarning
 from highwater.harness.runs import parse_values
-from highwater.harness.runs.faults.steps import RENAMED_FAULTS, FaultStep, current_fault
 from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.steps import RENAMED_FAULTS, FaultStep, current_fault
 from highwater.nemesis.faults.registry import faults, find_fault
 
 

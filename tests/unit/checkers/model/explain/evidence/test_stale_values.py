@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from highwater.checkers.model.explain.evidence.stale_values import stale
+from highwater.harness.runs.derived_settings import DELETE_RETENTION
 from highwater.harness.runs.plan import Plan, Topic
-from highwater.harness.runs.topics.derived_settings import DELETE_RETENTION
 
 ANOMALY = {"partition": 0, "copies": [{"broker": 2}, {"broker": 3}]}
 S = 1_000_000_000

@@ -9,7 +9,7 @@ import msgspec
 
 from highwater.harness.base.errors import StoreError
 from highwater.harness.base.files import write_whole
-from highwater.harness.runs.nightly_cells import SCHEMA, CellResult
+from highwater.harness.campaigns.nightly_cells import SCHEMA, CellResult
 
 NIGHTS: Final = 90
 """Number of nights that the history keeps."""

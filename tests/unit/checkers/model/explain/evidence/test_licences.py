@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from highwater.checkers.model.explain.evidence.licences import Explanation
 from highwater.checkers.model.explain.evidence.other_losses import OTHERWISE
 from highwater.checkers.model.explain.evidence.successions import SUCCESSION
 from highwater.checkers.model.explain.evidence.unanswered_sends import UNANSWERED
 from highwater.checkers.model.explain.explanations import EXPLANATIONS
-from highwater.checkers.model.explain.licences import Explanation
 from highwater.checkers.model.explain.software import Software
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Final, Literal
 
 from highwater.harness.base.wording import count
-from highwater.harness.runs.nightly_cells import STATES, CellResult, State, worst
+from highwater.harness.campaigns.nightly_cells import STATES, CellResult, State, worst
 
 Colour = Literal["green", "yellow", "red"]
 _REASONS: Final[dict[State, str]] = {"bad": "Bad", "missing": "Missing", "unknown": "Unknown"}

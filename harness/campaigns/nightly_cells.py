@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from highwater.harness.campaigns.matrix_cells import Delivery, MatrixSetting
 from highwater.harness.releases.client_choice import LIBRDKAFKA
-from highwater.harness.runs.matrix_cells import Delivery, MatrixSetting
 from highwater.harness.runs.plan import Acks
 
 SCHEMA: Final = 1

@@ -1,0 +1,1 @@
+"""Cells, rows and outcomes of many runs: the matrix and the night."""

@@ -1,8 +1,9 @@
 """Builds the client drivers of docs/examples/drivers, each with one release of its library.
 
-    python -m tools.client_drivers FOLDER
+    python -m tools.client_drivers FOLDER [NAME@RELEASE ...]
 
-Each becomes a program in the folder: ``highwater run --client FOLDER/franz-go``.
+Each becomes a program in the folder: ``highwater run --client FOLDER/franz-go``. With names, only
+these are built, as ``FOLDER/franz-go@v1.20.7``.
 """
 
 import shutil
@@ -13,7 +14,7 @@ from typing import Final
 
 SOURCES: Final = Path(__file__).parent.parent / "docs" / "examples" / "drivers"
 LIBRARIES: Final = {
-    "franz-go": ("franz_go.go", "github.com/twmb/franz-go@v1.20.7"),
+    "franz-go": ("franz_go.go", "github.com/twmb/franz-go@v1.22.3"),
     "sarama": ("sarama.go", "github.com/IBM/sarama@v1.50.3"),
     "kafkajs": ("kafkajs.mjs", "kafkajs@2.2.4"),
     "platformatic": ("platformatic.mjs", "@platformatic/kafka@2.12.1"),
@@ -26,17 +27,24 @@ NODE: Final = "node@24.9.0"
 
 def lacks(name: str) -> str:
     """Return the program that this machine lacks to build a driver; empty if it lacks none."""
-    tool = "go" if LIBRARIES[name][0].endswith(".go") else "npm"
+    tool = "go" if LIBRARIES[name.partition("@")[0]][0].endswith(".go") else "npm"
     return "" if _find(tool) else tool
 
 
 def build(name: str, folder: Path) -> Path:
     """Build a driver; return its program, which needs the files beside it.
 
+    Args:
+        name: a name of ``LIBRARIES``; ``NAME@RELEASE`` for another release of its library.
+        folder: the folder for the program.
+
     Raises:
         CalledProcessError: the library cannot be downloaded, or the driver cannot be built.
     """
-    source, library = LIBRARIES[name]
+    driver, _, release = name.partition("@")
+    source, library = LIBRARIES[driver]
+    if release:
+        library = f"{library.rpartition('@')[0]}@{release}"
     program, home = folder.absolute() / name, folder.absolute() / f"{name}-files"
     home.mkdir(parents=True, exist_ok=True)
     if source.endswith(".go"):
@@ -67,7 +75,7 @@ def _call(home: Path, tool: str, *words: str) -> None:
 
 def main() -> None:
     """Build every driver that this machine can build."""
-    for name in LIBRARIES:
+    for name in sys.argv[2:] or LIBRARIES:
         if tool := lacks(name):
             sys.stderr.write(f"{name} is not built: there is no {tool} on this machine\n")
         else:

@@ -1,5 +1,6 @@
 """Explains duplicates, reordered records, unknown records, damaged disks, and other anomalies."""
 
+from itertools import pairwise
 from typing import Final
 
 import pyarrow.compute as pc
@@ -17,6 +18,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     Row,
     cut_link,
     disturbed,
+    event_link,
     fault_link,
     hung_up,
     refuse,
@@ -29,6 +31,7 @@ from highwater.checkers.model.explain.evidence.licences import (
     RESENT,
     SEEN_TO_HAPPEN,
     UNACKNOWLEDGED,
+    UNKNOWN_CLIENT,
     Explainer,
     explains,
     of_releases,
@@ -90,6 +93,54 @@ def _sent_in_another_epoch(case: RecordCase) -> Chain:
 )
 def _sent_behind(case: RecordCase) -> Chain:
     return _sent_again(case, f"behind {case.anomaly['value']}")
+
+
+@explains(
+    "retry-elsewhere",
+    RESENT & UNKNOWN_CLIENT,
+    "Another partition's leader changed, and the client sent this record again, too.",
+    needs=LEADERS,
+)
+def _sent_again_elsewhere(case: RecordCase) -> Links:
+    """Return another partition's change of leader while the record was on its way.
+
+    Some libraries end all requests then: franz-go before 1.21 closed every connection but those to
+    the brokers in the answer (``kip951move.ensureBrokers``).
+    """
+    for other in case.observed.traces.values():
+        for before, now in pairwise(other.leaderships):
+            moved = before.leader != now.leader
+            if moved and case.begun_ns - WITHIN.client <= now.time_ns <= case.until_ns:
+                says = (
+                    f"Broker {now.leader} led partition {other.partition} then, and"
+                    f" {case.send['value']} was sent again by a client that does not number records"
+                )
+                return (event_link("retry-elsewhere", f"{says}.", now, now.leader),)
+    return ()
+
+
+@explains(
+    "in-flight-together",
+    RESENT & UNKNOWN_CLIENT,
+    "The later record was sent before the earlier one had an answer.",
+)
+def _in_flight_together(case: RecordCase) -> Links:
+    """Return two sends that overlap: without numbers, their order is the client's alone."""
+    [earlier, later] = case.anomaly["steps"]
+    if later["invoke_ns"] > case.until_ns:
+        return ()
+    says = (
+        f"{later['value']} was sent before {earlier['value']} had been answered, and their client"
+        " does not number records: no broker knows their order."
+    )
+    return (
+        ExplanationLink(
+            rule="in-flight-together",
+            says=says,
+            event=f"{later['process']}: its send",
+            time_ns=later["invoke_ns"],
+        ),
+    )
 
 
 @explains(
@@ -266,12 +317,12 @@ def _sent(observed: RunTraces, anomaly: Row, send: Row) -> RecordCase:
 # A broker recognises a record of an idempotent producer by producer id, epoch and sequence number;
 # without idempotence (KIP-98) the leader does not know that it refused an earlier record.
 duplicate: Final = Explainer(
-    (_sent_again_at_all, _sent_in_another_epoch, numbered_anew),
+    (_sent_again_at_all, _sent_in_another_epoch, _sent_again_elsewhere, numbered_anew),
     "Its producer is idempotent: the broker should have recognised the record.",
     _of_its_send,
 )
 reordered: Final = Explainer(
-    (_sent_behind, _taken_at_once, _overtaken, numbered_behind),
+    (_sent_behind, _taken_at_once, _overtaken, _in_flight_together, numbered_behind),
     "Its producer is idempotent: the broker should have kept the order.",
     lambda observed, anomaly: _sent(observed, anomaly, anomaly["steps"][0]),
 )

@@ -20,11 +20,16 @@ _BEHIND: Final = "numbered-behind"
 _AS_ANOTHER: Final = "numbered-as-another"
 
 
+def _is_idempotent(case: RecordCase) -> bool:
+    return case.observed.plan.workload.idempotence
+
+
 @explains(
     _ANEW,
     NEW_EPOCH & UNKNOWN_CLIENT,
     "The client sent the record again with another sequence number.",
     needs=FILES,
+    applies=_is_idempotent,
 )
 def numbered_anew(case: RecordCase) -> Links:
     """Return a record's copies on a disk, if no two of them have the same number."""
@@ -43,6 +48,7 @@ def numbered_anew(case: RecordCase) -> Links:
     NEW_EPOCH & UNKNOWN_CLIENT,
     "The client gave the earlier record a higher sequence number than the later one.",
     needs=FILES,
+    applies=_is_idempotent,
 )
 def numbered_behind(case: RecordCase) -> Links:
     """Return two records' places on a disk, if they stand in the order of their numbers."""

@@ -468,11 +468,11 @@ def numbered(path: Path, client: str, *records: tuple[str, Number]) -> RunBuilde
     return run
 
 
-def word_on_their_order(run: RunBuilder) -> str:
+def word_on_their_order(run: RunBuilder, later_ns: int = 10) -> str:
     """The model's word about p0-0, which was sent before p0-1, and stands behind it."""
     steps = [
         {"process": "p0", "outcome": "ok", "invoke_ns": at, "complete_ns": at + 50, "value": name}
-        for at, name in ((run.now_ns, "p0-0"), (run.now_ns + 10, "p0-1"))
+        for at, name in ((run.now_ns, "p0-0"), (run.now_ns + later_ns, "p0-1"))
     ]
     return finding(run, "nonmonotonic-send", value="p0-1", steps=steps).verdict
 
@@ -502,6 +502,54 @@ def test_records_in_the_order_of_a_driver_s_numbers_are_no_broker_s_fault(
 ) -> None:
     run = numbered(tmp_path, client, ("p0-1", first), ("p0-0", second))
     assert word_on_their_order(run) == word
+
+
+@pytest.mark.parametrize(
+    ("client", "idempotence", "moved_ms", "word"),
+    [
+        pytest.param(DRIVER, False, 100, "explained", id="while it was on its way"),
+        pytest.param(DRIVER, False, 20_000, "unexplained", id="long before"),
+        pytest.param(DRIVER, True, 100, "unexplained", id="idempotent"),
+        pytest.param("librdkafka", False, 100, "unexplained", id="known client"),
+    ],
+)
+def test_a_driver_may_send_again_when_another_partition_has_a_new_leader(
+    tmp_path: Path, client: str, idempotence: bool, moved_ms: int, word: str
+) -> None:
+    topic, work = Topic(partitions=2), Workload(idempotence=idempotence)
+    run = RunBuilder(tmp_path / "run", kafka="4.4.0", client=client, workload=work, topic=topic)
+    run.leader(1, 0, [1, 2, 3])
+    run.leader(2, 0, [2, 3, 1], partition=1)
+    run.tick(5_000)
+    run.leader(3, 1, [2, 3, 1], partition=1)
+    run.tick(moved_ms)
+    run.send("p0-0", 0)
+    number = (7, 0, 0) if idempotence else (-1, -1, -1)
+    for broker in (1, 2, 3):
+        run.disks[broker, 0] = [
+            logdirs.batch(offset, [(None, record_value("p0-0", 32))], producer=number)
+            for offset in (0, 1)
+        ]
+    assert finding(run, "duplicate", value="p0-0").verdict == word
+
+
+@pytest.mark.parametrize(
+    ("client", "later_ns", "word"),
+    [
+        pytest.param(DRIVER, 10, "explained", id="before the answer"),
+        pytest.param(DRIVER, 60, "unexplained", id="after the answer"),
+        pytest.param("librdkafka", 10, "unexplained", id="known client"),
+    ],
+)
+def test_a_driver_that_numbers_nothing_keeps_no_order_of_sends_in_flight(
+    tmp_path: Path, client: str, later_ns: int, word: str
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="4.4.0", client=client, workload=Workload())
+    run.leader(1, 0, [1, 2, 3])
+    run.tick(5_000)
+    run.send("p0-1", 0)
+    run.send("p0-0", 1)
+    assert word_on_their_order(run, later_ns) == word
 
 
 def test_the_second_copy_of_a_record_may_stand_behind_later_records(tmp_path: Path) -> None:

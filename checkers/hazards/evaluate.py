@@ -1,5 +1,6 @@
 """Compare the facts about a cluster with the catalogue of hazards: pure functions."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,7 +38,12 @@ Status = Literal["can lose", "cannot tell", "guarded", "not affected"]
 ORDER: Final[tuple[Status, ...]] = ("can lose", "cannot tell", "guarded", "not affected")
 """The statuses, in the order from the worst to the best."""
 
-_NAMED_MAX: Final = 5
+NAMED_MAX: Final = 5
+"""Topics that are named one by one."""
+_MENDABLE: Final = 3
+"""With fewer replicas, min.insync.replicas=2 stops producers whenever one of them is away."""
+_OPTION: Final = re.compile(r"--[a-z-]+ [^;(]*[^;( ]")
+"""An option in a reason, with its values."""
 _NO_TOPICS: Final = "a topic: the cluster has no topic that this user may describe"
 
 
@@ -50,6 +56,7 @@ class Advice:
         reasons: what guards the topics, why they are not affected, or which fact is missing.
         command: the command that shows the hazard on a laptop, on the nearest release of the
             catalogue.
+        mend: the commands that set what is the fix, each for one topic; empty for files.
     """
 
     hazard: Hazard
@@ -57,6 +64,7 @@ class Advice:
     topics: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
     command: str = ""
+    mend: tuple[str, ...] = ()
 
     @property
     def campaign(self) -> str:
@@ -89,6 +97,34 @@ def worst(every: Sequence[Advice]) -> Status:
     return min((advice.status for advice in every), key=ORDER.index, default="not affected")
 
 
+def newer(
+    every: Iterable[Advice], before: Mapping[str, tuple[Status, frozenset[str]]]
+) -> list[Advice]:
+    """Return what is worse than before: the status of a hazard, or that it has more topics.
+
+    Args:
+        before: hazard to its status and topics.
+    """
+    return [
+        advice
+        for advice in every
+        for status, topics in [before.get(advice.hazard.id, ("not affected", frozenset()))]
+        if ORDER.index(advice.status) < ORDER.index(status)
+        or (advice.status == status == "can lose" and set(advice.topics) - topics)
+    ]
+
+
+def settles_most(every: Iterable[Advice]) -> str:
+    """Return the option without which most hazards cannot be told; empty if none is missing."""
+    missing = Counter(
+        option
+        for advice in every
+        if advice.status == "cannot tell"
+        for option in set(_OPTION.findall("; ".join(advice.reasons)))
+    )
+    return missing.most_common(1)[0][0] if missing else ""
+
+
 def _alike(topics: Iterable[TopicFacts]) -> list[list[TopicFacts]]:
     """Group the topics that have the same replicas and settings."""
     groups: dict[object, list[TopicFacts]] = {}
@@ -117,12 +153,25 @@ def _advise(
         deciding = decisive([part.answer(situation) for part in hazard.conditions])
         by_status.setdefault(_status(deciding), []).append((topics, deciding))
     status = min(by_status, key=ORDER.index)
+    hit = [facts for topics, _ in by_status[status] for facts in topics]
     return Advice(
         hazard=hazard,
         status=status,
-        topics=tuple(sorted(facts.name for topics, _ in by_status[status] for facts in topics)),
+        topics=tuple(sorted(facts.name for facts in hit)),
         reasons=_reasons(by_status[status]),
         command=command(hazard, cluster) if status == "can lose" else "",
+        mend=_mend(hazard, cluster, hit) if status == "can lose" else (),
+    )
+
+
+def _mend(hazard: Hazard, cluster: ClusterFacts, topics: Iterable[TopicFacts]) -> tuple[str, ...]:
+    """Return the commands of Kafka's own tool that set a hazard's fix on a running cluster."""
+    if not (hazard.alter and cluster.running):
+        return ()
+    start = f"kafka-configs.sh --bootstrap-server {cluster.brokers[0].address} --alter"
+    return tuple(
+        f"{start} --entity-type topics --entity-name {topic} --add-config {hazard.alter}"
+        for topic in sorted(facts.name for facts in topics if facts.replicas >= _MENDABLE)
     )
 
 
@@ -184,8 +233,8 @@ def by_topic(every: Iterable[Advice]) -> dict[tuple[str, ...], list[str]]:
 
 def named(topics: Sequence[str]) -> str:
     """Return the names of the first topics, and the number of the others."""
-    more = f" and {len(topics) - _NAMED_MAX:,} more" if len(topics) > _NAMED_MAX else ""
-    return f"{', '.join(topics[:_NAMED_MAX])}{more}"
+    more = f" and {len(topics) - NAMED_MAX:,} more" if len(topics) > NAMED_MAX else ""
+    return f"{', '.join(topics[:NAMED_MAX])}{more}"
 
 
 def command(hazard: Hazard, cluster: ClusterFacts) -> str:

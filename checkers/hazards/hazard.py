@@ -34,6 +34,7 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         schedule: the events that lead to the loss, described for a reader.
         cure: the fix: what makes the cluster safe.
         cost: the price of the fix.
+        alter: the topic settings that are the fix where a topic has three replicas; empty: none.
         evidence: what ``command`` does on real brokers: it plays a story (scripted scenario),
             replays a counterexample of the model or runs random faults. With ``source`` it shows
             the same outcome by another schedule.
@@ -55,6 +56,7 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     schedule: str
     cure: str
     cost: str
+    alter: str = ""
     evidence: Evidence
     command: str
     counterexample: str = ""

@@ -1,7 +1,7 @@
 """Facts about a running cluster that any client can read if it may describe the cluster."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from highwater.harness.releases.release import Coordination
@@ -105,6 +105,8 @@ class ClusterFacts:
         own_topics: the topics of ``OWN_TOPICS`` that the user may see.
         unseen: sentences, each about a thing that could not be read, and why.
         requests: APIs that were called, and how often.
+        running: False if the facts are from files.
+        defaults: brokers' settings that no file has, and Kafka's defaults for them.
     """
 
     cluster_id: str
@@ -116,6 +118,8 @@ class ClusterFacts:
     own_topics: tuple[TopicFacts, ...]
     unseen: tuple[str, ...]
     requests: Mapping[str, int]
+    running: bool = True
+    defaults: Settings = field(default_factory=dict)
 
     def own_topic(self, name: str) -> TopicFacts | None:
         """Return one of Kafka's own topics; None if the user may not see it."""

@@ -1,17 +1,20 @@
 """The command ``highwater advise``: compares a running cluster with the catalogue of hazards."""
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import typer
 from rich.text import Text
-from typer import Option
+from typer import Argument, Option
 
 from highwater import console
 from highwater.checkers.hazards.conditions import END, NEWEST, coordination_name
 from highwater.checkers.hazards.evaluate import (
+    NAMED_MAX,
     Advice,
     Status,
     by_reason,
@@ -19,6 +22,8 @@ from highwater.checkers.hazards.evaluate import (
     evaluate,
     headline,
     named,
+    newer,
+    settles_most,
     unread,
     worst,
 )
@@ -86,12 +91,20 @@ def _answers(
     return {name: value for name, value in answers.items() if value}
 
 
-@takes(answers=_answers)
-def advise(
+def _cluster(
+    files: Annotated[
+        list[Path] | None,
+        Argument(
+            metavar="[FILE]...",
+            help="Instead of a running cluster: server.properties, Strimzi's resources or compose"
+            " files of one cluster.",
+        ),
+    ] = None,
     *,
     bootstrap: Annotated[
-        str, Option(metavar="HOST:PORT", help="Brokers to begin with, separated by commas.")
-    ],
+        str | None,
+        Option(metavar="HOST:PORT", help="Brokers to begin with, separated by commas."),
+    ] = None,
     command_config: Annotated[
         Path | None,
         Option(metavar="FILE", help="Kafka's client properties, for TLS and SASL."),
@@ -104,27 +117,50 @@ def advise(
         str | None,
         Option(help="Release of the brokers; else a range, by what they support."),
     ] = None,
-    answers: dict[str, str],
-    report: Annotated[Path | None, Option(metavar="FILE", help="Write an HTML page, too.")] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """List the known hazards that apply to a running cluster. Nothing is changed.
-
-    Exit codes: 0 nothing can be lost, 1 something can, 3 unknown, 4 the cluster was not read.
-    """
+) -> Callable[[], ClusterFacts]:
+    """Return the function that reads the cluster: a running one, or that of the files."""
     from highwater.clusters.external.client_properties import read_properties
     from highwater.clusters.external.cluster_survey import ClusterSurvey
+    from highwater.clusters.external.described_cluster import read_files
     from highwater.clusters.external.release_ranges import named_release
     from highwater.clusters.external.security import dialer
 
+    if bool(files) == bool(bootstrap):
+        raise UsageError("name files, or brokers by --bootstrap", hint="Either of them, not both.")
+    named = named_release(kafka) if kafka else None
+    if files:
+        return partial(read_files, files, named)
+    access = read_properties(command_config) if command_config else {}
+    survey = ClusterSurvey(bootstrap or "", dialer(access, origin=str(command_config)), named)
+    return partial(survey.read, pattern=topic, internal=internal)
+
+
+@takes(read=_cluster, answers=_answers)
+def advise(
+    *,
+    read: Callable[[], ClusterFacts],
+    answers: dict[str, str],
+    report: Annotated[Path | None, Option(metavar="FILE", help="Write an HTML page, too.")] = None,
+    baseline: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="An earlier --json: the exit code counts what is new."),
+    ] = None,
+    show_all: Annotated[
+        bool, Option("--all", help="Say of each hazard that does not apply why it does not.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the known hazards that apply to a cluster, running or in files. Nothing is changed.
+
+    Exit codes: 0 nothing can be lost, 1 something can, 3 unknown, 4 the cluster was not read.
+    """
     if report is not None:
         require_writable(report, "--report")
-    access = read_properties(command_config) if command_config else {}
-    dial = dialer(access, origin=str(command_config))
-    named = named_release(kafka) if kafka else None
+    before = _read_baseline(baseline) if baseline else None
     with console.waiting("reading the cluster"):
-        cluster = ClusterSurvey(bootstrap, dial, named).read(pattern=topic, internal=internal)
+        cluster = read()
     every = evaluate(cluster, answers)
+    fresh = every if before is None else newer(every, before)
     if report is not None:
         from highwater.reports.pages.advice import write
 
@@ -132,10 +168,24 @@ def advise(
     if as_json:
         console.print_json(document(cluster, every))
     else:
-        _show(cluster, every)
+        _show(cluster, every, show_all=show_all)
+        if baseline is not None:
+            new = ", ".join(advice.hazard.id for advice in fresh) or "nothing"
+            console.out.print(Text(f"New since {baseline}: {new}."))
         if report is not None:
             console.out.print(f"page: {report}")
-    raise typer.Exit(CODES[worst(every)])
+    raise typer.Exit(CODES[worst(fresh)])
+
+
+def _read_baseline(path: Path) -> dict[str, tuple[Status, frozenset[str]]]:
+    """Return the status and the topics of each hazard in an earlier ``--json``."""
+    try:
+        hazards = json.loads(path.read_text(encoding="utf-8"))["hazards"]
+        return {row["id"]: (row["status"], frozenset(row["topics"])) for row in hazards}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"--baseline {path} is no output of advise --json", hint=str(error)
+        ) from error
 
 
 def _check_client(word: str | None) -> None:
@@ -183,15 +233,16 @@ def document(cluster: ClusterFacts, every: Sequence[Advice]) -> dict[str, Any]:
                 "schedule": advice.hazard.schedule,
                 "cure": advice.hazard.cure,
                 "cost": advice.hazard.cost,
+                "mend": list(advice.mend),
                 "command": advice.command or None,
-                "campaign": advice.campaign or None,
+                "campaign": (cluster.running and advice.campaign) or None,
             }
             for advice in every
         ],
     }
 
 
-def _show(cluster: ClusterFacts, every: Sequence[Advice]) -> None:
+def _show(cluster: ClusterFacts, every: Sequence[Advice], *, show_all: bool) -> None:
     say = console.out.print
     for line in summary(cluster):
         say(Text(line))
@@ -200,7 +251,7 @@ def _show(cluster: ClusterFacts, every: Sequence[Advice]) -> None:
     say(Text(headline(every), style="bold"))
     for advice in every:
         if advice.status == "can lose":
-            _show_loss(advice)
+            _show_loss(advice, running=cluster.running)
         elif advice.status != "not affected":
             reasons = "; ".join(advice.reasons)
             needs = advice.status == "cannot tell"
@@ -208,8 +259,14 @@ def _show(cluster: ClusterFacts, every: Sequence[Advice]) -> None:
                 _heading(advice.status),
                 Text(f"{advice.hazard.id}: {'needs ' if needs else ''}{reasons}"),
             )
-    for reason, hazards in by_reason(every).items():
+    if settling := settles_most(every):
+        say(Text(f"Most would be settled by {settling}.", style="yellow"))
+    excluded = by_reason(every)
+    for reason, hazards in excluded.items() if show_all else ():
         say(_heading("not affected"), Text(f"{reason}: {', '.join(hazards)}"))
+    if excluded and not show_all:
+        others = count(sum(map(len, excluded.values())), "other hazard")
+        say(_heading("not affected"), Text(f"{others}: --all says why"))
     for losing, topics in by_topic(every).items():
         say(Text(f"{named(topics)} can lose by {', '.join(losing)}."))
 
@@ -218,7 +275,7 @@ def _heading(status: Status) -> Text:
     return Text(status.upper(), style=f"bold {_COLOURS[status]}")
 
 
-def _show_loss(advice: Advice) -> None:
+def _show_loss(advice: Advice, *, running: bool) -> None:
     say, hazard = console.out.print, advice.hazard
     say(_heading(advice.status), Text(f"{hazard.id}: {hazard.title}"))
     say(Text(f"  topics: {named(advice.topics)}"))
@@ -226,8 +283,10 @@ def _show_loss(advice: Advice) -> None:
     say(Text(f"  how:    {hazard.schedule}"))
     say(Text(f"  fix:    {hazard.cure}"))
     say(Text(f"  costs:  {hazard.cost}"))
+    for mend in advice.mend[:NAMED_MAX]:
+        say(Text(f"  by:     {mend}"))
     say(Text(f"  see it: {advice.command}"))
-    if advice.campaign:
+    if advice.campaign and running:
         say(Text(f"  on it:  {advice.campaign}"))
 
 
@@ -261,4 +320,7 @@ def summary(cluster: ClusterFacts) -> list[str]:
             f"The cluster id {cluster.cluster_id} is in quickstarts or compose files:"
             " other clusters may have the same, and it does not identify this one."
         )
+    if cluster.defaults:
+        defaults = ", ".join(f"{name}={value}" for name, value in sorted(cluster.defaults.items()))
+        lines.append(f"Left to Kafka's defaults: {defaults}.")
     return [*lines, *unread(cluster)]

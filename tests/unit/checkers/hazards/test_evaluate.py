@@ -398,3 +398,15 @@ def test_an_own_topic_without_settings_is_asked_for() -> None:
     assert "min.insync.replicas of topic __consumer_offsets" in advice.reasons[0]
     unread_topic = replace(unread_topic, replicas=1)
     assert of(cluster("4.4.0", own=(unread_topic,)), "own-positions").status == "can lose"
+
+
+def test_the_commands_that_mend_are_for_topics_that_can_bear_them() -> None:
+    weak = {"min.insync.replicas": "1"}
+    facts = cluster("3.9.2", topic("a", replicas=2, settings=weak), topic("b", settings=weak))
+    advice = of(facts, "last-replica")
+    assert advice.topics == ("a", "b")
+    assert advice.mend == (
+        "kafka-configs.sh --bootstrap-server b1:9092 --alter --entity-type topics"
+        " --entity-name b --add-config min.insync.replicas=2",
+    )
+    assert not of(replace(facts, running=False), "last-replica").mend

@@ -35,7 +35,7 @@ def test_advice_says_what_applies_and_writes_a_page(tmp_path: Path) -> None:
     page = tmp_path / "advice.html"
     with described_cluster(3, 2, refused="t1") as broker:
         arguments = ["advise", "--bootstrap", f"127.0.0.1:{broker.port}", "--acks", "all"]
-        text = RUN.invoke(app, [*arguments, "--report", str(page)])
+        text = RUN.invoke(app, [*arguments, "--all", "--report", str(page)])
         as_json = RUN.invoke(app, [*arguments, "--json"])
     assert text.exit_code == as_json.exit_code == 1
     assert "Cluster c on KRaft: 1 broker (4.4.x), 1 rack, 3 topics, 6 partitions." in text.stdout
@@ -56,7 +56,7 @@ def test_kafkas_own_topics_and_kafkas_own_words_are_understood() -> None:
     own = ("__consumer_offsets", "__transaction_state", "__remote_log_metadata")
     with described_cluster(1, 1, own=own) as broker:
         words = ["advise", "--bootstrap", f"127.0.0.1:{broker.port}"]
-        text = RUN.invoke(app, [*words, "--acks", "-1"]).stdout
+        text = RUN.invoke(app, [*words, "--acks", "-1", "--all"]).stdout
         weak = RUN.invoke(app, [*words, "--acks", "1"]).stdout
     assert "GUARDED acks-1: acks=all, as you say" in text
     assert "CAN LOSE own-positions: " in text

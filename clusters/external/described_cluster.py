@@ -1,0 +1,367 @@
+"""Read the facts about a cluster from the files that describe it: no broker has to run.
+
+Read are ``server.properties``, Strimzi's ``Kafka``, ``KafkaNodePool`` and ``KafkaTopic`` resources,
+and compose files whose services have ``KAFKA_…`` in their environment. A setting that no file has
+is at Kafka's default.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from highwater.clusters.core.java_properties import from_properties
+from highwater.harness.base.errors import UsageError
+from highwater.harness.releases.catalogue import CATALOGUE
+from highwater.harness.releases.cluster_facts import (
+    POSITIONS,
+    REMOTE_TIER,
+    SHARE_GROUPS,
+    TRANSACTIONS,
+    VERIFICATION,
+    BrokerFacts,
+    ClusterFacts,
+    Number,
+    ReleaseRange,
+    Settings,
+    TopicFacts,
+    dotted,
+    numbers,
+    successor,
+)
+from highwater.harness.releases.release import Coordination
+
+DEFAULTS: Final = "any topic with the brokers' defaults"
+"""The name for topics that no file has: they are made with the brokers' defaults."""
+
+_MIN_ISR: Final = "min.insync.replicas"
+_UNCLEAN: Final = "unclean.leader.election.enable"
+_RETENTION: Final = "retention.bytes"
+_TIERED: Final = "remote.storage.enable"
+_FORMAT: Final = "message.format.version"
+_PROTOCOL: Final = "inter.broker.protocol.version"
+_REPLICAS: Final = "default.replication.factor"
+_PARTITIONS: Final = "num.partitions"
+_TIER: Final = "remote.log.storage.system.enable"
+_VOTERS: Final = "controller.quorum.voters"
+_BROKERS_NAME: Final = {_RETENTION: "log.retention.bytes", _FORMAT: "log.message.format.version"}
+"""A topic's setting to the broker's setting that is its default, where the names differ."""
+
+_INTERNAL: Final[Mapping[str, tuple[str, str, str, Number]]] = {
+    POSITIONS: ("offsets.topic.replication.factor", "3", _MIN_ISR, (0, 8)),
+    TRANSACTIONS: (
+        "transaction.state.log.replication.factor", "3", "transaction.state.log.min.isr", (0, 11)
+    ),
+    SHARE_GROUPS: (
+        "share.coordinator.state.topic.replication.factor", "3",
+        "share.coordinator.state.topic.min.isr", (4, 0)
+    ),
+    REMOTE_TIER: (
+        "rlmm.config.remote.log.metadata.topic.replication.factor", "3",
+        "rlmm.config.remote.log.metadata.topic.min.isr", (3, 6)
+    ),
+}  # fmt: skip
+"""Kafka's own topics: the broker's setting for replicas, its default, that for min.insync.replicas,
+and the first release that has the topic. Defaults of min.insync.replicas there: 2 where the topic
+has a setting of its own (REMOTE_TIER: since 4.3, KIP-1235), else as any topic's."""
+
+_OWN_MIN_ISR: Final = "2"
+_RENEWED_TIER: Final = (4, 3)
+_CLEAN_FROM: Final = (0, 11)
+"""Unclean elections are off by default since this release (KIP-106)."""
+_VERIFIED_FROM: Final = (3, 6)
+_NO_FORMAT_FROM: Final = (4, 0)
+_NO_ZOOKEEPER_FROM: Final = (4, 0)
+
+_DOCUMENTS: Final = re.compile(r"(?m)^---(?:[ \t].*)?$")
+_VARIABLE: Final = re.compile(r"\$\{?\w+(?::?-(?P<default>[^}]*))?\}?")
+_PREFIX: Final = re.compile(r"KAFKA_(?:CFG_)?")
+_TAG: Final = re.compile(r"(?:^|[-:v])(\d+\.\d+(?:\.\d+)*)")
+_CONFLUENT: Final = {5: 2, 6: 2, 7: 3, 8: 4}
+"""The major version of Confluent Platform to Kafka's; their minor versions are the same from 7 on,
+6.x has 2.6 and later."""
+_MINOR_OF_6: Final = 6
+
+
+@dataclass(kw_only=True)
+class _Files:
+    """The files' contents, in Kafka's own names of settings."""
+
+    nodes: list["_Node"] = field(default_factory=list)
+    topics: list[tuple[str, int | None, int | None, Settings]] = field(default_factory=list)
+    voters: int | None = None
+    in_pools: int = 0
+    """Brokers of Strimzi's node pools."""
+    zookeeper: bool = False
+    unseen: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Node:
+    """One broker, or several alike."""
+
+    where: str
+    settings: Settings
+    open: frozenset[str] = frozenset()
+    """Settings whose value only the environment knows."""
+    release: ReleaseRange | None = None
+
+
+def read_files(paths: Sequence[Path], named: ReleaseRange | None = None) -> ClusterFacts:
+    """Return the facts about the cluster that files describe.
+
+    Args:
+        paths: the files, all of one cluster.
+        named: the release of the brokers, if the user knows it.
+
+    Raises:
+        UsageError: a file cannot be read, or none describes a broker.
+    """
+    files = _Files()
+    for path in paths:
+        _read(path, files)
+    if not files.nodes:
+        raise UsageError(
+            f"{', '.join(map(str, paths))}: no broker's settings are in there",
+            hint="Give server.properties, Strimzi's Kafka resource or a compose file.",
+        )
+    alike = max(files.in_pools, 1) if len(files.nodes) == 1 else 1
+    nodes = [replace(node, release=named or node.release) for node in files.nodes * alike]
+    defaults = _BrokerDefaults(nodes)
+    internal = [_internal(name, defaults) for name in _INTERNAL if defaults.may_have(name)]
+    topics = [_topic(row, defaults) for row in files.topics] or [defaults.topic()]
+    return ClusterFacts(
+        cluster_id=f"of {', '.join(path.name for path in paths)}",
+        coordination=_coordination(files, nodes),
+        brokers=tuple(_broker(at, node) for at, node in enumerate(nodes, 1)),
+        topics=tuple(topics),
+        controllers=files.voters,
+        features=None,
+        own_topics=tuple(internal),
+        unseen=tuple(files.unseen),
+        requests={},
+        running=False,
+        defaults=defaults.used,
+    )
+
+
+class _BrokerDefaults:
+    """The brokers' settings, and Kafka's defaults where they have none.
+
+    Attributes:
+        used: the defaults that were asked for, as no file has the setting.
+    """
+
+    def __init__(self, nodes: Sequence[_Node]) -> None:
+        self._nodes = nodes
+        self.release = next((node.release for node in nodes if node.release), None)
+        self.used: dict[str, str] = {}
+
+    def before(self, line: Number) -> bool:
+        """Return whether the brokers are known to be older than a release."""
+        return self.release is not None and self.release.first < line
+
+    def may_have(self, topic: str) -> bool:
+        """Return whether the brokers may have one of Kafka's own topics."""
+        tiered = topic != REMOTE_TIER or self.value(_TIER, "false") != "false"
+        return tiered and not self.before(_INTERNAL[topic][3])
+
+    def value(self, name: str, default: str) -> str | None:
+        """Return the brokers' weakest value of a setting; None if only the environment knows it."""
+        if any(name in node.open for node in self._nodes):
+            return None
+        values = {node.settings.get(name, default) for node in self._nodes}
+        if not any(name in node.settings for node in self._nodes):
+            self.used[name] = default
+        return max(values) if values <= {"true", "false"} else min(values)
+
+    def number(self, name: str, default: str) -> int:
+        """Return the brokers' smallest value of a setting that is a number.
+
+        Raises:
+            UsageError: it is no number.
+        """
+        return _number(name, self.value(name, default) or default)
+
+    def settings(self, given: Settings) -> dict[str, str]:
+        """Return the settings in force of a topic that has these of its own."""
+        kafka = {
+            _MIN_ISR: "1",
+            _UNCLEAN: "true" if self.before(_CLEAN_FROM) else "false",
+            _RETENTION: "-1",
+        }
+        if self.before(_NO_FORMAT_FROM) and self.release is not None:
+            kafka[_FORMAT] = self.value(_PROTOCOL, dotted(self.release.first)) or ""
+        of_brokers = {
+            name: self.value(_BROKERS_NAME.get(name, name), default)
+            for name, default in kafka.items()
+            if name not in given
+        }
+        in_force = {name: value for name, value in of_brokers.items() if value}
+        return {_TIERED: "false", **in_force, **given}
+
+    def topic(self) -> TopicFacts:
+        """Return a topic that is made with the brokers' defaults."""
+        return _topic((DEFAULTS, None, None, {}), self)
+
+
+def _topic(
+    row: tuple[str, int | None, int | None, Settings], defaults: _BrokerDefaults
+) -> TopicFacts:
+    name, partitions, replicas, given = row
+    return TopicFacts(
+        name=name,
+        partitions=partitions or defaults.number(_PARTITIONS, "1"),
+        replicas=replicas or defaults.number(_REPLICAS, "1"),
+        settings=defaults.settings(given),
+    )
+
+
+def _internal(name: str, defaults: _BrokerDefaults) -> TopicFacts:
+    replicas, default, min_isr, _ = _INTERNAL[name]
+    renewed = name != REMOTE_TIER or not defaults.before(_RENEWED_TIER)
+    given: dict[str, str] = {}
+    if min_isr != _MIN_ISR:
+        value = defaults.value(min_isr, _OWN_MIN_ISR) if renewed else defaults.value(_MIN_ISR, "1")
+        given = {_MIN_ISR: value} if value else {}
+    return TopicFacts(
+        name=name,
+        partitions=50,
+        replicas=defaults.number(replicas, default),
+        settings=defaults.settings(given),
+    )
+
+
+def _broker(at: int, node: _Node) -> BrokerFacts:
+    settings = {name: node.settings[name] for name in (_PROTOCOL,) if name in node.settings}
+    if node.release is not None and node.release.first >= _VERIFIED_FROM:
+        settings[VERIFICATION] = node.settings.get(VERIFICATION, "true")
+    return BrokerFacts(
+        id=_number("node.id", node.settings.get("node.id") or node.settings.get("broker.id") or at),
+        address=node.where,
+        rack=node.settings.get("broker.rack"),
+        release=node.release,
+        settings=settings,
+    )
+
+
+def _coordination(files: _Files, nodes: Sequence[_Node]) -> Coordination:
+    kraft = any("process.roles" in node.settings for node in nodes) or files.voters is not None
+    if kraft or any(node.release and node.release.first >= _NO_ZOOKEEPER_FROM for node in nodes):
+        return "kraft"
+    if files.zookeeper or any("zookeeper.connect" in node.settings for node in nodes):
+        return "zookeeper"
+    files.unseen.append("no file says whether the cluster is on KRaft; taken as KRaft")
+    return "kraft"
+
+
+def _read(path: Path, files: _Files) -> None:
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix not in {".yaml", ".yml"}:
+            _add(files, path.name, from_properties(text))
+            return
+        documents = [msgspec.yaml.decode(part) for part in _DOCUMENTS.split(text) if part.strip()]
+    except (OSError, ValueError, msgspec.DecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    for document in documents:
+        if isinstance(document, dict) and isinstance(document.get("services"), dict):
+            _compose(path.name, document["services"], files)
+        elif isinstance(document, dict):
+            _resource(path.name, document, files)
+
+
+def _add(
+    files: _Files,
+    where: str,
+    given: Mapping[str, Any],
+    release: ReleaseRange | None = None,
+    count: int = 1,
+) -> None:
+    """Add brokers with these settings, if they are brokers."""
+    settings = {name: _plain(value) for name, value in given.items()}
+    opened = frozenset(name for name, value in settings.items() if _VARIABLE.search(value))
+    files.unseen += [f"{where}: {name} is {settings[name]}" for name in sorted(opened)]
+    settings = {name: value for name, value in settings.items() if name not in opened}
+    if voters := settings.get(_VOTERS):
+        files.voters = len(voters.split(","))
+    if settings.get("process.roles", "broker") == "controller":
+        return
+    node = _Node(where=where, settings=settings, open=opened, release=release)
+    files.nodes += [node] * count
+
+
+def _number(name: str, value: object) -> int:
+    try:
+        return int(str(value))
+    except ValueError as error:
+        raise UsageError(f"{name} is {value!r}, which is no number") from error
+
+
+def _plain(value: object) -> str:
+    """Return a value as Kafka reads it; a variable with a default has that."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return _VARIABLE.sub(lambda match: match["default"] or match[0], text)
+
+
+def _resource(where: str, document: Mapping[str, Any], files: _Files) -> None:
+    """Read one of Strimzi's resources."""
+    kind, spec = document.get("kind"), document.get("spec") or {}
+    name = (document.get("metadata") or {}).get("name", "?")
+    if kind == "Kafka":
+        kafka = spec.get("kafka") or {}
+        files.zookeeper |= "zookeeper" in spec
+        version = _release(str(kafka.get("version", "")))
+        replicas = _number("replicas", kafka.get("replicas") or 1)
+        _add(files, name, kafka.get("config") or {}, version, replicas)
+    elif kind == "KafkaNodePool":
+        if "controller" in (spec.get("roles") or ()):
+            files.voters = (files.voters or 0) + _number("replicas", spec.get("replicas") or 0)
+        if "broker" in (spec.get("roles") or ()):
+            files.in_pools += _number("replicas", spec.get("replicas") or 0)
+    elif kind == "KafkaTopic":
+        config = {key: _plain(value) for key, value in (spec.get("config") or {}).items()}
+        sizes = [
+            spec.get(size) and _number(size, spec[size]) for size in ("partitions", "replicas")
+        ]
+        files.topics.append((spec.get("topicName") or name, sizes[0], sizes[1], config))
+    else:
+        files.unseen.append(f"{where}: {kind or 'a document'} {name}, which is not read")
+
+
+def _compose(where: str, services: Mapping[str, Any], files: _Files) -> None:
+    """Read the services of a compose file that are brokers or controllers."""
+    for name, service in services.items():
+        settings = dict(_settings(service.get("environment") or {}))
+        if settings:
+            release = _release(str(service.get("image", "")))
+            _add(files, f"{name} in {where}", settings, release)
+
+
+def _settings(environment: Mapping[str, Any] | Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Yield Kafka's settings from a container's environment, as its images read it."""
+    pairs: list[Any] = (
+        [*environment.items()]
+        if isinstance(environment, Mapping)
+        else [entry.split("=", 1) for entry in environment if "=" in entry]
+    )
+    for name, value in pairs:
+        if match := _PREFIX.match(name):
+            rest = name[match.end() :].lower().replace("___", "-").replace("__", "\0")
+            yield rest.replace("_", ".").replace("\0", "_"), "" if value is None else value
+
+
+def _release(text: str) -> ReleaseRange | None:
+    """Return the release in a version or an image's tag; None if it has none."""
+    tags = _TAG.findall(text)
+    if not tags:
+        return None
+    number = numbers(tags[-1])
+    if "confluent" in text and number[0] in _CONFLUENT:
+        minor = number[1] + (_MINOR_OF_6 if number[0] == _MINOR_OF_6 else 0)
+        number = (_CONFLUENT[number[0]], minor)
+    exact = any(entry.number == number for entry in CATALOGUE.values()) or len(number) > 2  # noqa: PLR2004 - of three parts
+    return ReleaseRange(first=number, below=None if exact else successor(number), exact=exact)

@@ -1,0 +1,209 @@
+"""Clusters that files describe: what they say, what they leave open, and what is no such file."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from highwater.cli.app import app
+from highwater.clusters.external.described_cluster import DEFAULTS, read_files
+from highwater.harness.base.errors import UsageError
+from highwater.harness.releases.cluster_facts import VERIFICATION, ClusterFacts, ReleaseRange
+
+PROPERTIES = """
+process.roles=broker,controller
+node.id=7
+controller.quorum.voters=7@a:9093,8@b:9093,9@c:9093
+broker.rack=east
+offsets.topic.replication.factor=1
+min.insync.replicas=2
+"""
+STRIMZI = """
+kind: KafkaNodePool
+metadata: {name: controllers}
+spec: {replicas: 3, roles: [controller]}
+--- # the brokers
+kind: KafkaNodePool
+metadata: {name: brokers}
+spec: {replicas: 5, roles: [broker]}
+---
+kind: Kafka
+metadata: {name: east}
+spec:
+  kafka:
+    version: 3.9.2
+    config:
+      default.replication.factor: 3
+      min.insync.replicas: 2
+      transaction.state.log.min.isr: 1
+---
+kind: KafkaTopic
+metadata: {name: orders}
+spec: {partitions: 12, replicas: 3, config: {min.insync.replicas: 1}}
+---
+kind: KafkaTopic
+metadata: {name: other}
+spec: {topicName: Other.Topic}
+---
+kind: Secret
+metadata: {name: keys}
+"""
+COMPOSE = """
+services:
+  broker:
+    image: confluentinc/cp-kafka:7.6.1
+    environment:
+      KAFKA_BROKER_ID: 1
+      KAFKA_ZOOKEEPER_CONNECT: zookeeper:2181
+      KAFKA_UNCLEAN_LEADER_ELECTION_ENABLE: true
+      KAFKA_MIN_INSYNC_REPLICAS: ${MIN}
+      KAFKA_DEFAULT_REPLICATION_FACTOR: ${REPLICAS:-2}
+  second:
+    image: confluentinc/cp-kafka:7.6.1
+    environment: [KAFKA_BROKER_ID=2, KAFKA_ZOOKEEPER_CONNECT=zookeeper:2181, PATH=/bin]
+  zookeeper:
+    image: confluentinc/cp-zookeeper:7.6.1
+    environment: {ZOOKEEPER_CLIENT_PORT: 2181}
+"""
+
+
+def read(path: Path, name: str, text: str) -> ClusterFacts:
+    (path / name).write_text(text, encoding="utf-8")
+    return read_files([path / name])
+
+
+def settings(facts: ClusterFacts, topic: str) -> dict[str, str]:
+    topics = {each.name: each for each in (*facts.topics, *facts.own_topics)}
+    return dict(topics[topic].settings or {})
+
+
+def test_a_brokers_properties(tmp_path: Path) -> None:
+    facts = read(tmp_path, "server.properties", PROPERTIES)
+    assert (facts.coordination, facts.controllers, facts.features) == ("kraft", 3, None)
+    [broker] = facts.brokers
+    assert (broker.id, broker.rack, broker.release) == (7, "east", None)
+    [topic] = facts.topics
+    assert (topic.name, topic.replicas, topic.partitions) == (DEFAULTS, 1, 1)
+    assert settings(facts, DEFAULTS)["min.insync.replicas"] == "2"
+    assert settings(facts, DEFAULTS)["unclean.leader.election.enable"] == "false"
+    replicas = {topic.name: topic.replicas for topic in facts.own_topics}
+    assert replicas["__consumer_offsets"] == 1
+    assert replicas["__transaction_state"] == 3
+    assert "__remote_log_metadata" not in replicas
+    assert facts.defaults["default.replication.factor"] == "1"
+    assert "min.insync.replicas" not in facts.defaults
+
+
+def test_resources_of_strimzi(tmp_path: Path) -> None:
+    facts = read(tmp_path, "kafka.yaml", STRIMZI)
+    assert (facts.coordination, facts.controllers, len(facts.brokers)) == ("kraft", 3, 5)
+    assert {str(broker.release) for broker in facts.brokers} == {"3.9.2"}
+    assert facts.brokers[0].settings == {VERIFICATION: "true"}
+    assert {(topic.name, topic.partitions, topic.replicas) for topic in facts.topics} == {
+        ("orders", 12, 3),
+        ("Other.Topic", 1, 3),
+    }
+    assert settings(facts, "orders")["min.insync.replicas"] == "1"
+    assert settings(facts, "Other.Topic")["min.insync.replicas"] == "2"
+    assert settings(facts, "__transaction_state")["min.insync.replicas"] == "1"
+    assert settings(facts, "__consumer_offsets")["min.insync.replicas"] == "2"
+    assert "__share_group_state" not in {topic.name for topic in facts.own_topics}
+    assert facts.unseen == ("kafka.yaml: Secret keys, which is not read",)
+
+
+def test_a_compose_file(tmp_path: Path) -> None:
+    facts = read(tmp_path, "compose.yml", COMPOSE)
+    assert (facts.coordination, facts.controllers) == ("zookeeper", None)
+    assert [broker.id for broker in facts.brokers] == [1, 2]
+    assert {str(broker.release) for broker in facts.brokers} == {"3.6.x"}
+    [topic] = facts.topics
+    assert topic.replicas == 1  # of the second broker
+    assert "min.insync.replicas" not in settings(facts, DEFAULTS)  # only the environment knows it
+    assert settings(facts, DEFAULTS)["unclean.leader.election.enable"] == "true"
+    assert settings(facts, DEFAULTS)["message.format.version"] == "3.6"
+    assert facts.unseen == ("broker in compose.yml: min.insync.replicas is ${MIN}",)
+
+
+@pytest.mark.parametrize(
+    ("image", "release"),
+    [
+        ("apache/kafka:4.0.0", "4.0.0"),
+        ("bitnami/kafka:3.9", "3.9.x"),
+        ("quay.io/strimzi/kafka:0.45.0-kafka-3.9.1", "3.9.1"),
+        ("confluentinc/cp-kafka:6.2.0", "2.8.x"),
+        ("confluentinc/cp-server:8.1.0", "4.1.x"),
+        ("apache/kafka:latest", "None"),
+    ],
+)
+def test_the_release_of_an_image(tmp_path: Path, image: str, release: str) -> None:
+    text = f"services:\n  b:\n    image: {image}\n    environment: [KAFKA_NODE_ID=1]\n"
+    [broker] = read(tmp_path, "compose.yml", text).brokers
+    assert str(broker.release) == release
+
+
+def test_a_release_that_the_user_names_is_that_of_all(tmp_path: Path) -> None:
+    (tmp_path / "compose.yml").write_text(COMPOSE, encoding="utf-8")
+    named = ReleaseRange(first=(3, 6, 2), below=None, exact=True)
+    facts = read_files([tmp_path / "compose.yml"], named)
+    assert {broker.release for broker in facts.brokers} == {named}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error"),
+    [
+        ("a.yaml", "services: [", "cannot be read"),
+        ("a.yaml", "services: {web: {image: nginx}}", "no broker's settings"),
+        ("a.yaml", "- 1", "no broker's settings"),
+        ("a.properties", "x=\\u12", "cannot be read"),
+        ("a.properties", "default.replication.factor=three", "'three', which is no number"),
+        ("a.properties", "node.id=one", "no number"),
+        ("nothing.yaml", None, "cannot be read"),
+    ],
+)
+def test_a_file_that_describes_no_cluster_is_an_error_that_says_so(
+    tmp_path: Path, name: str, text: str | None, error: str
+) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match=error):
+        read_files([tmp_path / name])
+
+
+RUN = CliRunner()
+
+
+def test_only_what_is_new_since_the_baseline_counts(tmp_path: Path) -> None:
+    file, baseline = tmp_path / "server.properties", tmp_path / "before.json"
+    words = ["advise", str(file), "--kafka", "4.4.0", "--acks", "all"]
+    words += ["--transactions", "none", "--client", "librdkafka", "--power", "safe"]
+    words += ["--offset-reset", "earliest"]
+    first = f"{PROPERTIES}default.replication.factor=3\n"
+    file.write_text(first, encoding="utf-8")
+    before = RUN.invoke(app, [*words, "--json"])
+    assert before.exit_code == 1
+    baseline.write_text(before.stdout, encoding="utf-8")
+    same = RUN.invoke(app, [*words, "--baseline", str(baseline)])
+    assert same.exit_code == 0
+    assert "nothing." in same.stdout
+    worse = first.replace(",8@b:9093,9@c:9093", "")
+    file.write_text(worse, encoding="utf-8")
+    new = RUN.invoke(app, [*words, "--baseline", str(baseline)])
+    assert new.exit_code == 1
+    assert new.stdout.rstrip().endswith(": one-controller.")
+    assert "on it:" not in new.stdout  # no cluster runs
+
+
+def test_the_question_that_settles_most_is_named(tmp_path: Path) -> None:
+    (tmp_path / "server.properties").write_text(PROPERTIES, encoding="utf-8")
+    text = RUN.invoke(app, ["advise", str(tmp_path / "server.properties")]).stdout
+    assert "Most would be settled by --kafka RELEASE." in text
+    assert ": --all says why" in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], ["x.properties", "--bootstrap", "a:1"], ["--baseline", "none", "--bootstrap", "a:1"]],
+)
+def test_wrong_words_are_an_error(words: list[str]) -> None:
+    done = RUN.invoke(app, ["advise", *words])
+    assert isinstance(done.exception, UsageError)

@@ -405,8 +405,7 @@ def test_the_commands_that_mend_are_for_topics_that_can_bear_them() -> None:
     facts = cluster("3.9.2", topic("a", replicas=2, settings=weak), topic("b", settings=weak))
     advice = of(facts, "last-replica")
     assert advice.topics == ("a", "b")
-    assert advice.mend == (
-        "kafka-configs.sh --bootstrap-server b1:9092 --alter --entity-type topics"
-        " --entity-name b --add-config min.insync.replicas=2",
-    )
+    [command] = advice.mend
+    start = "kafka-configs.sh --bootstrap-server b1:9092 --alter --entity-type topics"
+    assert command == f"{start} --entity-name b --add-config min.insync.replicas=2"
     assert not of(replace(facts, running=False), "last-replica").mend

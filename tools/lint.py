@@ -189,12 +189,15 @@ def long_paragraphs(page: Path) -> Iterator[Complaint]:
 
 
 def many_words(pages: Iterable[Path]) -> Iterator[Complaint]:
-    """Yield the page with the most words, if all have more than ``WORDS_MAX``."""
-    counts = {page: word_count(page.read_text("utf-8")) for page in pages}
+    """Yield the page with the most words, if all but the changelog have more than ``WORDS_MAX``."""
+    counts = {
+        page: word_count(page.read_text("utf-8")) for page in pages if page.name != "changelog.md"
+    }
     total = sum(counts.values())
     if total > WORDS_MAX:
         most = max(counts, key=lambda page: counts[page])
-        yield most, 1, f"all pages have {total:,} words, at most {WORDS_MAX:,}: this one has most"
+        says = f"all pages, generated ones too, have {total:,} words, at most {WORDS_MAX:,}"
+        yield most, 1, f"{says}: shorten any of them; this one has most"
 
 
 def complaints(root: Path) -> list[Complaint]:

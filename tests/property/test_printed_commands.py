@@ -280,52 +280,53 @@ def test_what_no_option_says_is_replayed_from_the_plan_itself(
 
 _OTHER: Mapping[type[msgspec.Struct], Mapping[str, Any]] = {
     Plan: {
-        "kafka": "3.9.2", "driver": "docker", "brokers": 5, "controllers": 3, "story": "loss",
-        "nemesis": ("pause",), "budget": {"kill": 1}, "overlap": 2,
-        "steps": (FaultStep(fault="kill", at_s=0.0, lasts_s=1.0),),
-        "schedule": {"name": "s", "model": "m"},
-        "duration_s": 31.0, "seed": 1, "broker_config": {"num.io.threads": "2"}, "wire": True,
-        "wire_clients": True, "to": ("3.9.2",), "protocol": "3.9", "format": "0.10.0",
-        "trace_flushes": True, "log_dirs": 2, "racks": 2, "tiered": True, "client": "java",
-        "reader_client": "java",
+        "kafka": "3.9.2", "driver": "docker", "story": "loss", "nemesis": ("pause",),
+        "budget": {"kill": 1}, "steps": (FaultStep(fault="kill", at_s=0.0, lasts_s=1.0),),
+        "schedule": {"name": "s", "model": "m"}, "duration_s": 31.0,
+        "broker_config": {"num.io.threads": "2"}, "to": ("3.9.2",), "protocol": "3.9",
+        "format": "0.10.0", "client": "java", "reader_client": "java",
         "program": ProgramPlan(command=("cat",)),
         "external": External(inventory="i.toml", cluster_id="c", brokers=(1,), commands=()),
     },
     Topic: {
-        "name": "mine", "partitions": 2, "replication_factor": 1, "min_insync_replicas": 3,
-        "unclean_leader_election": True, "config": {"segment.bytes": "1000000"}, "added": 1,
+        "name": "mine", "config": {"segment.bytes": "1000000"},
         "like": Likeness(topic="orders", replicas=((1, 2, 3),)),
     },
     ProgramPlan: {
-        "command": ("cat", "-n"), "out": "there", "instances": 2, "guarantee": "at-most-once",
-        "match": "$.id", "env": ("A=b",), "outputs": 2, "when": "$.amount", "ordered": True,
-        "feed": "/data/orders.jsonl",
+        "command": ("cat", "-n"), "out": "there", "guarantee": "at-most-once", "match": "$.id",
+        "env": ("A=b",), "when": "$.amount", "feed": "/data/orders.jsonl",
     },
     Workload: {
-        "producers": 4, "consumers": 2, "acks": "1", "idempotence": True, "rate": 201.0,
-        "record_bytes": 65, "compression": "zstd", "delivery_timeout_s": 31.0,
-        "transactions": True, "aborts": 0.3, "transform": True, "isolation": ("read_uncommitted",),
-        "subscribe": 1, "group_protocol": "consumer", "share": 1, "churn_s": 3.0, "keys": 1,
-        "tombstones": 0.2,
+        "acks": "1", "compression": "zstd", "isolation": ("read_uncommitted",),
+        "group_protocol": "consumer",
     },
 }  # fmt: skip
-"""For each setting of a plan a value that is not the default one."""
+"""For each setting of a plan that is no number or switch, a value that is not the default one."""
+
+
+def another(of: type[msgspec.Struct], field: msgspec.structs.FieldInfo) -> object:
+    """A value of a setting that is not its default: a number's successor, the other switch."""
+    if field.name in _OTHER[of]:
+        return _OTHER[of][field.name]
+    return not field.default if isinstance(field.default, bool) else field.default + 1
 
 
 @pytest.mark.parametrize("of", _OTHER)
 def test_every_setting_of_a_plan_is_in_its_command(of: type[msgspec.Struct]) -> None:
-    """Or options cannot say it, and the plan's own file is replayed; a new setting fails here."""
+    """Or options cannot say it, and the plan's own file is replayed."""
     plan = Plan(kafka="4.4.0", nemesis=("kill",), duration_s=30.0)
     parts: dict[type[msgspec.Struct], str] = {Topic: "topic", Workload: "workload"}
     if of is ProgramPlan:
         plan = requested_app(["cat"], {})
         parts = {ProgramPlan: "program"}
-    assert {*of.__struct_fields__} - {"schema", *parts.values()} == {*_OTHER[of]}
-    for name, value in _OTHER[of].items():
-        changed = {name: value}
+    fields = msgspec.structs.fields(of)
+    for field in fields:
+        if field.name in {"schema", *parts.values()}:
+            continue
+        changed = {field.name: another(of, field)}
         if part := parts.get(of):
             changed = {part: msgspec.structs.replace(getattr(plan, part), **changed)}
-        assert msgspec.structs.replace(plan, **changed).command() != plan.command(), name
+        assert msgspec.structs.replace(plan, **changed).command() != plan.command(), field.name
 
 
 @pytest.fixture

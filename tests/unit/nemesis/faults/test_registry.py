@@ -11,6 +11,7 @@ import pytest
 
 from highwater.clusters.core.interfaces import Cluster
 from highwater.harness.base.errors import HarnessError, UsageError
+from highwater.harness.runs.faults.facts import facts_of
 from highwater.nemesis.faults import registry as fault_module
 from highwater.nemesis.faults.registry import FaultTarget, Scope, aimed, fault, faults, find_fault
 from highwater.nemesis.injector import Nemesis
@@ -252,3 +253,10 @@ def test_open_faults_are_looked_at_while_others_are_opened_and_healed(healed: li
     finally:
         sys.setswitchinterval(interval)
     assert len(healed) == 2000
+
+
+def test_the_judge_has_the_facts_about_what_is_paused_or_killed() -> None:
+    for each in faults().values():
+        facts, commands = facts_of(each.name), each.commands or frozenset()
+        assert (facts.idle and facts.frozen) or "pause" not in commands, each.name
+        assert facts.killed or "kill" not in commands, each.name

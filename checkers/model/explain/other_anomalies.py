@@ -110,7 +110,7 @@ def _sent_again_elsewhere(case: RecordCase) -> Links:
     for other in case.observed.traces.values():
         for before, now in pairwise(other.leaderships):
             moved = before.leader != now.leader
-            if moved and case.begun_ns - WITHIN.client <= now.time_ns <= case.until_ns:
+            if moved and case.begun_ns - WITHIN.client <= now.time_ns <= case.until_ns + WITHIN.log:
                 says = (
                     f"Broker {now.leader} led partition {other.partition} then, and"
                     f" {case.send['value']} was sent again by a client that does not number records"

@@ -109,6 +109,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         truncation: a sentence: how a new follower truncates its log on this release.
         levels: broker id to the broker's jars, protocol and message format at the start.
         digests: jar name to sha256.
+        libraries: of client drivers, each as it names itself: ``franz-go 1.22.3``.
     """
 
     started_at_ns: int
@@ -123,6 +124,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     digests: dict[str, str] = {}
     packages: dict[str, str] = {}
     git_commit: str | None = None
+    libraries: tuple[str, ...] = ()
 
 
 def is_table_among(name: str, paths: Iterable[str]) -> bool:

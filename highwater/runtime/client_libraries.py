@@ -1,7 +1,7 @@
 """The client libraries of a run: librdkafka here, Java's in a JVM, others in drivers."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -27,10 +27,12 @@ class OpenLibrary:
 
     Attributes:
         close: ends all of its clients. Never raises.
+        names: the libraries that its clients have named so far, if they are drivers.
     """
 
     library: ClientLibrary
     close: Callable[[], None] = lambda: None
+    names: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +41,13 @@ class OpenLibraries:
 
     Attributes:
         close: ends all of their clients. Never raises.
+        names: the libraries that drivers of producers have named so far.
     """
 
     producers: ClientLibrary
     readers: ClientLibrary
     close: Callable[[], None]
+    names: Collection[str]
 
 
 def download_libraries(plan: Plan) -> None:
@@ -77,7 +81,9 @@ def open_libraries(plan: Plan, logs: Path) -> OpenLibraries:
             readers = _opened(plan, plan.reader_client, logs / READERS_LOG)
             opened.callback(readers.close)
         close = opened.pop_all().close
-    return OpenLibraries(producers=producers.library, readers=readers.library, close=close)
+    return OpenLibraries(
+        producers=producers.library, readers=readers.library, close=close, names=producers.names
+    )
 
 
 def open_library(plan: Plan, logs: Path) -> OpenLibrary:
@@ -96,7 +102,7 @@ def _opened(plan: Plan, word: str, jvm_log: Path) -> OpenLibrary:
             command = ("env", f"PYTHONPATH={wheel_folder(choice.wheel)}", *command)
         ours = choice.library != DRIVER
         driver = DriverClients(lambda: ClientDriverProcess(command, driver_log), every=ours)
-        return OpenLibrary(library=driver, close=driver.close)
+        return OpenLibrary(library=driver, close=driver.close, names=driver.libraries)
     if choice.release is None:
         return OpenLibrary(library=KEYED if plan.workload.keys else LIBRDKAFKA)
     from highwater.harness.clients.libraries.java import JavaClients  # noqa: PLC0415 - of Py4J

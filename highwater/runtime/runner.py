@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from highwater.clusters.admin.sessions import await_sessions
 from highwater.clusters.core.interfaces import (
     Cluster,
@@ -128,7 +130,8 @@ def conduct(
         if plan.story:
             climb_all(cluster, levels(plan))
         clock = Clock()
-        run.write_struct("environment.json", _environment(plan, cluster, clock))
+        environment = _environment(plan, cluster, clock)
+        run.write_struct("environment.json", environment)
         probe = stack.enter_context(contextlib.closing(cluster.probe()))
         assignment, present = _create_topic(plan, cluster, probe)
         recorder = stack.enter_context(_recorder(plan, run, cluster, clock))
@@ -148,6 +151,8 @@ def conduct(
             work_done(plan, program, workload) as work,
         ):
             workload.warm_up()
+            environment = replace(environment, libraries=tuple(sorted(workload.libraries)))
+            run.write_struct("environment.json", environment)
             keeper.phase("running")
             context = ScheduleContext(
                 plan=plan,

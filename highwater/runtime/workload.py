@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -333,6 +333,11 @@ class RunningWorkload:
         self._recorder.check()
         if self._failure is not None:
             raise HarnessError(f"a client thread died: {self._failure!r}") from self._failure
+
+    @property
+    def libraries(self) -> Collection[str]:
+        """The libraries that drivers of producers have named so far."""
+        return self._clients.names
 
     def counts(self) -> Counts:
         """Return the number of operations so far; fences count in outcomes, but not in ``sent``."""

@@ -62,7 +62,7 @@ def facts(
         *_likeness(plan.topic),
         Fact(name="Seed", value=str(plan.seed)),
         Fact(name="Driver", value=plan.driver, means=environment.platform if environment else ""),
-        *([Fact(name="Client", value=plan.client)] if plan.client != LIBRDKAFKA else []),
+        *_client(plan, environment),
         *(
             [Fact(name="Readers", value=plan.reader_client)]
             if plan.reader_client != LIBRDKAFKA
@@ -71,6 +71,13 @@ def facts(
         *_groups(work),
         Fact(name="Truncation", value="", means=environment.truncation if environment else ""),
     ]
+
+
+def _client(plan: Plan, environment: Environment | None) -> list[Fact]:
+    """Return the library of the producers; a driver has named its own."""
+    libraries = ", ".join(environment.libraries) if environment else ""
+    client = Fact(name="Client", value=plan.client, means=libraries)
+    return [] if plan.client == LIBRDKAFKA else [client]
 
 
 def _likeness(topic: Topic) -> list[Fact]:

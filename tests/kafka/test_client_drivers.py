@@ -143,6 +143,8 @@ def test_a_run_with_drivers_is_judged(tmp_path: Path, transactions: bool, transf
         duration_s=8,
     )
     [judged] = perform([plan], Store(tmp_path))
+    [library] = judged.run.environment().libraries
+    assert library.startswith("librdkafka ")
     assert judged.verdict.verdict == "valid"
     assert judged.verdict.ledger.acknowledged > (0 if transactions else 500)
     reads = judged.run.table("history/ops").filter(pc.field("kind") == "read").to_pylist()

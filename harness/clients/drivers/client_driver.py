@@ -149,11 +149,13 @@ class ClientDriver:
 
     Attributes:
         broken: why the driver cannot be used any more; empty if it can.
+        library: its library, as the driver names it; empty until it has been opened.
         happened: called in another thread with each event in its consumer's group.
     """
 
     def __init__(self, process: DriverProcess) -> None:
         self.broken = ""
+        self.library = ""
         self.happened: Callable[[DriverAnswer], None] | None = None
         self._ended = False
         self._process = process
@@ -308,4 +310,5 @@ def opened(
     if answer.error:
         driver.kill()
         raise HarnessError(f"the client driver opens no {role}: {answer.as_error()}")
+    driver.library = answer.library
     return driver

@@ -23,6 +23,9 @@ class DriverClients:
     Args:
         start: starts a process.
         every: whether the driver gets every setting, also those that are not specified.
+
+    Attributes:
+        libraries: the libraries, as the drivers name them.
     """
 
     outcomes: Final = DriverOutcomes()
@@ -30,6 +33,7 @@ class DriverClients:
     def __init__(self, start: Callable[[], DriverProcess], *, every: bool = False) -> None:
         self._start = start
         self._every = every
+        self.libraries: set[str] = set()
         self._drivers: weakref.WeakSet[ClientDriver] = weakref.WeakSet()
 
     def producer(self, settings: Settings) -> DriverProducer:
@@ -56,4 +60,5 @@ class DriverClients:
     def _opened(self, settings: Settings, role: Role, *, member: bool = False) -> ClientDriver:
         driver = opened(self._start(), settings, role, member=member, every=self._every)
         self._drivers.add(driver)
+        self.libraries.add(driver.library)
         return driver

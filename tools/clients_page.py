@@ -1,14 +1,22 @@
 """The page docs/clients.md: every library of clients against brokers of old and new releases.
 
-``tools/client_trials.py`` plays the trials and writes their results.
+``tools/client_trials.py`` plays the trials and writes their results. What a matrix of clients came
+to is kept by
+
+    python -m tools.clients_page FOLDER
 """
 
+import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from highwater.harness.campaigns.matrix_cells import MatrixFolder
+
+FAULTS: Final = Path(__file__).parent.parent / "docs" / "client-faults.json"
 RESULTS: Final = Path(__file__).parent.parent / "docs" / "client-results.json"
 
 WORKS: Final = "works"
@@ -23,6 +31,9 @@ REFUSED: Final = "a record was refused"
 EXPIRED: Final = "a record has expired"
 COMMITS: Final = (REFUSED, EXPIRED)
 
+EXPLAINED: Final = "explained"
+_KINDS: Final = (" duplicate", " nonmonotonic-send")
+
 _NOTE: Final = "<!-- Written by `make docs` from docs/client-results.json. -->\n"
 _INTRO: Final = """\
 What each library does with brokers old and new: `python -m tools.client_trials` asks it to produce
@@ -33,6 +44,12 @@ Nothing is refused beforehand here; `highwater run --client` refuses what does n
 
 *Works*: the client said so, and the record is in the log. Otherwise it is the error's name. *The
 client has none*: Java's clients before 0.11 ignore the setting.
+"""
+_FAULTS: Final = """\
+Acknowledged records of 60 s with lost answers, late requests, killed brokers and moved leaders,
+acks=all (`highwater matrix --client librdkafka,java,… --delivery plain,idempotent,transactional
+--nemesis lose-answers,delay-requests,kill,move-leader`). `duplicate`: in the log twice;
+`nonmonotonic-send`: in another order than sent. A plain producer is promised neither.
 """
 _COMMITS: Final = """\
 A transaction has a record that was written, and one that cannot be: the broker refuses it
@@ -57,6 +74,85 @@ class ClientTrial(msgspec.Struct, frozen=True, kw_only=True):
     results: dict[str, str]
 
 
+class ClientFaults(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of a client under faults.
+
+    Attributes:
+        library: of a driver, as it names itself.
+        findings: numbers of records in the log twice, or in another order.
+        model: the model's answer about all findings.
+    """
+
+    kafka: str
+    client: str
+    library: str
+    delivery: str
+    acknowledged: int
+    lost: int
+    findings: str
+    model: str
+
+
+def keep(folder: Path) -> None:
+    """Write what a matrix of clients came to, in place of what is there of its releases."""
+    matrix = MatrixFolder(folder)
+    played = []
+    for row in matrix.rows():
+        run = matrix.run_of(row)
+        assert run is not None, row.run
+        model = json.loads((run.path / "analysis" / "model.json").read_text(encoding="utf-8"))
+        kinds = [kind for kind in row.others.split(", ") if kind.endswith(_KINDS)]
+        played.append(
+            ClientFaults(
+                kafka=row.kafka,
+                client=Path(row.client).name.partition("@")[0],
+                library=", ".join(run.environment().libraries),
+                delivery=row.delivery,
+                acknowledged=row.acknowledged,
+                lost=row.lost,
+                findings=", ".join(kinds),
+                model=model["status"],
+            )
+        )
+    releases = {row.kafka for row in played}
+    others = [row for row in _faults() if row.kafka not in releases]
+    text = msgspec.json.format(msgspec.json.encode([*others, *played]), indent=1)
+    FAULTS.write_bytes(text + b"\n")
+
+
+def _faults() -> list[ClientFaults]:
+    return msgspec.json.decode(FAULTS.read_bytes(), type=list[ClientFaults])
+
+
+def _fault_tables() -> str:
+    """Return a table for each release: clients by what was asked of them."""
+    rows, lines = _faults(), []
+    deliveries = [*dict.fromkeys(row.delivery for row in rows)]
+    for kafka in dict.fromkeys(row.kafka for row in rows):
+        cells = {(row.client, row.delivery): row for row in rows if row.kafka == kafka}
+        lines += [
+            "",
+            f"| {kafka} | {' | '.join(deliveries)} |",
+            "|---" * (len(deliveries) + 1) + "|",
+        ]
+        for client in dict.fromkeys(client for client, _ in cells):
+            of_client = [cells.get((client, delivery)) for delivery in deliveries]
+            library = next((row.library for row in of_client if row and row.library), client)
+            lines.append(f"| {library} | {' | '.join(map(_outcome, of_client))} |")
+    open_ones = [
+        f"{row.client} {row.delivery} {row.kafka}" for row in rows if row.model != EXPLAINED
+    ]
+    lines += ["", f"Not explained: {', '.join(open_ones) or 'none'}."]
+    return "\n".join(lines)
+
+
+def _outcome(row: ClientFaults | None) -> str:
+    if row is None:
+        return ""
+    lost = f"**{row.lost:,} lost**" if row.lost else ""
+    return ", ".join(filter(None, (f"{row.acknowledged:,}", lost, row.findings)))
+
+
 def read() -> tuple[ClientTrial, ...]:
     """Return what was recorded."""
     return msgspec.json.decode(RESULTS.read_bytes(), type=tuple[ClientTrial, ...])
@@ -69,6 +165,7 @@ def clients() -> str:
     for broker in dict.fromkeys(trial.broker for trial in trials):
         of_broker = [trial for trial in trials if trial.broker == broker]
         parts += [f"## A broker of {broker}\n", _cells(of_broker, (*PRODUCING, CONSUMING)), ""]
+    parts += ["## Under faults\n", _FAULTS, _fault_tables(), ""]
     committed = [trial for trial in trials if REFUSED in trial.results]
     parts += ["## A commit after a record that was not written\n", _COMMITS]
     parts.append(_cells(committed, COMMITS))
@@ -91,3 +188,7 @@ def _cells(trials: Sequence[ClientTrial], actions: Sequence[str]) -> str:
 def _cell(result: str) -> str:
     """Return a result in words, or the name of an error."""
     return result if result == WORKS or " " in result else f"`{result}`"
+
+
+if __name__ == "__main__":
+    keep(Path(sys.argv[1]))

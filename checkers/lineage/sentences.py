@@ -39,6 +39,8 @@ def _acknowledged(row: Row, subject: Subject | None) -> str:
         return f"sent with acks={row['acks']}, which no broker acknowledges, {at}"
     by = ""
     for send in subject.sends if subject else ():
+        if send["outcome"] == OK and send["error"]:
+            return f"in a transaction committed {at}, though its send had failed ({send['error']})"
         leader = subject.leader_of(send) if subject else None
         if send["outcome"] == OK and leader is not None and leader.leader >= 0:
             by = f" by broker {leader.leader}{_in_epoch(leader)}"

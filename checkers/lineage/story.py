@@ -79,6 +79,16 @@ def _acknowledged(subject: Subject) -> Iterator[Witness]:
                 source=_OPS,
             )
             continue
+        if row["error"]:
+            yield Witness(
+                who=row["process"],
+                what="committed",
+                time_ns=row["complete_ns"],
+                says=f"The send of {subject.value} failed ({row['error']}), and its transaction was"
+                " committed.",
+                source=_OPS,
+            )
+            continue
         at = "" if row["offset"] is None else f" at offset {row['offset']}"
         says = f"acknowledged {subject.value}{at}."
         yield _answer(subject, row, "acknowledged", says, title=", the leader,")

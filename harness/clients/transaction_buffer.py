@@ -101,14 +101,16 @@ class OpenTransaction:
     def send(self, value: str, partition: int) -> OnDelivery:
         """Note that a record is sent; return the callback for its delivery report.
 
-        The callback only notes the offset: the record's outcome is the transaction's outcome.
+        The callback only notes the offset or the error: the record's outcome is the transaction's.
         """
         row = {**self._row, "kind": SEND, "acks": "all", "value": value, "partition": partition}
         self._rows.append(row)
 
         def delivered(error: ClientError | None, message: DeliveredRecord) -> None:
             offset = message.offset()
-            if error is None and offset is not None and offset >= 0:
+            if error is not None:
+                row["error"] = error.name()
+            elif offset is not None and offset >= 0:
                 row["offset"] = offset
 
         return delivered

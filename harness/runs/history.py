@@ -67,7 +67,7 @@ OPERATIONS: Final = pa.schema(
         pa.field("leader_epoch", pa.int32()),  # returned by the broker; null: not returned
         pa.field("acks", _WORD),  # 0, 1, all; null for reads
         pa.field("value", pa.string(), nullable=False),  # the record's id, see record_id(); a group
-        pa.field("error", _WORD),  # the client's error name; null when ok
+        pa.field("error", _WORD),  # the client's name of it, a send's within an OK transaction, too
         pa.field("op", pa.int64()),  # number of the process's operation; null: in row order
         pa.field("isolation", _WORD),  # read_committed, read_uncommitted; null for sends
     ]

@@ -93,7 +93,17 @@ def not_known(missing: Iterable[Observation], *links: ExplanationLink) -> Chain:
 
 
 def acknowledged(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLink:
-    """Return the answer to a record's producer, and the broker that sent it, if that is known."""
+    """Return the answer to a record's producer, and the broker that sent it, if that is known.
+
+    A record that was refused in a transaction is acknowledged by its commit alone.
+    """
+    if send.get("error"):
+        return ExplanationLink(
+            rule="commit",
+            says=f"The transaction of {send['value']} was committed.",
+            event=f"{send['process']}: {send['outcome']}",
+            time_ns=send["complete_ns"],
+        )
     at_offset = [
         (disk.epoch(send["offset"]), disk.record(send["offset"])) for disk in trace.disks.values()
     ]

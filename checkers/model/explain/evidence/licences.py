@@ -25,7 +25,12 @@ from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.protocol.rules_by_release import Rules, old_format
 from highwater.checkers.model.transactions.transaction_rules import TransactionRules
 from highwater.harness.releases.catalogue import release
-from highwater.harness.releases.client_choice import DRIVER, read_client
+from highwater.harness.releases.client_choice import (
+    AIOKAFKA,
+    DRIVER,
+    KAFKA_PYTHON,
+    read_client,
+)
 from highwater.harness.releases.release import Release
 
 _NEW_SETS: Final = (0, 11)
@@ -294,6 +299,13 @@ NEW_EPOCH: Final = Licence(
     name="a new producer epoch",
     says="Its producer is not idempotent (KIP-98).",
     holds=lambda run, _: run.plan.workload.idempotence,
+)
+PARTIAL: Final = Licence(
+    name="kafka-python, aiokafka or a client driver",
+    says="This client commits no transaction after a record of it has failed.",
+    holds=lambda run, _: (
+        read_client(run.plan.client, run.plan.played_on).library in {DRIVER, KAFKA_PYTHON, AIOKAFKA}
+    ),
 )
 UNKNOWN_CLIENT: Final = Licence(
     name="a client driver",

@@ -16,6 +16,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
 )
 from highwater.checkers.model.explain.evidence.licences import (
     LEADER_ALONE,
+    PARTIAL,
     UNACKNOWLEDGED,
     UNCLEAN,
     explains,
@@ -129,6 +130,21 @@ def _connection_closed(case: LostRecord) -> Links:
 
 
 @explains(
+    "partial-commit",
+    PARTIAL,
+    "The client committed the transaction without the record, whose send had failed.",
+)
+def _left_out(case: LostRecord) -> Links:
+    if not case.send.get("error"):
+        return ()
+    says = f"The send of {case.send['value']} had failed before: {case.send['error']}."
+    link = ExplanationLink(
+        rule="partial-commit", says=says, event=f"{case.send['process']}: {case.send['error']}"
+    )
+    return (link, case.ack)
+
+
+@explains(
     "unread",
     UNACKNOWLEDGED,
     "The broker had not read the record when the connection ended: no log has a record that the"
@@ -179,5 +195,6 @@ UNANSWERED: Final = (
     _sent_to_deposed,
     _shorter_successor,
     _connection_closed,
+    _left_out,
     _left_unread,
 )

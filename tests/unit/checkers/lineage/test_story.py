@@ -69,6 +69,24 @@ def test_sentence_of_a_loss_says_who_what_and_why(lost: Subject) -> None:
     )
 
 
+def test_a_commit_without_a_record_is_no_brokers_acknowledgement() -> None:
+    run = RunBuilder.rehearsal()
+    rehearse_loss(run)
+    for send in run.rows["history/ops"]:
+        if send["value"] == "m3":
+            send.update(error="OUT_OF_ORDER")
+    failed = subject(run)
+    assert sentence(row(offset=None), failed).startswith(
+        "Let R be m3, in a transaction committed in events-0, though its send had failed"
+        " (OUT_OF_ORDER)."
+    )
+    told = witnesses(failed)
+    assert says(told, "committed") == [
+        "The send of m3 failed (OUT_OF_ORDER), and its transaction was committed."
+    ]
+    assert "acknowledged" not in {witness.what for witness in told}
+
+
 def test_witnesses_come_in_order_of_time_and_the_disks_last(lost: Subject) -> None:
     told = witnesses(lost)
     times = [witness.time_ns for witness in told if witness.time_ns is not None]

@@ -68,6 +68,8 @@ class Situation:
     earlier_ns: tuple[int, int] = (SENT - SECOND, ACKED)
     """When that record was sent, and answered."""
     client: str = "librdkafka"
+    error: str | None = None
+    """The error of its send."""
     late: tuple[dict[str, Any], ...] = ()
     """Answers to fetches that the wire let go on."""
     upgraded: tuple[int, ...] = ()
@@ -92,7 +94,7 @@ class Situation:
         other = Trace(partition=1, leaderships=list(self.other), lines={}, disks={}, starts=[])
         send: dict[str, Any] = {
             "process": "p0", "outcome": "ok", "invoke_ns": SENT, "complete_ns": self.acked_ns,
-            "offset": 3, "value": "m3",
+            "offset": 3, "value": "m3", "error": self.error,
         }  # fmt: skip
         sent = {"kind": "send", "process": "p0", "partition": 0, "complete_ns": ACKED + SECOND}
         later = [sent | {"value": value} for value in self.later]
@@ -186,6 +188,7 @@ UNAWARE = Situation(
 UNREAD = replace(CALM, clients=(ClientLogLine(ACKED + 9 * SECOND, "Timed out"),))
 JOIN = (QUIET, replace(QUIET, time_ns=SENT - SECOND, isr=(1,)), replace(QUIET, time_ns=ACKED), NEXT)
 
+PARTIAL = Situation(client="aiokafka", transactions=True, error="OUT_OF_ORDER_SEQUENCE_NUMBER")
 AS_ANOTHER = Situation(client="./driver", earlier="m4")
 REUSED = Situation(rows=(replace(QUIET, leader=2),), starts=(), transactions=True, aborted="m4")
 
@@ -222,6 +225,7 @@ EXPLAINED = {
     "connection": replace(
         CALM, other=(QUIET, replace(NEXT, time_ns=SENT)), rows=(replace(QUIET, isr=(1,)),)
     ),
+    "partial-commit": PARTIAL,
     "unread": replace(UNREAD, later=("m5",)),
     "unclean": Situation(unclean=True, start=UNCLEAN),
     "acks": Situation(acks="1"),
@@ -256,6 +260,7 @@ NOT_EXPLAINED = {
         tracks={1: Track.of(1, [(SENT, 3, 3)])},
     ),
     "connection": replace(CALM, other=(QUIET, replace(NEXT, time_ns=ELECTED))),
+    "partial-commit": replace(PARTIAL, client="librdkafka"),
     "unread": replace(UNREAD, later=("m5", "m4")),  # m4 is in a log
     "unclean": Situation(unclean=False, start=UNCLEAN),
     "acks": Situation(acks="all"),

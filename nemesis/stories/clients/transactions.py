@@ -56,7 +56,7 @@ _NOTICED_S: Final = 0.1
 """Time after which a client knows that its connection is gone; it retries after a second."""
 
 _HOLD_PRODUCE: Final = f"hold Produce client:{_WRITER}>*"
-_GIVES_UP_S: Final = 25.0
+_GIVES_UP_S: Final = 10.0
 """The longest time that a client waits for an answer about a record; its setting is 4 s."""
 
 _NEEDS: Final = StoryNeeds(wire="clients", transactions=True)

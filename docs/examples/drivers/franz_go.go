@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,6 +58,11 @@ var (
 	answered  bool // by brokers: not with acks=0
 	committed bool // a consumer that reads committed records only
 	positions = map[int32]int64{}
+
+	refusal struct { // the first failed send of the open transaction
+		sync.Mutex
+		err error
+	}
 )
 
 func write(one answer) {
@@ -143,6 +149,25 @@ func reach(topic string) error {
 	return err
 }
 
+// refuse keeps the first failed send of a transaction; nil: a new one begins.
+func refuse(err error) {
+	refusal.Lock()
+	defer refusal.Unlock()
+	if err == nil || refusal.err == nil {
+		refusal.err = err
+	}
+}
+
+func version() string {
+	info, _ := debug.ReadBuildInfo()
+	for _, library := range info.Deps {
+		if library.Path == "github.com/twmb/franz-go" {
+			return strings.TrimPrefix(library.Version, "v")
+		}
+	}
+	return ""
+}
+
 // transact does what a producer asks its coordinator.
 func transact(op string) error {
 	ctx := context.Background()
@@ -151,10 +176,16 @@ func transact(op string) error {
 		_, _, err := client.ProducerID(ctx)
 		return err
 	case "begin":
+		refuse(nil)
 		return client.BeginTransaction()
-	case "commit":
+	case "commit": // after a failed send the program has to abort, as the library's examples do
 		if err := client.Flush(ctx); err != nil {
 			return err
+		}
+		refusal.Lock()
+		defer refusal.Unlock()
+		if refusal.err != nil {
+			return refusal.err
 		}
 		return client.EndTransaction(ctx, kgo.TryCommit)
 	}
@@ -228,11 +259,12 @@ func serve(one request) {
 			write(failed(one.Id, err))
 			return
 		}
-		write(answer{Id: one.Id, Library: "franz-go " + os.Getenv("FRANZ_GO")})
+		write(answer{Id: one.Id, Library: "franz-go " + version()})
 	case "send":
 		record := &kgo.Record{Topic: one.Topic, Partition: one.Partition, Value: []byte(one.Value)}
 		client.Produce(context.Background(), record, func(sent *kgo.Record, err error) {
 			if err != nil {
+				refuse(err)
 				write(failed(one.Id, err))
 			} else if answered {
 				write(answer{Id: one.Id, Offset: &sent.Offset})

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 
 from highwater.checkers.core.promises import CONTROLLER_DISK_LOSS
 from highwater.checkers.model.explain.evidence.client_numbers import (
+    answered_as_another,
     numbered_anew,
     numbered_behind,
 )
@@ -335,6 +336,6 @@ unseen: Final = Explainer(
 corrupt: Final = Explainer((_whole_set, _bit_flip), "No rule of replication damages a disk.")
 decided: Final = Explainer((_controller_disks,), "Every controller kept its disk.")
 seen: Final = Explainer(
-    (written_later,),
+    (written_later, answered_as_another),
     "Nothing was truncated there, and no rule of replication lets a client see this.",
 )

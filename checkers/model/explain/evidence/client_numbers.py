@@ -8,16 +8,22 @@ from collections.abc import Iterable
 from itertools import product
 from typing import Final
 
-from highwater.checkers.model.explain.evidence.evidence_links import Links, RecordCase
+from highwater.checkers.model.explain.evidence.evidence_links import (
+    AnomalyCase,
+    Links,
+    RecordCase,
+)
 from highwater.checkers.model.explain.evidence.licences import NEW_EPOCH, UNKNOWN_CLIENT, explains
 from highwater.checkers.model.explain.evidence.lost_record import LostRecord
 from highwater.checkers.model.explain.observations import FILES
 from highwater.checkers.model.explain.trace import Number
 from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.history import SEND
 
 _ANEW: Final = "numbered-anew"
 _BEHIND: Final = "numbered-behind"
 _AS_ANOTHER: Final = "numbered-as-another"
+_ANSWERED_AS_ANOTHER: Final = "answered-as-another"
 
 
 def _is_idempotent(case: RecordCase) -> bool:
@@ -87,6 +93,33 @@ def numbered_as_another(case: LostRecord) -> Links:
                 order = "sent" if sent else "answered"
                 so = f"{lost}, {order} later by the same producer, was answered with that offset"
                 return (_link(_AS_ANOTHER, broker, placed, so), case.ack)
+    return ()
+
+
+@explains(
+    _ANSWERED_AS_ANOTHER,
+    NEW_EPOCH & UNKNOWN_CLIENT,
+    "The client sent the record again with another one's sequence number; the leader answered with"
+    " that one's offset.",
+    needs=FILES,
+)
+def answered_as_another(case: AnomalyCase) -> Links:
+    """Return the record that has the offset, where the answered one is in the log elsewhere."""
+    anomaly, observed = case.anomaly, case.observed
+    trace = observed.traces.get(anomaly["partition"])
+    for step in anomaly["steps"] or () if anomaly["offset"] is not None else ():
+        answered = step["kind"] == SEND and step["offset"] == anomaly["offset"]
+        for broker, disk in trace.disks.items() if trace and answered else ():
+            holder = disk.record(anomaly["offset"])
+            elsewhere = disk.copies(step["value"])
+            sends = observed.sends(value=holder or "", process=step["process"])
+            if holder == step["value"] or not elsewhere or not sends.num_rows:
+                continue
+            number = disk.numbers[disk.at[anomaly["offset"]]]
+            if None not in number:
+                placed = [(step["value"], *elsewhere[0]), (holder or "", anomaly["offset"], number)]
+                so = "a copy of the first was taken for the second, of the same producer"
+                return (_link(_ANSWERED_AS_ANOTHER, broker, placed, so),)
     return ()
 
 

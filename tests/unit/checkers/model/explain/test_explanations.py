@@ -583,6 +583,30 @@ def test_a_record_that_was_answered_with_the_offset_of_an_earlier_one_was_taken_
 
 
 @pytest.mark.parametrize(
+    ("client", "number", "process", "word"),
+    [
+        pytest.param(DRIVER, (7, 0, 5), "p0", "explained", id="as another"),
+        pytest.param(DRIVER, (-1, -1, -1), "p0", "unexplained", id="without a number"),
+        pytest.param(DRIVER, (7, 0, 5), "p1", "unexplained", id="another producer"),
+        pytest.param("librdkafka", (7, 0, 5), "p0", "unexplained", id="known client"),
+    ],
+)
+def test_a_copy_may_be_answered_with_the_offset_of_the_record_that_it_is_taken_for(
+    tmp_path: Path, client: str, number: Number, process: str, word: str
+) -> None:
+    run = numbered(tmp_path, client, ("p0-0", (7, 0, 4)), ("p0-1", number))
+    run.send("p0-1", 1, process=process)
+    steps = [
+        {
+            "process": "p0", "kind": "send", "outcome": "ok", "invoke_ns": run.now_ns,
+            "complete_ns": run.now_ns + 50, "partition": 0, "offset": 1, "value": "p0-0",
+        },
+        {"process": "consumer-0", "kind": "read", "offset": 1, "value": "p0-1"},
+    ]  # fmt: skip
+    assert finding(run, "inconsistent-offsets", offset=1, steps=steps).verdict == word
+
+
+@pytest.mark.parametrize(
     ("magic", "cut", "words"),
     [(1, 2, {"explained"}), (1, 3, {"unexplained"}), (2, 2, {"unexplained"})],
 )

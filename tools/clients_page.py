@@ -48,8 +48,8 @@ client has none*: Java's clients before 0.11 ignore the setting.
 _FAULTS: Final = """\
 Acknowledged records of 60 s with lost answers, late requests, killed brokers and moved leaders,
 acks=all (`highwater matrix --client librdkafka,java,… --delivery plain,idempotent,transactional
---nemesis lose-answers,delay-requests,kill,move-leader`). `duplicate`: in the log twice;
-`nonmonotonic-send`: in another order than sent. A plain producer is promised neither.
+--nemesis lose-answers,delay-requests,kill,move-leader`). `duplicate` is in the log twice,
+`nonmonotonic-send` in another order than sent; plain producers are promised neither.
 """
 _COMMITS: Final = """\
 A transaction has a record that was written, and one that cannot be: the broker refuses it
@@ -150,7 +150,8 @@ def _outcome(row: ClientFaults | None) -> str:
     if row is None:
         return ""
     lost = f"**{row.lost:,} lost**" if row.lost else ""
-    return ", ".join(filter(None, (f"{row.acknowledged:,}", lost, row.findings)))
+    findings = "" if row.delivery == "plain" else row.findings
+    return ", ".join(filter(None, (f"{row.acknowledged:,}", lost, findings)))
 
 
 def read() -> tuple[ClientTrial, ...]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -50,26 +50,41 @@ _VOTERS: Final = "controller.quorum.voters"
 _BROKERS_NAME: Final = {_RETENTION: "log.retention.bytes", _FORMAT: "log.message.format.version"}
 """A topic's setting to the broker's setting that is its default, where the names differ."""
 
-_INTERNAL: Final[Mapping[str, tuple[str, str, str, Number]]] = {
-    POSITIONS: ("offsets.topic.replication.factor", "3", _MIN_ISR, (0, 8)),
-    TRANSACTIONS: (
-        "transaction.state.log.replication.factor", "3", "transaction.state.log.min.isr", (0, 11)
-    ),
-    SHARE_GROUPS: (
-        "share.coordinator.state.topic.replication.factor", "3",
-        "share.coordinator.state.topic.min.isr", (4, 0)
-    ),
-    REMOTE_TIER: (
-        "rlmm.config.remote.log.metadata.topic.replication.factor", "3",
-        "rlmm.config.remote.log.metadata.topic.min.isr", (3, 6)
-    ),
-}  # fmt: skip
-"""Kafka's own topics: the broker's setting for replicas, its default, that for min.insync.replicas,
-and the first release that has the topic. Defaults of min.insync.replicas there: 2 where the topic
-has a setting of its own (REMOTE_TIER: since 4.3, KIP-1235), else as any topic's."""
 
+class _InternalTopic(NamedTuple):
+    """The brokers' settings for one of Kafka's own topics.
+
+    Attributes:
+        replicas: the setting for its replicas, 3 by default.
+        min_isr: the setting for its min.insync.replicas; the brokers' own one, or 2 by default.
+        since: the first release that has the topic.
+    """
+
+    replicas: str
+    min_isr: str
+    since: Number
+
+
+_INTERNAL: Final[Mapping[str, _InternalTopic]] = {
+    POSITIONS: _InternalTopic("offsets.topic.replication.factor", _MIN_ISR, (0, 8)),
+    TRANSACTIONS: _InternalTopic(
+        "transaction.state.log.replication.factor", "transaction.state.log.min.isr", (0, 11)
+    ),
+    SHARE_GROUPS: _InternalTopic(
+        "share.coordinator.state.topic.replication.factor",
+        "share.coordinator.state.topic.min.isr",
+        (4, 0),
+    ),
+    REMOTE_TIER: _InternalTopic(
+        "rlmm.config.remote.log.metadata.topic.replication.factor",
+        "rlmm.config.remote.log.metadata.topic.min.isr",
+        (3, 6),
+    ),
+}
+_OWN_REPLICAS: Final = "3"
 _OWN_MIN_ISR: Final = "2"
 _RENEWED_TIER: Final = (4, 3)
+"""The tier's topic has a min.insync.replicas of its own since this release (KIP-1235)."""
 _CLEAN_FROM: Final = (0, 11)
 """Unclean elections are off by default since this release (KIP-106)."""
 _VERIFIED_FROM: Final = (3, 6)
@@ -167,7 +182,7 @@ class _BrokerDefaults:
     def may_have(self, topic: str) -> bool:
         """Return whether the brokers may have one of Kafka's own topics."""
         tiered = topic != REMOTE_TIER or self.value(_TIER, "false") != "false"
-        return tiered and not self.before(_INTERNAL[topic][3])
+        return tiered and not self.before(_INTERNAL[topic].since)
 
     def value(self, name: str, default: str) -> str | None:
         """Return the brokers' weakest value of a setting; None if only the environment knows it."""
@@ -221,7 +236,7 @@ def _topic(
 
 
 def _internal(name: str, defaults: _BrokerDefaults) -> TopicFacts:
-    replicas, default, min_isr, _ = _INTERNAL[name]
+    replicas, min_isr, _ = _INTERNAL[name]
     renewed = name != REMOTE_TIER or not defaults.before(_RENEWED_TIER)
     given: dict[str, str] = {}
     if min_isr != _MIN_ISR:
@@ -230,7 +245,7 @@ def _internal(name: str, defaults: _BrokerDefaults) -> TopicFacts:
     return TopicFacts(
         name=name,
         partitions=50,
-        replicas=defaults.number(replicas, default),
+        replicas=defaults.number(replicas, _OWN_REPLICAS),
         settings=defaults.settings(given),
     )
 

@@ -57,6 +57,7 @@ class Advice:
         command: the command that shows the hazard on a laptop, on the nearest release of the
             catalogue.
         mend: the commands that set what is the fix, each for one topic; empty for files.
+        running: whether there is a running cluster to show the hazard on.
     """
 
     hazard: Hazard
@@ -65,6 +66,7 @@ class Advice:
     reasons: tuple[str, ...] = ()
     command: str = ""
     mend: tuple[str, ...] = ()
+    running: bool = True
 
     @property
     def campaign(self) -> str:
@@ -73,6 +75,8 @@ class Advice:
         Its topic is like the first affected topic that is not one of Kafka's internal topics: a
         run cannot create a topic like those.
         """
+        if not self.running:
+            return ""
         if not self.hazard.campaign or not self.topics:
             return self.hazard.campaign
         like = next((topic for topic in self.topics if topic not in OWN_TOPICS), None)
@@ -161,6 +165,7 @@ def _advise(
         reasons=_reasons(by_status[status]),
         command=command(hazard, cluster) if status == "can lose" else "",
         mend=_mend(hazard, cluster, hit) if status == "can lose" else (),
+        running=cluster.running,
     )
 
 

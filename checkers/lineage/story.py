@@ -62,36 +62,26 @@ def _acknowledged(subject: Subject) -> Iterator[Witness]:
     for row in subject.sends:
         if row["outcome"] != OK:
             outcome = _unacknowledged(row)
-            yield Witness(
-                who=row["process"],
-                what=row["outcome"],
-                time_ns=row["complete_ns"],
-                says=f"{subject.value} was not acknowledged{outcome}.",
-                source=_OPS,
-            )
+            says = f"{subject.value} was not acknowledged{outcome}."
+            yield _by_client(row, row["outcome"], says)
             continue
         if row["acks"] in ACKNOWLEDGED:
-            yield Witness(
-                who=row["process"],
-                what="sent",
-                time_ns=row["complete_ns"],
-                says=f"{subject.value} {ACKNOWLEDGED[row['acks']]}; no broker acknowledges it.",
-                source=_OPS,
-            )
+            says = f"{subject.value} {ACKNOWLEDGED[row['acks']]}; no broker acknowledges it."
+            yield _by_client(row, "sent", says)
             continue
         if row["error"]:
-            yield Witness(
-                who=row["process"],
-                what="committed",
-                time_ns=row["complete_ns"],
-                says=f"The send of {subject.value} failed ({row['error']}), and its transaction was"
-                " committed.",
-                source=_OPS,
-            )
+            failed = f"The send of {subject.value} failed ({row['error']})"
+            yield _by_client(row, "committed", f"{failed}, and its transaction was committed.")
             continue
         at = "" if row["offset"] is None else f" at offset {row['offset']}"
         says = f"acknowledged {subject.value}{at}."
         yield _answer(subject, row, "acknowledged", says, title=", the leader,")
+
+
+def _by_client(row: Row, what: str, says: str) -> Witness:
+    return Witness(
+        who=row["process"], what=what, time_ns=row["complete_ns"], says=says, source=_OPS
+    )
 
 
 def _answer(subject: Subject, row: Row, what: str, says: str, *, title: str = "") -> Witness:

@@ -23,6 +23,7 @@ from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.wording import count
 from highwater.harness.releases.cluster_facts import (
     OWN_TOPICS,
+    PROTOCOL,
     VERIFICATION,
     BrokerFacts,
     ClusterFacts,
@@ -48,8 +49,7 @@ _TOPIC_SETTINGS: Final = (
     "unclean.leader.election.enable",
     "message.format.version",
 )
-_PROTOCOL: Final = "inter.broker.protocol.version"
-_BROKER_SETTINGS: Final = (_PROTOCOL, VERIFICATION)
+_BROKER_SETTINGS: Final = (PROTOCOL, VERIFICATION)
 
 _REFUSALS: Final = {29: "the user may not describe it", 31: "the user may not describe the cluster"}
 
@@ -215,7 +215,7 @@ class ClusterSurvey:
                 settings = self._broker_settings(connection, versions, described.node_id)
                 release = release or at_least(
                     release_range(versions.apis, versions.supported),
-                    (settings or {}).get(_PROTOCOL, ""),
+                    (settings or {}).get(PROTOCOL, ""),
                 )
         except UnreachableError as error:
             self._unseen.append(f"broker {described.node_id}: {error.message}")

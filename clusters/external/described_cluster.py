@@ -15,9 +15,9 @@ import msgspec
 
 from highwater.clusters.core.java_properties import from_properties
 from highwater.harness.base.errors import UsageError
-from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.releases.cluster_facts import (
     POSITIONS,
+    PROTOCOL,
     REMOTE_TIER,
     SHARE_GROUPS,
     TRANSACTIONS,
@@ -42,7 +42,6 @@ _UNCLEAN: Final = "unclean.leader.election.enable"
 _RETENTION: Final = "retention.bytes"
 _TIERED: Final = "remote.storage.enable"
 _FORMAT: Final = "message.format.version"
-_PROTOCOL: Final = "inter.broker.protocol.version"
 _REPLICAS: Final = "default.replication.factor"
 _PARTITIONS: Final = "num.partitions"
 _TIER: Final = "remote.log.storage.system.enable"
@@ -147,7 +146,7 @@ def read_files(paths: Sequence[Path], named: ReleaseRange | None = None) -> Clus
     nodes = [replace(node, release=named or node.release) for node in files.nodes * alike]
     defaults = _BrokerDefaults(nodes)
     internal = [_internal(name, defaults) for name in _INTERNAL if defaults.may_have(name)]
-    topics = [_topic(row, defaults) for row in files.topics] or [defaults.topic()]
+    topics = [_topic(row, defaults) for row in files.topics or [(DEFAULTS, None, None, {})]]
     return ClusterFacts(
         cluster_id=f"of {', '.join(path.name for path in paths)}",
         coordination=_coordination(files, nodes),
@@ -209,7 +208,7 @@ class _BrokerDefaults:
             _RETENTION: "-1",
         }
         if self.before(_NO_FORMAT_FROM) and self.release is not None:
-            kafka[_FORMAT] = self.value(_PROTOCOL, dotted(self.release.first)) or ""
+            kafka[_FORMAT] = self.value(PROTOCOL, dotted(self.release.first)) or ""
         of_brokers = {
             name: self.value(_BROKERS_NAME.get(name, name), default)
             for name, default in kafka.items()
@@ -217,10 +216,6 @@ class _BrokerDefaults:
         }
         in_force = {name: value for name, value in of_brokers.items() if value}
         return {_TIERED: "false", **in_force, **given}
-
-    def topic(self) -> TopicFacts:
-        """Return a topic that is made with the brokers' defaults."""
-        return _topic((DEFAULTS, None, None, {}), self)
 
 
 def _topic(
@@ -251,7 +246,7 @@ def _internal(name: str, defaults: _BrokerDefaults) -> TopicFacts:
 
 
 def _broker(at: int, node: _Node) -> BrokerFacts:
-    settings = {name: node.settings[name] for name in (_PROTOCOL,) if name in node.settings}
+    settings = {name: node.settings[name] for name in (PROTOCOL,) if name in node.settings}
     if node.release is not None and node.release.first >= _VERIFIED_FROM:
         settings[VERIFICATION] = node.settings.get(VERIFICATION, "true")
     return BrokerFacts(
@@ -378,5 +373,5 @@ def _release(text: str) -> ReleaseRange | None:
     if "confluent" in text and number[0] in _CONFLUENT:
         minor = number[1] + (_MINOR_OF_6 if number[0] == _MINOR_OF_6 else 0)
         number = (_CONFLUENT[number[0]], minor)
-    exact = any(entry.number == number for entry in CATALOGUE.values()) or len(number) > 2  # noqa: PLR2004 - of three parts
+    exact = len(number) > 2  # noqa: PLR2004 - a line has two parts
     return ReleaseRange(first=number, below=None if exact else successor(number), exact=exact)

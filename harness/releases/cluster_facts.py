@@ -25,6 +25,7 @@ BROKER_EPOCHS: Final = 10
 """The metadata.version since which a follower sends its broker epoch in Fetch: 3.5-IV1 (KIP-903,
 ``MetadataVersion.fetchRequestVersion``)."""
 
+PROTOCOL: Final = "inter.broker.protocol.version"
 VERIFICATION: Final = "transaction.partition.verification.enable"
 """A broker setting since 3.6, true by default (KIP-890)."""
 

@@ -29,7 +29,7 @@ from highwater.harness.releases.group_protocols import SHARE_FEATURES, SHARE_GRO
 from highwater.harness.runs import manifest
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Clock, Recorder
-from highwater.harness.runs.store import Environment, Run, Store
+from highwater.harness.runs.store import Run, Store
 from highwater.nemesis.context import (
     ScheduleContext,
     ScheduleNotFollowedError,
@@ -130,8 +130,7 @@ def conduct(
         if plan.story:
             climb_all(cluster, levels(plan))
         clock = Clock()
-        environment = _environment(plan, cluster, clock)
-        run.write_struct("environment.json", environment)
+        _write_environment(plan, run, cluster, clock)
         probe = stack.enter_context(contextlib.closing(cluster.probe()))
         assignment, present = _create_topic(plan, cluster, probe)
         recorder = stack.enter_context(_recorder(plan, run, cluster, clock))
@@ -151,8 +150,7 @@ def conduct(
             work_done(plan, program, workload) as work,
         ):
             workload.warm_up()
-            environment = replace(environment, libraries=tuple(sorted(workload.libraries)))
-            run.write_struct("environment.json", environment)
+            _name_libraries(run, workload)
             keeper.phase("running")
             context = ScheduleContext(
                 plan=plan,
@@ -203,9 +201,17 @@ def _prepare_sharing(plan: Plan, cluster: Cluster) -> None:
         cluster.configure_group(share_group(plan), SHARE_GROUP)
 
 
-def _environment(plan: Plan, cluster: Cluster, clock: Clock) -> Environment:
+def _write_environment(plan: Plan, run: Run, cluster: Cluster, clock: Clock) -> None:
     outside = plan.external is not None
-    return describe(cluster, clock.started_at_ns, outside=outside, tiered=plan.tiered)
+    environment = describe(cluster, clock.started_at_ns, outside=outside, tiered=plan.tiered)
+    run.write_struct("environment.json", environment)
+
+
+def _name_libraries(run: Run, workload: RunningWorkload) -> None:
+    """Add the libraries that client drivers have named to the run's environment."""
+    if workload.libraries:
+        libraries = tuple(sorted(workload.libraries))
+        run.write_struct("environment.json", replace(run.environment(), libraries=libraries))
 
 
 def _recorder(plan: Plan, run: Run, cluster: Cluster, clock: Clock) -> Recorder:

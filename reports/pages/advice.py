@@ -30,7 +30,6 @@ def write(cluster: ClusterFacts, every: Sequence[Advice], lines: Sequence[str], 
         counts=[(status, [a.status for a in every].count(status)) for status in ORDER],
         lines=lines,
         unseen=cluster.unseen,
-        running=cluster.running,
         losing=[advice for advice in every if advice.status == "can lose"],
         others=[advice for advice in every if advice.status != "can lose"],
     )

@@ -1,6 +1,5 @@
 """Explains duplicates, reordered records, unknown records, damaged disks, and other anomalies."""
 
-from itertools import pairwise
 from typing import Final
 
 import pyarrow.compute as pc
@@ -22,6 +21,8 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     event_link,
     fault_link,
     hung_up,
+    leader_changes,
+    leader_of,
     refuse,
     unanswered,
 )
@@ -108,16 +109,16 @@ def _sent_again_elsewhere(case: RecordCase) -> Links:
     Some libraries end all requests then: franz-go before 1.21 closed every connection but those to
     the brokers in the answer (``kip951move.ensureBrokers``).
     """
-    for other in case.observed.traces.values():
-        for before, now in pairwise(other.leaderships):
-            moved = before.leader != now.leader
-            if moved and case.begun_ns - WITHIN.client <= now.time_ns <= case.until_ns + WITHIN.log:
-                says = (
-                    f"Broker {now.leader} led partition {other.partition} then, and"
-                    f" {case.send['value']} was sent again by a client that does not number records"
-                )
-                return (event_link("retry-elsewhere", f"{says}.", now, now.leader),)
-    return ()
+    change = next(leader_changes(case.observed, case.begun_ns, case.until_ns), None)
+    if change is None:
+        return ()
+    partition, _, now = change
+    says = (
+        f"Then {leader_of(now)} led partition {partition}, and {case.send['value']} was sent again"
+        " by a client that does not number records."
+    )
+    broker = now.leader if now.leader >= 0 else None
+    return (event_link("retry-elsewhere", says, now, broker),)
 
 
 @explains(

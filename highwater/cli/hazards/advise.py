@@ -235,7 +235,7 @@ def document(cluster: ClusterFacts, every: Sequence[Advice]) -> dict[str, Any]:
                 "cost": advice.hazard.cost,
                 "mend": list(advice.mend),
                 "command": advice.command or None,
-                "campaign": (cluster.running and advice.campaign) or None,
+                "campaign": advice.campaign or None,
             }
             for advice in every
         ],
@@ -251,7 +251,7 @@ def _show(cluster: ClusterFacts, every: Sequence[Advice], *, show_all: bool) -> 
     say(Text(headline(every), style="bold"))
     for advice in every:
         if advice.status == "can lose":
-            _show_loss(advice, running=cluster.running)
+            _show_loss(advice)
         elif advice.status != "not affected":
             reasons = "; ".join(advice.reasons)
             needs = advice.status == "cannot tell"
@@ -275,7 +275,7 @@ def _heading(status: Status) -> Text:
     return Text(status.upper(), style=f"bold {_COLOURS[status]}")
 
 
-def _show_loss(advice: Advice, *, running: bool) -> None:
+def _show_loss(advice: Advice) -> None:
     say, hazard = console.out.print, advice.hazard
     say(_heading(advice.status), Text(f"{hazard.id}: {hazard.title}"))
     say(Text(f"  topics: {named(advice.topics)}"))
@@ -286,7 +286,7 @@ def _show_loss(advice: Advice, *, running: bool) -> None:
     for mend in advice.mend[:NAMED_MAX]:
         say(Text(f"  by:     {mend}"))
     say(Text(f"  see it: {advice.command}"))
-    if advice.campaign and running:
+    if advice.campaign:
         say(Text(f"  on it:  {advice.campaign}"))
 
 

@@ -1,6 +1,6 @@
 """The links of an explanation. Each link is an observed event, with a sentence and its rule."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias
@@ -146,9 +146,8 @@ def disturbed(
     before = first or next(iter(changed), None)  # no earlier leadership when the run begins
     for row in changed:
         if before is not None and (row.leader, row.epoch) != (before.leader, before.epoch):
-            who = "no broker" if row.leader < 0 else f"broker {row.leader}"
-            broker = row.leader if row.leader >= 0 else None
-            return event_link("elections", f"Then {who} led, in epoch {row.epoch}.", row, broker)
+            says = f"Then {leader_of(row)} led, in epoch {row.epoch}."
+            return event_link("elections", says, row, row.leader if row.leader >= 0 else None)
     return None
 
 
@@ -164,16 +163,30 @@ def hung_up(
     then = trace.leadership(since_ns)
     if then is None or observed.plan.workload.acks != "0":
         return None
-    for other in observed.traces.values():
-        for before, now in pairwise(other.leaderships):
-            gone = before.leader == then.leader != now.leader
-            if gone and since_ns - WITHIN.client <= now.time_ns <= until_ns + WITHIN.log:
-                says = (
-                    f"Broker {then.leader} no longer led partition {other.partition}, and closed"
-                    " the connections of clients that sent records for it with acks=0."
-                )
-                return event_link("acks=0", says, now, then.leader)
+    for partition, before, now in leader_changes(observed, since_ns, until_ns):
+        if before.leader == then.leader:
+            says = (
+                f"Broker {then.leader} no longer led partition {partition}, and closed"
+                " the connections of clients that sent records for it with acks=0."
+            )
+            return event_link("acks=0", says, now, then.leader)
     return None
+
+
+def leader_changes(
+    observed: RunTraces, since_ns: int, until_ns: int
+) -> Iterator[tuple[int, Leadership, Leadership]]:
+    """Yield partitions whose leader changed about when a request was under way, before and now."""
+    for trace in observed.traces.values():
+        for before, now in pairwise(trace.leaderships):
+            about = since_ns - WITHIN.client <= now.time_ns <= until_ns + WITHIN.log
+            if before.leader != now.leader and about:
+                yield trace.partition, before, now
+
+
+def leader_of(row: Leadership) -> str:
+    """Return ``broker 1``, or ``no broker``."""
+    return "no broker" if row.leader < 0 else f"broker {row.leader}"
 
 
 def event_link(

@@ -3,10 +3,10 @@
 ``tools/client_trials.py`` plays the trials and writes their results. What a matrix of clients came
 to is kept by
 
-    python -m tools.clients_page FOLDER
+    python -m tools.client_matrix FOLDER
+    python -m tools.clients_page FOLDER/store/clients
 """
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from highwater.harness.campaigns.matrix_cells import MatrixFolder
+from highwater.harness.campaigns.matrix_cells import DELIVERIES, Delivery, MatrixFolder, MatrixRow
 
 FAULTS: Final = Path(__file__).parent.parent / "docs" / "client-faults.json"
 RESULTS: Final = Path(__file__).parent.parent / "docs" / "client-results.json"
@@ -32,6 +32,8 @@ EXPIRED: Final = "a record has expired"
 COMMITS: Final = (REFUSED, EXPIRED)
 
 EXPLAINED: Final = "explained"
+_MOVED: Final = "move-txn-coordinator"
+_HUNG: Final = "did not end"
 _KINDS: Final = (" duplicate", " nonmonotonic-send")
 
 _NOTE: Final = "<!-- Written by `make docs` from docs/client-results.json. -->\n"
@@ -46,10 +48,11 @@ Nothing is refused beforehand here; `highwater run --client` refuses what does n
 client has none*: Java's clients before 0.11 ignore the setting.
 """
 _FAULTS: Final = """\
-Acknowledged records of 60 s with lost answers, late requests, killed brokers and moved leaders,
-acks=all (`highwater matrix --client librdkafka,java,… --delivery plain,idempotent,transactional
---nemesis lose-answers,delay-requests,kill,move-leader`). `duplicate` is in the log twice,
-`nonmonotonic-send` in another order than sent; plain producers are promised neither.
+Acknowledged records of 60 s with lost answers, late requests, killed brokers and moved leaders; in
+the last column moved coordinators of transactions in place of late requests and leaders
+(`python -m tools.client_matrix FOLDER`). `duplicate` is in the log twice, `nonmonotonic-send` in
+another order than sent; plain producers are promised neither. acks=1 loses what only a dead leader
+had. *Hung*: requests that were never answered.
 """
 _COMMITS: Final = """\
 A transaction has a record that was written, and one that cannot be: the broker refuses it
@@ -74,81 +77,116 @@ class ClientTrial(msgspec.Struct, frozen=True, kw_only=True):
     results: dict[str, str]
 
 
-class ClientFaults(msgspec.Struct, frozen=True, kw_only=True):
+class ClientFaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The results of a client under faults.
 
     Attributes:
         library: of a driver, as it names itself.
         findings: numbers of records in the log twice, or in another order.
         model: the model's answer about all findings.
+        moved: whether coordinators of transactions were moved.
+        hung: whether the client did not end, so that nothing was judged.
     """
 
     kafka: str
     client: str
     library: str
-    delivery: str
+    delivery: Delivery
     acknowledged: int
     lost: int
     findings: str
     model: str
+    acks: str = "all"
+    moved: bool = False
+    hung: bool = False
+
+    @property
+    def column(self) -> str:
+        """The heading of its column."""
+        acks = "" if self.acks == "all" else f", acks={self.acks}"
+        moved = ", coordinators moved" if self.moved else ""
+        return f"{self.delivery}{acks}{moved}"
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Its place in the tables."""
+        return self.kafka, self.client, self.column
 
 
 def keep(folder: Path) -> None:
-    """Write what a matrix of clients came to, in place of what is there of its releases."""
+    """Write what a matrix of clients came to, in place of what is there of the same."""
     matrix = MatrixFolder(folder)
     played = []
     for row in matrix.rows():
         run = matrix.run_of(row)
         assert run is not None, row.run
-        model = json.loads((run.path / "analysis" / "model.json").read_text(encoding="utf-8"))
-        kinds = [kind for kind in row.others.split(", ") if kind.endswith(_KINDS)]
-        played.append(
-            ClientFaults(
-                kafka=row.kafka,
-                client=Path(row.client).name.partition("@")[0],
-                library=", ".join(run.environment().libraries),
-                delivery=row.delivery,
-                acknowledged=row.acknowledged,
-                lost=row.lost,
-                findings=", ".join(kinds),
-                model=model["status"],
-            )
-        )
-    releases = {row.kafka for row in played}
-    others = [row for row in _faults() if row.kafka not in releases]
-    text = msgspec.json.format(msgspec.json.encode([*others, *played]), indent=1)
-    FAULTS.write_bytes(text + b"\n")
+        played.append(of_cell(row, run.environment().libraries))
+    FAULTS.write_bytes(
+        msgspec.json.format(msgspec.json.encode(merged(_faults(), played)), indent=1) + b"\n"
+    )
+
+
+def of_cell(row: MatrixRow, libraries: Sequence[str]) -> ClientFaults:
+    """Return what a run came to, of a driver with these libraries."""
+    kinds = [kind for kind in row.others.split(", ") if kind.endswith(_KINDS)]
+    return ClientFaults(
+        kafka=row.kafka,
+        client=Path(row.client).name.partition("@")[0],
+        library=", ".join(libraries),
+        delivery=row.delivery,
+        acknowledged=row.acknowledged,
+        lost=row.lost,
+        findings=", ".join(kinds),
+        model=row.model or "",
+        acks=row.acks,
+        moved=_MOVED in (row.nemesis or ""),
+        hung=_HUNG in (row.problem or ""),
+    )
+
+
+def merged(before: Sequence[ClientFaults], played: Sequence[ClientFaults]) -> list[ClientFaults]:
+    """Return all rows, the later ones in the places of earlier ones."""
+    return [*{row.key: row for row in (*before, *played)}.values()]
 
 
 def _faults() -> list[ClientFaults]:
     return msgspec.json.decode(FAULTS.read_bytes(), type=list[ClientFaults])
 
 
-def _fault_tables() -> str:
+def fault_tables(rows: Sequence[ClientFaults]) -> str:
     """Return a table for each release: clients by what was asked of them."""
-    rows, lines = _faults(), []
-    deliveries = [*dict.fromkeys(row.delivery for row in rows)]
+    lines = []
+    columns = sorted({row.column: row for row in rows}.values(), key=_order)
+    names = [row.column for row in columns]
     for kafka in dict.fromkeys(row.kafka for row in rows):
-        cells = {(row.client, row.delivery): row for row in rows if row.kafka == kafka}
+        cells = {(row.client, row.column): row for row in rows if row.kafka == kafka}
         lines += [
             "",
-            f"| {kafka} | {' | '.join(deliveries)} |",
-            "|---" * (len(deliveries) + 1) + "|",
+            f"| {kafka} | {' | '.join(names)} |",
+            "|---" * (len(names) + 1) + "|",
         ]
         for client in dict.fromkeys(client for client, _ in cells):
-            of_client = [cells.get((client, delivery)) for delivery in deliveries]
+            of_client = [cells.get((client, name)) for name in names]
             library = next((row.library for row in of_client if row and row.library), client)
             lines.append(f"| {library} | {' | '.join(map(_outcome, of_client))} |")
     open_ones = [
-        f"{row.client} {row.delivery} {row.kafka}" for row in rows if row.model != EXPLAINED
+        f"{row.client} {row.column} {row.kafka}"
+        for row in rows
+        if row.model != EXPLAINED and not row.hung
     ]
     lines += ["", f"Not explained: {', '.join(open_ones) or 'none'}."]
     return "\n".join(lines)
 
 
+def _order(row: ClientFaults) -> tuple[int, bool, bool]:
+    return DELIVERIES.index(row.delivery), row.acks == "all", row.moved
+
+
 def _outcome(row: ClientFaults | None) -> str:
     if row is None:
         return ""
+    if row.hung:
+        return "hung"
     lost = f"**{row.lost:,} lost**" if row.lost else ""
     findings = "" if row.delivery == "plain" else row.findings
     return ", ".join(filter(None, (f"{row.acknowledged:,}", lost, findings)))
@@ -166,7 +204,7 @@ def clients() -> str:
     for broker in dict.fromkeys(trial.broker for trial in trials):
         of_broker = [trial for trial in trials if trial.broker == broker]
         parts += [f"## A broker of {broker}\n", _cells(of_broker, (*PRODUCING, CONSUMING)), ""]
-    parts += ["## Under faults\n", _FAULTS, _fault_tables(), ""]
+    parts += ["## Under faults\n", _FAULTS, fault_tables(_faults()), ""]
     committed = [trial for trial in trials if REFUSED in trial.results]
     parts += ["## A commit after a record that was not written\n", _COMMITS]
     parts.append(_cells(committed, COMMITS))

@@ -1,6 +1,7 @@
 """The command ``highwater matrix``: runs all combinations of some axes, and writes one page."""
 
 import contextlib
+import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -39,7 +40,7 @@ from highwater.harness.runs.options import options_of, several
 from highwater.harness.runs.plan import Plan, Topic
 
 _WIDE: Final = 13
-"""Rows of the page that fit on a terminal as columns."""
+"""Columns that fit on a terminal."""
 
 
 _FIELDS: Final = {
@@ -205,8 +206,8 @@ def _show(folder: MatrixFolder, rows: Sequence[MatrixRow]) -> None:
     from highwater.reports.pages.matrix import headline, sums
 
     matrix = folder.matrix()
-    if rows and len({row.line for row in rows}) <= _WIDE:
-        console.out.print(_table(rows))
+    if rows and _columns(rows) <= _WIDE:
+        console.out.print(table(rows))
     console.out.print(headline(rows))
     console.out.print("; ".join(sums(rows, matrix)) + ".")
     for row in rows:
@@ -223,26 +224,48 @@ def _show(folder: MatrixFolder, rows: Sequence[MatrixRow]) -> None:
     console.out.print(f"The whole matrix: {folder.page.resolve()}")
 
 
-def _table(rows: Sequence[MatrixRow]) -> Table:
-    lines = list(dict.fromkeys(row.line for row in rows))
+def _columns(rows: Sequence[MatrixRow]) -> int:
+    return min(len({row.line for row in rows}), len({row.kafka for row in rows}))
+
+
+def table(rows: Sequence[MatrixRow]) -> Table:
+    """Return the table: a row for each setting, or for each release if there are more of these."""
+    words = {row.line: _words(row) for row in rows}
+    varied = [len(set(column)) > 1 for column in zip(*words.values(), strict=True)]
+    common = [word for word, vary in zip(_words(rows[0]), varied, strict=True) if word and not vary]
+    heads = {
+        line: ", ".join(itertools.compress(parts, varied)).strip(", ") or parts[0]
+        for line, parts in words.items()
+    }
+    releases = {row.kafka: row.kafka for row in rows}
     cells: dict[tuple[object, object], list[MatrixRow]] = {}
     for row in rows:
         cells.setdefault((row.kafka, row.line), []).append(row)
-    drivers = len({row.machinery for row in rows}) > 1
-    heads = [_heading(row, driver=drivers) for row in {row.line: row for row in rows}.values()]
+        cells.setdefault((row.line, row.kafka), []).append(row)
+    settings_down = len(heads) > len(releases)
+    down, across = (heads, releases) if settings_down else (releases, heads)
     body: list[list[str | Text]] = [
-        [kafka, *(_cell(cells.get((kafka, line), [])) for line in lines)]
-        for kafka in dict.fromkeys(row.kafka for row in rows)
+        [name, *(_cell(cells.get((at, other), [])) for other in across)]
+        for at, name in down.items()
     ]
-    return console.table("Lost / acknowledged, and forked offsets", ["Kafka", *heads], body)
+    corner = "" if settings_down else "Kafka"
+    title = f"Lost / acknowledged, and forked offsets: {', '.join(common)}".rstrip(": ")
+    return console.table(title, [corner, *across.values()], body)
 
 
-def _heading(row: MatrixRow, *, driver: bool) -> str:
-    words = [row.happened, f"acks={row.acks}"]
-    words += [f"min.isr={row.min_isr}"] if row.min_isr > 1 else []
-    words += ["unclean"] if row.unclean else []
-    words += row.machinery if driver else []
-    return "\n".join(words)
+def _words(row: MatrixRow) -> tuple[str, ...]:
+    """Return a word for each part of a row's setting; empty where it is Kafka's default."""
+    driver, client, delivery, *groups = row.machinery
+    return (
+        row.happened,
+        f"acks={row.acks}",
+        f"min.isr={row.min_isr}" if row.min_isr > 1 else "",
+        "unclean" if row.unclean else "",
+        driver,
+        Path(client).name,
+        delivery,
+        ", ".join(groups),
+    )
 
 
 def _cell(rows: Sequence[MatrixRow]) -> Text:

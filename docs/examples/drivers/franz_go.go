@@ -27,8 +27,11 @@ type request struct {
 	Partition int32
 	Value     string
 	Offsets   map[int32]int64
-	Max       int
-	WaitMs    int `json:"wait_ms"`
+
+	Partitions []int32
+	Event      int
+	Max        int
+	WaitMs     int `json:"wait_ms"`
 }
 
 type answer struct {
@@ -43,6 +46,10 @@ type answer struct {
 	Code       int             `json:"code"`
 	Again      bool            `json:"again,omitempty"`
 	Message    string          `json:"message,omitempty"`
+	Event      string          `json:"event,omitempty"`
+	Partitions []int32         `json:"partitions,omitempty"`
+	Generation int32           `json:"generation,omitempty"`
+	Offsets    map[int32]int64 `json:"offsets,omitempty"`
 }
 
 type record struct {
@@ -52,12 +59,27 @@ type record struct {
 	Epoch     int32  `json:"epoch"`
 }
 
+// member is a consumer in a group: franz-go calls its methods at each rebalance.
+type member struct {
+	name    string
+	topic   string
+	events  int
+	handled chan int
+
+	begun map[int32]bool // by its partitions: whether franz-go reads it already
+}
+
 var (
 	output    sync.Mutex
 	client    *kgo.Client
-	answered  bool // by brokers: not with acks=0
-	committed bool // a consumer that reads committed records only
-	positions = map[int32]int64{}
+	answered  bool    // by brokers: not with acks=0
+	committed bool    // a consumer that reads committed records only
+	in        *member // nil: of no group
+
+	places struct { // of the partitions that are read
+		sync.Mutex
+		next map[int32]int64
+	}
 
 	refusal struct { // the first failed send of the open transaction
 		sync.Mutex
@@ -99,8 +121,16 @@ func open(role string, config map[string]any) error {
 	}
 	var err error
 	if role == "consumer" {
-		if text("group.id") != "" {
-			return errors.New("this driver joins no group")
+		if name := text("group.id"); name != "" {
+			in = &member{name: name, handled: make(chan int)}
+			options = append(options, in.options()...)
+			if text("group.protocol") == "consumer" { // whose times are the brokers'
+				ctx := context.WithValue(context.Background(), "opt_in_kafka_next_gen_balancer_beta", true)
+				options = append(options, kgo.WithContext(ctx))
+			} else {
+				options = append(options, kgo.SessionTimeout(millis("session.timeout.ms")))
+				options = append(options, kgo.HeartbeatInterval(millis("heartbeat.interval.ms")))
+			}
 		}
 		if committed = text("isolation.level") == "read_committed"; committed {
 			options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
@@ -195,13 +225,160 @@ func transact(op string) error {
 	return client.EndTransaction(ctx, kgo.TryAbort)
 }
 
+func (m *member) options() []kgo.Opt {
+	tell := func(event string) func(context.Context, *kgo.Client, map[string][]int32) {
+		return func(_ context.Context, by *kgo.Client, topics map[string][]int32) {
+			m.tell(event, by, topics[m.topic])
+		}
+	}
+	return []kgo.Opt{
+		kgo.ConsumerGroup(m.name),
+		kgo.DisableAutoCommit(),
+		kgo.RequireStableFetchOffsets(),
+		kgo.OnPartitionsAssigned(tell("assigned")),
+		kgo.OnPartitionsRevoked(tell("revoked")),
+		kgo.OnPartitionsLost(tell("lost")),
+		kgo.AdjustFetchOffsetsFn(m.begin),
+	}
+}
+
+// tell says what has happened to partitions, and waits until that is handled.
+func (m *member) tell(event string, by *kgo.Client, partitions []int32) {
+	places.Lock()
+	for _, partition := range partitions {
+		delete(places.next, partition)
+		delete(m.begun, partition)
+		if event == "assigned" {
+			m.begun[partition] = false
+		}
+	}
+	places.Unlock()
+	_, generation := by.GroupMetadata()
+	m.events++
+	write(answer{Id: m.events, Event: event, Partitions: partitions, Generation: generation})
+	for number := range m.handled {
+		if number == m.events {
+			return
+		}
+	}
+}
+
+// begin says where partitions begin that were assigned.
+func (m *member) begin(_ context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	places.Lock()
+	defer places.Unlock()
+	for partition, offset := range places.next {
+		if _, there := offsets[m.topic][partition]; there {
+			offsets[m.topic][partition] = kgo.NewOffset().At(offset)
+		}
+	}
+	for partition := range offsets[m.topic] {
+		m.begun[partition] = true
+	}
+	return offsets, nil
+}
+
+func (m *member) seek(offsets map[int32]int64) error {
+	places.Lock()
+	defer places.Unlock()
+	for partition := range offsets {
+		if _, assigned := m.begun[partition]; !assigned {
+			return errors.New("its partitions are revoked")
+		}
+	}
+	for partition, offset := range offsets {
+		places.next[partition] = offset
+		if m.begun[partition] {
+			there := map[int32]kgo.EpochOffset{partition: {Epoch: -1, Offset: offset}}
+			client.SetOffsets(map[string]map[int32]kgo.EpochOffset{m.topic: there})
+		}
+	}
+	return nil
+}
+
+func (m *member) commit(offsets map[int32]int64) (err error) {
+	there := map[int32]kgo.EpochOffset{}
+	for partition, offset := range offsets {
+		there[partition] = kgo.EpochOffset{Epoch: -1, Offset: offset}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	client.CommitOffsetsSync(ctx, map[string]map[int32]kgo.EpochOffset{m.topic: there},
+		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, got *kmsg.OffsetCommitResponse, failed error) {
+			err = failed
+			if got == nil {
+				return
+			}
+			for _, topic := range got.Topics {
+				for _, partition := range topic.Partitions {
+					err = errors.Join(err, kerr.ErrorForCode(partition.ErrorCode))
+				}
+			}
+		})
+	return err
+}
+
+func (m *member) committed(topic string, partitions []int32) (map[int32]int64, error) {
+	ask := kmsg.NewOffsetFetchRequest()
+	of := kmsg.NewOffsetFetchRequestTopic()
+	of.Topic, of.Partitions = topic, partitions
+	ask.Group, ask.RequireStable, ask.Topics = m.name, true, []kmsg.OffsetFetchRequestTopic{of}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	got, err := ask.RequestWith(ctx, client)
+	if err == nil {
+		err = kerr.ErrorForCode(got.ErrorCode)
+	}
+	if err != nil {
+		return nil, err
+	}
+	offsets := map[int32]int64{}
+	for _, topic := range got.Topics {
+		for _, partition := range topic.Partitions {
+			if err := kerr.ErrorForCode(partition.ErrorCode); err != nil {
+				return nil, err
+			} else if partition.Offset >= 0 {
+				offsets[partition.Partition] = partition.Offset
+			}
+		}
+	}
+	return offsets, nil
+}
+
+// ask serves a member's request.
+func (m *member) ask(one request) {
+	said := answer{Id: one.Id}
+	var err error
+	switch one.Op {
+	case "subscribe":
+		m.topic, m.begun = one.Topic, map[int32]bool{}
+		client.AddConsumeTopics(one.Topic)
+	case "seek":
+		err = m.seek(one.Offsets)
+	case "commit":
+		err = m.commit(one.Offsets)
+	case "committed":
+		said.Offsets, err = m.committed(one.Topic, one.Partitions)
+	case "handled":
+		m.handled <- one.Event
+	case "close":
+		client.Close()
+	}
+	if err != nil {
+		said = failed(one.Id, err)
+	}
+	write(said)
+}
+
 func seek(topic string, offsets map[int32]int64) {
 	gone := map[string][]int32{}
 	there := map[int32]kgo.Offset{}
+	places.Lock()
+	defer places.Unlock()
 	for partition, offset := range offsets {
 		gone[topic] = append(gone[topic], partition)
 		there[partition] = kgo.NewOffset().At(offset)
-		positions[partition] = offset
+		places.next[partition] = offset
 	}
 	client.RemoveConsumePartitions(gone)
 	client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: there})
@@ -212,13 +389,15 @@ func poll(one request) answer {
 	defer cancel()
 	found := answer{Id: one.Id, OutOfRange: map[int32]int64{}}
 	fetches := client.PollRecords(ctx, one.Max)
+	places.Lock()
+	defer places.Unlock()
 	fetches.EachRecord(func(r *kgo.Record) {
-		positions[r.Partition] = r.Offset + 1
+		places.next[r.Partition] = r.Offset + 1
 		found.Records = append(found.Records, record{r.Partition, r.Offset, string(r.Value), r.LeaderEpoch})
 	})
 	fetches.EachError(func(_ string, partition int32, err error) {
 		if errors.Is(err, kerr.OffsetOutOfRange) {
-			found.OutOfRange[partition] = positions[partition]
+			found.OutOfRange[partition] = places.next[partition]
 		} else if !errors.Is(err, context.DeadlineExceeded) {
 			os.Stderr.WriteString(err.Error() + "\n")
 		}
@@ -253,6 +432,13 @@ func bounds(one request) answer {
 }
 
 func serve(one request) {
+	switch one.Op {
+	case "subscribe", "seek", "commit", "committed", "handled", "close":
+		if in != nil {
+			go in.ask(one)
+			return
+		}
+	}
 	switch one.Op {
 	case "open":
 		if err := open(one.Role, one.Config); err != nil {
@@ -297,6 +483,7 @@ func serve(one request) {
 }
 
 func main() {
+	places.next = map[int32]int64{}
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {

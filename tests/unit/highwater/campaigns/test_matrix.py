@@ -9,7 +9,7 @@ import pytest
 
 from highwater.campaigns.matrix_plan import grouped, lay_out, plan_of
 from highwater.campaigns.matrix_run import unfinished, write_matrix_page
-from highwater.cli.matrix import exit_code
+from highwater.cli.matrix import exit_code, table
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.base.exit_codes import BROKEN, FAILED, OK, UNKNOWN
 from highwater.harness.campaigns.matrix_cells import SCHEMA, Axes, Matrix, MatrixFolder, MatrixRow
@@ -332,3 +332,17 @@ def test_libraries_of_readers_are_an_axis() -> None:
         "java-3.9.2",
         "aiokafka",
     ]
+
+
+def test_the_terminal_has_a_row_for_what_there_is_more_of() -> None:
+    laid = lay_out(Axes(kafkas=("3.9.2", "4.4.0"), nemeses=(("kill",),), acks=("0", "1", "all")))
+    rows = [row(cell) for cell in laid.cells]
+    down = table(rows)
+    assert [column.header for column in down.columns] == ["", "3.9.2", "4.4.0"]
+    assert [str(cell) for cell in down.columns[0].cells] == ["acks=0", "acks=1", "acks=all"]
+    assert str(down.title).endswith(": kill, local, librdkafka, plain")
+    few = table([cell for cell in rows if cell.acks != "0"])
+    assert [column.header for column in few.columns] == ["Kafka", "acks=1", "acks=all"]
+    assert [str(cell) for cell in few.columns[0].cells] == ["3.9.2", "4.4.0"]
+    alone = table([cell for cell in rows if cell.acks == "1"])
+    assert [column.header for column in alone.columns] == ["Kafka", "kill"]

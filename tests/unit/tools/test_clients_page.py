@@ -1,0 +1,55 @@
+"""The tables of client libraries under faults: what a later run replaces, a client that hangs."""
+
+from highwater.campaigns.matrix_plan import lay_out
+from highwater.harness.campaigns.matrix_cells import Axes
+from tests.support.matrices import row
+from tools.client_matrix import MIXES
+from tools.clients_page import fault_tables, merged, of_cell
+
+AXES = Axes(
+    kafkas=("4.4.0",),
+    nemeses=tuple(tuple(mix.split(",")) for mix in MIXES),
+    acks=("1", "all"),
+    clients=("java", "aiokafka"),
+    deliveries=("plain", "idempotent", "transactional"),
+)
+COLUMNS = (
+    "plain, acks=1",
+    "plain",
+    "idempotent",
+    "transactional",
+    "transactional, coordinators moved",
+)
+
+
+def test_what_cannot_be_asked_is_not_played() -> None:
+    played = {(cell.delivery, cell.acks, cell.nemesis) for cell in lay_out(AXES).cells}
+    assert {(delivery, acks) for delivery, acks, mix in played if mix == MIXES[0]} == {
+        ("plain", "1"),
+        ("plain", "all"),
+        ("idempotent", "all"),
+        ("transactional", "all"),
+    }
+    assert {(delivery, acks) for delivery, acks, mix in played if mix == MIXES[1]} == {
+        ("transactional", "all")
+    }
+
+
+def test_a_later_run_is_in_the_place_of_the_earlier_one() -> None:
+    cells = [cell for cell in lay_out(AXES).cells if cell.client == "java"]
+    before = [of_cell(row(cell, acknowledged=1000), ()) for cell in cells]
+    why = "harness failed while healing: producer-0 did not end within 42 s"
+    moved = next(cell for cell in cells if cell.nemesis == MIXES[1])
+    hung = of_cell(row(moved, verdict="unknown", problem=why, model=None), ("java 4.4.0",))
+    rows = merged(before, [hung])
+    assert fault_tables(rows).splitlines() == [
+        "",
+        f"| 4.4.0 | {' | '.join(COLUMNS)} |",
+        "|---|---|---|---|---|---|",
+        "| java 4.4.0 | 1,000 | 1,000 | 1,000 | 1,000 | hung |",
+        "",
+        "Not explained: none.",
+    ]
+    assert fault_tables([*rows, of_cell(row(cells[0], model="unexplained"), ())]).endswith(
+        "Not explained: java plain, acks=1 4.4.0."
+    )

@@ -1,0 +1,53 @@
+"""Plays the client libraries against the faults that hurt clients: the tables of docs/clients.md.
+
+    python -m tools.client_matrix FOLDER
+    python -m tools.clients_page FOLDER/store/clients
+
+All libraries that the machine can build a driver for: on two releases, plain with acks=1 and all,
+idempotent and transactional, 60 s each, some 80 runs. Called again it continues. It exits with 1 if
+the model cannot explain a run.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from highwater.harness.campaigns.matrix_cells import MatrixFolder
+from highwater.harness.releases.client_choice import LIBRARIES
+from tools import client_drivers
+
+KAFKAS: Final = "3.9.2,4.4.0"
+MIXES: Final = (
+    "lose-answers,delay-requests,kill,move-leader",
+    "lose-answers,kill,move-txn-coordinator",
+)
+NAME: Final = "clients"
+
+
+def play(folder: Path) -> MatrixFolder:
+    """Run the cells that have no result yet; return the matrix."""
+    store = folder / "store"
+    words = ["matrix", "--store", str(store), "--jobs", "2", "--driver-memory", "1g"]
+    if (store / NAME).exists():
+        words += ["--resume", NAME]
+    else:
+        names = [name for name in client_drivers.LIBRARIES if not client_drivers.lacks(name)]
+        clients = [*LIBRARIES, *(str(client_drivers.build(name, folder)) for name in names)]
+        words += ["--name", NAME, "--kafka", KAFKAS, "--client", ",".join(clients)]
+        words += ["--acks", "1,all", "--delivery", "plain,idempotent,transactional", "--for", "60s"]
+        words += [word for mix in MIXES for word in ("--nemesis", mix)]
+    subprocess.run((sys.executable, "-m", "highwater", *words), check=False)
+    return MatrixFolder.open(Path(NAME), store)
+
+
+def main() -> int:
+    """Play the matrix; return 1 if a run is not explained or has no result."""
+    matrix = play(Path(sys.argv[1]).absolute())
+    rows = matrix.rows()
+    whole = len(rows) == len(matrix.matrix().cells)
+    return 0 if whole and all(row.model != "unexplained" for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -37,8 +37,8 @@ PAPER: Final = {"upright": 703, "across": 1032}
 WCAG: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa")
 AT_NIGHT: Final = ("divergence", "valid", "cut-short", "forked", "two-releases")
 """Pages of a kind that others are, too."""
-ALIKE: Final = ("valid", "hostile", "big")
-"""Pages that have no element that others have not; axe takes seconds for each."""
+BY_DAY: Final = ("loss", "matrix", "index", "inspect")
+"""Pages that axe, which takes seconds for each, looks at by day."""
 NAMES: Final = [
     pytest.param(name, marks=[pytest.mark.nightly] if name in AT_NIGHT else [], id=name)
     for name in PAGES
@@ -117,7 +117,13 @@ def test_a_page_fits_on_paper(name: str, browser: Browser, pages: dict[str, Path
         assert page.pdf(prefer_css_page_size=True).startswith(b"%PDF")
 
 
-@pytest.mark.parametrize("name", [one for one in NAMES if one.values[0] not in ALIKE])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in BY_DAY else [pytest.mark.nightly], id=name)
+        for name in PAGES
+    ],
+)
 def test_axe_finds_no_breach_of_the_accessibility_guidelines(
     name: str, browser: Browser, pages: dict[str, Path]
 ) -> None:

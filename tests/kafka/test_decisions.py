@@ -23,8 +23,7 @@ from highwater.harness.runs.verdict import Verdict
 from highwater.runtime.runner import execute
 from tests.support.logdirs import reseal
 
-pytestmark = pytest.mark.kafka
-AT_NIGHT: Final = pytest.mark.nightly
+pytestmark = [pytest.mark.kafka, pytest.mark.nightly]
 
 FAULTS: Final = ("kill", "move-leader", "reassign", "set-compression")
 OF_CONTROLLERS: Final = ("controller-kill", "controller-pause")
@@ -34,11 +33,10 @@ OURS: Final = (METADATA_DIVERGENCE, LOST_DECISION)
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(("4.4.0", 3), id="4.4.0-3"),
-        *(
-            pytest.param((kafka, controllers), id=f"{kafka}-{controllers}", marks=AT_NIGHT)
-            for kafka, controllers in (("2.8.2", 1), ("3.7.2", 1), ("4.4.0", 1), ("3.9.2", 3))
-        ),
+        pytest.param((kafka, controllers), id=f"{kafka}-{controllers}")
+        for kafka, controllers in (
+            *(("4.4.0", 3), ("2.8.2", 1), ("3.7.2", 1), ("4.4.0", 1), ("3.9.2", 3)),
+        )
     ],
 )
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:

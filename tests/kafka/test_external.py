@@ -123,15 +123,14 @@ def test_a_random_run_is_judged_with_disks_and_leaves_all_as_it_was(
     require_whole(theirs)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("theirs", [MODERN], indirect=True)
 @pytest.mark.parametrize(
     ("program", "form"),
     [
         ("right", ()),
-        pytest.param("to_database", ("--in", "orders"), marks=pytest.mark.nightly),
-        pytest.param(
-            "writes_orders", ("--out", "orders", "--match", "key"), marks=pytest.mark.nightly
-        ),
+        ("to_database", ("--in", "orders")),
+        ("writes_orders", ("--out", "orders", "--match", "key")),
     ],
 )
 def test_a_program_alone_is_hit_and_nothing_of_its_run_stays(

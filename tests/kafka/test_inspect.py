@@ -119,13 +119,8 @@ def copied(frozen: Path, target: Path, topic: str, broker: int) -> tuple[Path, P
     return target, next(each for each in reversed(logs) if each.stat().st_size)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(pytest.param(old, marks=pytest.mark.nightly) for old in ("0.10.2.2", "1.1.1", "3.9.2")),
-        MODERN,
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["0.10.2.2", "1.1.1", "3.9.2", MODERN])
 def test_healthy_compacted_transactional_behind_flipped_and_torn(name: str, tmp_path: Path) -> None:
     frozen = make(name, tmp_path / "cluster")
     found = inspect([frozen], spark())

@@ -19,8 +19,7 @@ from highwater.nemesis.model_replay.schedule_replay import KRAFT_SESSION_S, ZOOK
 pytestmark = pytest.mark.kafka
 
 LEVERS = (
-    "0.10.2.2",
-    *(pytest.param(name, marks=pytest.mark.nightly) for name in ("2.1.1", "2.8.2")),
+    *(pytest.param(name, marks=pytest.mark.nightly) for name in ("0.10.2.2", "2.1.1", "2.8.2")),
     MODERN,
 )
 """One release of each way to lead, to cut and to keep metadata."""

@@ -35,6 +35,7 @@ def await_second_cell(folder: MatrixFolder, cells: tuple[MatrixCell, ...]) -> No
     )
 
 
+@pytest.mark.nightly
 def test_an_interrupted_matrix_goes_on_where_it_was_and_every_form_agrees(tmp_path: Path) -> None:
     process = start(*WORDS, "--store", tmp_path)
     folder = MatrixFolder(tmp_path / "m")

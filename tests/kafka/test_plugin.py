@@ -61,7 +61,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-@pytest.mark.nightly  # `make test` has another project beside the wheel
+@pytest.mark.nightly
 def test_the_example_works_from_a_wheel_outside_the_checkout(
     installed: Path, tmp_path: Path
 ) -> None:
@@ -111,10 +111,11 @@ def test_judged(kafka_run: KafkaRun):
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        pytest.param(["-m", "pytest"], [], marks=pytest.mark.nightly),
+        (["-m", "pytest"], []),
         (["-P", "-m", "pytest"], ["-k", "not judged"]),
     ],
     ids=["python -m pytest", "pytest"],
@@ -149,6 +150,7 @@ def test_the_wheel_has_one_package(installed: Path) -> None:
     assert {name for name in names if not name.endswith(".dist-info")} == {"highwater"}
 
 
+@pytest.mark.nightly
 def test_a_package_adds_a_fault_and_a_checker(tmp_path: Path) -> None:
     extension, packages = tmp_path / "extension", tmp_path / "packages"
     shutil.copytree(ROOT / "docs" / "examples" / "extension", extension)

@@ -118,15 +118,24 @@ def judged(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> lis
         ClusterPool(path / "clusters") as pool,
         pytest.MonkeyPatch.context() as patch,
     ):
-        runs = [pool.execute(RIGHT, Store(path), stop=threading.Event())]
-        runs.append(pool.execute(WRONG, Store(path), stop=threading.Event()))
-        runs.append(pool.execute(fed(path / "orders.jsonl"), Store(path), stop=threading.Event()))
-        runs.append(pool.execute(printing(), Store(path), stop=threading.Event()))
-        runs.append(pool.execute(writing(), Store(path), stop=threading.Event()))
-        runs.append(pool.execute(DISCONNECTED, Store(path), stop=threading.Event()))
+        plans = (RIGHT, WRONG, fed(path / "orders.jsonl"))
+        runs = [pool.execute(plan, Store(path), stop=threading.Event()) for plan in plans]
+        patch.setattr("highwater.runtime.programs.ending.END_LIMIT_S", 5.0)
+        runs.append(pool.execute(SILENT, Store(path), stop=threading.Event()))
+    return judge_all(runs, spark)
+
+
+@pytest.fixture(scope="module")
+def at_night(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> list[JudgedRun]:
+    path = tmp_path_factory.mktemp("programs-at-night")
+    with (
+        ClusterPool(path / "clusters") as pool,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        plans = (printing(), writing(), DISCONNECTED)
+        runs = [pool.execute(plan, Store(path), stop=threading.Event()) for plan in plans]
         patch.setattr("highwater.runtime.programs.ending.END_LIMIT_S", 5.0)
         patch.setattr("highwater.runtime.programs.instances._TERM_S", 1.0)
-        runs.append(pool.execute(SILENT, Store(path), stop=threading.Event()))
         runs.append(pool.execute(ASTRAY, Store(path), stop=threading.Event()))
     return judge_all(runs, spark)
 
@@ -206,32 +215,35 @@ def test_the_users_own_records_are_inputs_under_their_names(judged: list[JudgedR
         requested_app(("cat",), {"feed": str(judged[0].run.path)})
 
 
+@pytest.mark.nightly
 def test_a_program_whose_output_is_elsewhere_prints_what_it_has_done(
-    judged: list[JudgedRun],
+    at_night: list[JudgedRun],
 ) -> None:
-    verdict = judged[3].verdict
+    verdict = at_night[0].verdict
     assert verdict.verdict == "valid", verdict.reasons
     assert {verdict.counts[name] for name in ("lost-input", "unreached-input")} == {0}
     assert verdict.ledger.read > 300
-    printed = judged[3].run.table(OUTPUTS_TABLE).to_pylist()
+    printed = at_night[0].run.table(OUTPUTS_TABLE).to_pylist()
     ends = {row["partition"]: row["offset"] for row in printed if row["kind"] == "end"}
     assert {*ends} == {0, 1, 2}  # one more may be started by a fault
     assert sum(ends.values()) == len(printed) - len(ends) >= verdict.ledger.read
 
 
-def test_a_program_without_input_prints_what_was_acknowledged(judged: list[JudgedRun]) -> None:
-    verdict = judged[4].verdict
+@pytest.mark.nightly
+def test_a_program_without_input_prints_what_was_acknowledged(at_night: list[JudgedRun]) -> None:
+    verdict = at_night[1].verdict
     assert verdict.verdict == "valid", verdict.reasons
     assert "none is lost or doubled" in verdict.headline
     assert verdict.checkers["lost-output"] == "held"
-    rows = judged[4].run.table(OUTPUTS_TABLE).to_pylist()
+    rows = at_night[1].run.table(OUTPUTS_TABLE).to_pylist()
     acknowledged = {row["input"] for row in rows if row["kind"] == "acknowledged"}
     assert len(acknowledged) > 100
     assert acknowledged <= {row["input"] for row in rows if row["kind"] == "output"}
 
 
-def test_faults_of_its_connections_hit_an_instance(judged: list[JudgedRun]) -> None:
-    run, verdict = judged[5].run, judged[5].verdict
+@pytest.mark.nightly
+def test_faults_of_its_connections_hit_an_instance(at_night: list[JudgedRun]) -> None:
+    run, verdict = at_night[2].run, at_night[2].verdict
     assert verdict.verdict == "valid", verdict.reasons
     faults = run.table("events/faults").to_pylist()
     injected = [row["fault"] for row in faults if row["phase"] == "inject"]
@@ -245,7 +257,7 @@ def test_faults_of_its_connections_hit_an_instance(judged: list[JudgedRun]) -> N
 
 
 def test_of_a_program_that_reads_nothing_nothing_is_known(judged: list[JudgedRun]) -> None:
-    verdict = judged[-2].verdict
+    verdict = judged[3].verdict
     assert verdict.verdict == "unknown"
     assert any("has committed no position" in reason for reason in verdict.reasons)
     assert any("has written nothing" in reason for reason in verdict.reasons)
@@ -253,8 +265,9 @@ def test_of_a_program_that_reads_nothing_nothing_is_known(judged: list[JudgedRun
     assert {verdict.counts[name] for name in ("lost-input", "unreached-input")} == {0}
 
 
-def test_of_a_program_that_goes_astray_it_is_said_how(judged: list[JudgedRun]) -> None:
-    run, verdict = judged[-1].run, judged[-1].verdict
+@pytest.mark.nightly
+def test_of_a_program_that_goes_astray_it_is_said_how(at_night: list[JudgedRun]) -> None:
+    run, verdict = at_night[3].run, at_night[3].verdict
     assert verdict.verdict == "unknown"
     said = " ".join(verdict.reasons)
     assert "the program reads it as mine, and not as HIGHWATER_GROUP" in said

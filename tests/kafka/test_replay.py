@@ -49,6 +49,7 @@ def lost(one: JudgedRun) -> set[str | None]:
     return {anomaly.value for anomaly in one.verdict.anomalies if anomaly.kind == "lost-write"}
 
 
+@pytest.mark.nightly
 def test_what_0_10_2_loses(tmp_path: Path) -> None:
     """Followers cut to their HW; a deposed leader acknowledges, which acks=1 does not promise."""
     *cut, deposed = judged("0.10.2.2", tmp_path, two_moves(), LOSS, ZOMBIE)
@@ -59,6 +60,7 @@ def test_what_0_10_2_loses(tmp_path: Path) -> None:
     assert {one.run.status().problems for one in (*cut, deposed)} == {()}
 
 
+@pytest.mark.nightly
 def test_two_planned_moves_lose_nothing_since_then(tmp_path: Path) -> None:
     [one] = judged("0.11.0.3", tmp_path, two_moves(cuts=False))
     assert one.run.status().problems == ()

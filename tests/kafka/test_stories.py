@@ -41,13 +41,9 @@ TELLING = (Cell("loss"), Cell("divergence"))
 """What tells releases apart."""
 
 BY_DAY = {
-    "0.10.2.2": (
-        *TELLING,
-        Cell("unclean", unclean=True),
-    ),
+    "0.10.2.2": (*TELLING,),
     MODERN: (
         Cell("loss"),
-        Cell("held-fetch"),
         Cell("power-failure"),
     ),
 }
@@ -55,6 +51,7 @@ AT_NIGHT = {
     "0.9.0.1": TELLING,
     "0.11.0.3": TELLING,
     "0.10.2.2": (
+        Cell("unclean", unclean=True),
         Cell("cut-off"),
         Cell("leader-kill", "1"),
         Cell("added-partition"),
@@ -70,6 +67,7 @@ AT_NIGHT = {
     ),
     MODERN: (
         Cell("divergence"),
+        Cell("held-fetch"),
         Cell("rolling-restart"),
         Cell("reused-sequence"),
         Cell("hanging-transaction"),

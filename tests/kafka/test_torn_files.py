@@ -12,7 +12,7 @@ from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.injector import Nemesis
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 TOPIC = Topic(name="events", replication_factor=1)
 
@@ -29,9 +29,7 @@ class Notes:
         self.says.append(f"{name} {phase} {broker}: {says}")
 
 
-@pytest.mark.parametrize(
-    ("kafka", "at_risk"), [("3.7.2", True), pytest.param(MODERN, False, marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize(("kafka", "at_risk"), [("3.7.2", True), (MODERN, False)])
 def test_power_fails_twice(tmp_path: Path, kafka: str, *, at_risk: bool) -> None:
     """At each start 3.7 replaces the epochs of all logs, and does not flush them (KAFKA-16541)."""
     options = NodeOptions(trace_flushes=True)

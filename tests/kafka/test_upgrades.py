@@ -41,6 +41,7 @@ def test_upgrades_lose_nothing_under_load(tmp_path: Path) -> None:
     _assert_rolled(rolled.run.path)
 
 
+@pytest.mark.nightly
 def test_safety_comes_with_the_protocol(tmp_path: Path) -> None:
     [between] = judge_all([execute(BETWEEN, Store(tmp_path), stop=threading.Event())], spark())
     assert as_predicted(between.run, between.verdict), between.verdict.reasons

@@ -154,6 +154,7 @@ def test_a_pipe_that_nobody_empties_delays_no_end(
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_a_command_on_a_terminal_shows_that_it_goes_on(tmp_path: Path) -> None:
     for broker in brokers(tmp_path, 2):
         broker.log("events-0", plain("ab"))

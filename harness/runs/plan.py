@@ -1,6 +1,7 @@
 """The plan of a run: a frozen value, saved as ``plan.json``, from which the run is repeated."""
 
 import shlex
+from pathlib import PurePath
 from typing import Annotated, Any, Final, Self
 
 import msgspec
@@ -388,8 +389,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         runs = self.played_on if self.story else " to ".join((self.kafka, *self.to[-1:]))
         limited = {"protocol": self.protocol, "format": self.format}
         others = [f"{what} {most}" for what, most in limited.items() if most]
-        others += ["a client driver"] if "/" in self.client else []
-        others += [self.client] if self.client.startswith(f"{LIBRDKAFKA}:") else []
+        if "/" in self.client:
+            others.append(f"the client driver {PurePath(self.client.split()[-1]).name}")
+        elif ":" in self.client:
+            others.append(self.client)
         return f"{runs} with {' and '.join(others)}" if others else runs
 
     @property

@@ -141,7 +141,9 @@ def test_a_story_is_played_where_an_upgrade_has_led() -> None:
         True,
     )
     driven = msgspec.structs.replace(held, client="node ./driver.mjs")
-    assert driven.software == "0.11.0.3 with protocol 0.10.2 and a client driver"
+    assert driven.software == "0.11.0.3 with protocol 0.10.2 and the client driver driver.mjs"
+    other = msgspec.structs.replace(plan, client="java:3.9.0")
+    assert other.software == "0.11.0.3 with java:3.9.0"
     assert levels(held)[-1].truncation == release("0.10.2.2").truncation
 
 

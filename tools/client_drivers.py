@@ -15,7 +15,7 @@ from typing import Final
 SOURCES: Final = Path(__file__).parent.parent / "docs" / "examples" / "drivers"
 LIBRARIES: Final = {
     "franz-go": ("franz_go.go", "github.com/twmb/franz-go@v1.22.3"),
-    "sarama": ("sarama.go", "github.com/IBM/sarama@v1.50.3"),
+    "sarama": ("sarama.go", "github.com/IBM/sarama@v1.61.1"),
     "kafkajs": ("kafkajs.mjs", "kafkajs@2.2.4"),
     "platformatic": ("platformatic.mjs", "@platformatic/kafka@2.12.1"),
 }

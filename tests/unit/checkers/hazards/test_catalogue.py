@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from highwater.checkers.hazards.catalogue import BY_ID, HAZARDS, find_hazard
-from highwater.checkers.hazards.conditions import AnyOf, JavaProducers, Releases
+from highwater.checkers.hazards.conditions import END, AnyOf, JavaProducers, Releases
 from highwater.checkers.hazards.evaluate import command, evaluate
 from highwater.checkers.model.protocol.rules_by_release import Rules, rules_of
 from highwater.harness.base.errors import UsageError
@@ -18,7 +18,8 @@ from highwater.harness.runs.plan import Acks
 from highwater.nemesis.stories.registry import STORIES, find_story
 from tests.unit.checkers.hazards.clusters import cluster, topic
 
-COUNTEREXAMPLES = Path(__file__).parents[4] / "docs" / "counterexamples"
+DOCS = Path(__file__).parents[4] / "docs"
+COUNTEREXAMPLES = DOCS / "counterexamples"
 RULES: Final[dict[str, Callable[[Rules], bool]]] = {
     "elected-again": lambda rules: rules.kraft and not rules.elected_again_is_new,
     "KIP-101": lambda rules: not rules.epochs,
@@ -33,6 +34,25 @@ RULES: Final[dict[str, Callable[[Rules], bool]]] = {
     "KAFKA-14139": lambda rules: rules.async_isr and not rules.joins_by_broker_epoch,
 }
 """The rules of the model by which a release has a hazard."""
+
+NO_HAZARDS: Final = {
+    "damaged-checkpoints": "availability",
+    "forgotten-voters": "availability",
+    "frozen-isr": "availability",
+    "stuck-deletion": "availability",
+    "torn-files": "availability",
+    "late-replica": "compaction",
+    "duplicates": "duplicates",
+    "unfenced-loops": "duplicates",
+    "leaders-from-memory": "unseen",
+    "pending-error": "hangs",
+    "swapped-requests": "order",
+    "no-first-position": "program",
+    "passed-in-work": "program",
+    "read-again": "program",
+    "stale-buffer": "program",
+}
+"""Pages in docs/findings that no hazard has, and why in one word."""
 
 LOSSES: Final = {
     "power-failure": {"last-replica", "no-elr-before-4.0", "upgrade-without-elr"},
@@ -146,6 +166,41 @@ def test_names_are_unique_and_what_shows_a_hazard_is_there() -> None:
     assert find_hazard("KAFKA-12670").id == "unclean-election"
     with pytest.raises(UsageError, match="no hazard is called 'KIP-102'"):
         find_hazard("KIP-102")
+
+
+def test_each_finding_is_about_a_hazard_or_says_why_not() -> None:
+    linked = {page for hazard in HAZARDS for page in hazard.findings}
+    assert not linked & {*NO_HAZARDS}
+    pages = {page.stem for page in (DOCS / "findings").glob("*.md")}
+    assert linked | {*NO_HAZARDS} == pages
+
+
+def test_what_the_newest_release_has_comes_first_and_then_what_ended_last() -> None:
+    newest = [hazard for hazard in HAZARDS if hazard.end == END]
+    assert list(HAZARDS[: len(newest)]) == newest
+    assert sorted((hazard.end for hazard in HAZARDS), reverse=True) == [
+        hazard.end for hazard in HAZARDS
+    ]
+    years = [hazard.year for hazard in newest]
+    assert years == sorted(years, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "introduced", "fixed", "end"),
+    [
+        ("KAFKA-18991", ("2.8", "4.0"), ("3.9.1", "4.0.1"), (4, 0, 1)),
+        ("KAFKA-14139", ("2.7", "3.3"), ("3.5", "4.0"), (4, 0)),
+        ("KAFKA-19012", ("2.8", "4.0", "4.1"), ("3.9.2", "4.0.2", "4.1.2"), (4, 1, 2)),
+        ("KIP-101", (), ("0.11",), (0, 11)),
+        ("elected-again", ("3.3",), (), END),
+        ("acks-1", (), (), END),
+    ],
+)
+def test_the_releases_that_began_and_ended_a_hazard_follow_from_its_conditions(
+    name: str, introduced: tuple[str, ...], fixed: tuple[str, ...], end: tuple[int, ...]
+) -> None:
+    hazard = find_hazard(name)
+    assert (hazard.introduced, hazard.fixed, hazard.end) == (introduced, fixed, end)
 
 
 def test_a_command_names_the_release_of_the_cluster_where_it_can_be_played() -> None:

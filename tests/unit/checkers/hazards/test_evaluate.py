@@ -18,7 +18,8 @@ def of(facts: ClusterFacts, hazard: str, said: dict[str, str] = SAID) -> Advice:
 def test_a_new_healthy_cluster_has_only_what_has_no_cure() -> None:
     every = evaluate(cluster("4.4.0"), SAID)
     assert [advice.hazard.id for advice in every if advice.status == "can lose"] == [
-        "elected-again"
+        "elected-again",
+        "empty-last-leader",
     ]
     assert not [advice for advice in every if advice.status == "cannot tell"]
     assert worst(every) == "can lose"

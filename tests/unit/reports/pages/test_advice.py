@@ -13,7 +13,7 @@ def test_what_applies_is_told_in_full_and_the_rest_in_a_table(tmp_path: Path) ->
     facts = replace(cluster("4.4.0", topic("<b>events")), unseen=("broker 2: <i>no route</i>",))
     every = evaluate(facts, {"acks": "all", "power": "separate"})
     page = write(facts, every, ["A cluster."], tmp_path / "advice.html").read_text("utf-8")
-    assert f"1 of {len(HAZARDS)} hazards applies to this cluster." in page
+    assert f"2 of {len(HAZARDS)} hazards apply to this cluster." in page
     assert "&lt;b&gt;events" in page
     assert "<b>events" not in page
     assert "&lt;i&gt;no route" in page

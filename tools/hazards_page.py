@@ -1,158 +1,230 @@
-"""docs/hazards.md: the catalogue of hazards, with the runs of their stories."""
+"""docs/hazards.md: the catalogue of hazards as a track record."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from highwater.checkers.hazards.catalogue import HAZARDS
+from highwater.checkers.hazards.conditions import END, NEWEST
 from highwater.checkers.hazards.evaluate import default_command
 from highwater.checkers.hazards.hazard import Evidence, Hazard
 from highwater.harness.releases.catalogue import release
 from highwater.harness.releases.client_choice import LIBRDKAFKA
+from highwater.harness.releases.cluster_facts import dotted
 from highwater.nemesis.stories.registry import STORIES
-from highwater.nemesis.stories.story import HazardEnding
-from tools import story_runs
+from highwater.nemesis.stories.story import Prediction
+from tools import model_tables, story_runs
 
 _LOSES: Final = "An acknowledged record; only a reader that knows what was sent notices."
-_COST: Final = "An upgrade."
-_HEADS: Final[dict[Evidence, str]] = {"source": "Not played itself; nearest to it"}
+_KAFKAS: Final = re.compile(r"KAFKA-|KIP-")
+_NEAREST: Final[tuple[Evidence, ...]] = ("hand", "source")
+"""Evidence of hazards whose command plays something else."""
+_OLD: Final = (3, 0)
+"""What ended before this release is only in a table."""
 
-_FINDINGS: Final = {
-    "elected-again": "elected-again",
-    "missed-decisions": "missed-decisions",
-    "old-format": "old-message-format",
-    "KAFKA-18991": "late-answer",
-    "last-replica": "power-failure",
-    "power-of-all": "power-failure",
-    "upgrade-without-elr": "upgrade-without-elr",
-    "one-controller": "one-controller",
-    "KAFKA-14139": "replaced-disk",
-    "KAFKA-20732": "tiered-new-leader",
-    "KAFKA-17754": "torn-transaction",
-    "KAFKA-19446": "late-marker",
-    "KAFKA-14402": "hanging-transaction",
-    "late-produce": "reused-sequence",
-    "reused-sequence": "reused-sequence",
-    "KAFKA-19012": "wrong-topic",
-    "KAFKA-20539": "added-partition",
-    "KAFKA-20742": "added-partition",
-}
-"""Hazards whose course is on a page in docs/findings/."""
+_SHORTER: Final = (
+    (" (on KRaft before 3.9 it is always false)", ""),
+    ("; replicas >= 2", ""),
+    ("from ", "since "),
+    (f" to {dotted(NEWEST)}", ""),
+    (" >= ", "≥"),
+    (" ≥ ", "≥"),
+    (" = ", "="),
+    (" < ", "<"),
+)
+"""What the page's beginning says once, and how conditions are written in less space."""
 
-_UNCLEAN_ON_KRAFT: Final = " (on KRaft before 3.9 it is always false)"
+_INTRO: Final = f"""\
+Every way in which this project has seen Kafka lose, fork or wrongly keep acknowledged records:
+first what {dotted(NEWEST)} has, then what ended last. After each sentence is who found it, and
+when; a year alone is that of Kafka's issue; the link is to the page about it. `highwater hazards
+show ID` says how it comes about, what the fix costs, and which classes of Kafka's source decide.
+[`highwater advise`](advise.md) holds a cluster against all, and
+[`highwater hazards --to`](upgrade.md) an upgrade.
 
-_INTRO: Final = """\
-Every way in which this project has seen Kafka lose, fork or wrongly keep acknowledged records: the
-releases, the conditions, the fix, and the command that shows it on your machine. `highwater
-hazards` lists them, `highwater hazards show ID` prints one with the classes of Kafka's source, and
-[`highwater advise`](advise.md) holds a running cluster against all of them.
-
-- A hazard applies if **all** its conditions hold. Settings are those of a topic, in force; on KRaft
-  before 3.9 `unclean.leader.election.enable` is always false.
-- Unless *loses* says otherwise, an acknowledged record is lost, and only a reader that knows what
-  was sent notices. Unless *costs* says otherwise, a fix costs an upgrade.
-- *Played* counts runs on real brokers in which a story's promise was broken
-  (`docs/story-results.json`): all as predicted, unless it says otherwise. Replays of
-  counterexamples are in [model-results.md](model-results.md#on-real-brokers).
+- **Where**: all of it holds, with two replicas or more. A range ends before its second release.
+  Settings are those in force; on KRaft before 3.9 `unclean.leader.election.enable` is always false.
+- **Loses**, if not said: an acknowledged record, and no client notices.
+- **Reproduced**: last, on the newest release on which a story or a replay did harm on real brokers;
+  *never on* where none did. [Replays](model-results.md#on-real-brokers) and
+  `docs/story-results.json` have all. **Run** is not counted here. Without either, nothing was
+  played, and `show` has what is nearest.
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Played:
+    """Runs of a story, or of a counterexample, on one release with one client.
+
+    Attributes:
+        hits: how many of the runs did harm.
+    """
+
+    kafka: str
+    client: str
+    day: str
+    runs: int
+    hits: int
+
+    @property
+    def where(self) -> str:
+        """The release, and the client if it is not the usual one."""
+        return self.kafka if self.client == LIBRDKAFKA else f"{self.kafka} with {self.client}"
 
 
 def hazards() -> str:
     """docs/hazards.md."""
+    today = [hazard for hazard in HAZARDS if hazard.end == END]
+    ended = [hazard for hazard in HAZARDS if _OLD < hazard.end < END]
+    old = [hazard for hazard in HAZARDS if hazard.end <= _OLD]
     return "\n".join(
         [
             "# Hazards\n",
             "<!-- Written by `make docs` from the code. -->\n",
             _INTRO,
-            *_sections(),
+            f"\n## In {dotted(NEWEST)}",
+            *_sections(today),
+            "\n## Ended since 3.0",
+            *_sections(ended),
+            "\n## Ended before 3.0\n",
+            _table(old),
         ]
     )
 
 
-def _sections() -> Iterator[str]:
+def _table(old: Iterable[Hazard]) -> str:
+    lines = ["| | what happens | introduced | fixed | last reproduced |", "|---" * 5 + "|"]
+    for hazard in old:
+        first, fixed = ", ".join(hazard.introduced), ", ".join(hazard.fixed)
+        cells = [hazard.id, _titled(hazard), first, fixed, _reproduced(hazard)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _sections(listed: Iterable[Hazard]) -> Iterator[str]:
     """Yield a section for each hazard; what two topics of Kafka's have in common only once."""
     known_lines: dict[str, str] = {}
-    for hazard in HAZARDS:
+    for hazard in listed:
         texts: dict[str, list[str]] = {}
         for name, text in _lines(hazard):
             line = _after(known_lines, hazard, text) if hazard.topic else text
             texts.setdefault(line, []).append(name)
         heads = {text: ", ".join(names).capitalize() for text, names in texts.items()}
         says = "\n".join(f"- **{heads[text]}**: {text}" for text in texts)
-        yield f"\n## {hazard.id}\n\n{hazard.title}\n\n{says}"
+        yield f"\n### {hazard.id}\n\n{_titled(hazard)}\n\n{says}"
+
+
+def _titled(hazard: Hazard) -> str:
+    """Return what happens, who found it, links to the pages about it, and Kafka's other names."""
+    first, *others = hazard.findings or ("",)
+    discovery = hazard.discovery.removeprefix("Kafka's issue, ")
+    names = [
+        f"[{discovery}](findings/{first}.md)" if first else discovery,
+        *(f"[{other}](findings/{other}.md)" for other in others),
+        *(name for name in hazard.aliases if _KAFKAS.match(name) and name != hazard.found_by),
+    ]
+    return f"{hazard.title} ({'; '.join(names)})"
 
 
 def _after(known_lines: dict[str, str], hazard: Hazard, text: str) -> str:
     """Return a line of a topic of Kafka's; what another topic's has already only by a link."""
     general = text.replace(hazard.topic, "its topic")
-    for line, first in known_lines.items():
-        if first != hazard.id and general.startswith(line):
-            more = general.removeprefix(line)
-            return f"as [{first}](#{first}), of `{hazard.topic}`{more and f'.{more}'}"
-    known_lines.setdefault(general, hazard.id)
-    return text
+    first = known_lines.setdefault(general, hazard.id)
+    return text if first == hazard.id else f"as [{first}](#{first}), of `{hazard.topic}`"
 
 
 def _lines(hazard: Hazard) -> list[tuple[str, str]]:
     """Return what is known about a hazard, each by its name."""
-    page = _FINDINGS.get(hazard.id, "")
-    releases = hazard.affected  # they alone differ between Kafka's own topics
-    where = "; ".join(
-        hazard.other_conditions if hazard.topic else (releases, *hazard.other_conditions)
-    )
-    shown_names = {page, *(story.name for story in STORIES.values())}
+    releases = hazard.affected.replace("every release", "")  # they alone differ between own topics
+    others = "; ".join(hazard.other_conditions)
+    where = others if hazard.topic else "; ".join(filter(None, (releases, others)))
+    reproduced = _reproduced(hazard)
+    command = f"`{default_command(hazard)}`"
     lines = [
-        ("Releases", releases if hazard.topic else ""),
-        ("Where", where.replace(_UNCLEAN_ON_KRAFT, "")),
-        ("How", f"[{page}](findings/{page}.md)" if page else hazard.schedule),
-        ("Loses", "" if page or hazard.loses == _LOSES else hazard.loses),
+        ("Releases", _short(releases) if hazard.topic else ""),
+        ("Where", _short(where)),
+        ("Loses", "" if hazard.findings or hazard.loses == _LOSES else hazard.loses),
         ("Fix", hazard.cure),
-        ("Costs", "" if hazard.cost == _COST else hazard.cost),
-        ("Also called", ", ".join(name for name in hazard.aliases if name not in shown_names)),
-        *_played(hazard),
-        (_HEADS.get(hazard.evidence, "Run"), f"`{default_command(hazard)}`"),
+        ("Reproduced", reproduced and f"{reproduced}: {command}"),
+        ("Run", "" if reproduced or hazard.evidence in _NEAREST else command),
     ]
     return [(name, text) for name, text in lines if text]
 
 
-def _played(hazard: Hazard) -> list[tuple[str, str]]:
-    """Return a line for each story of a hazard that was played."""
+def _short(where: str) -> str:
+    where = re.sub(r"from (\S+) to before ", r"\1 to ", where)
+    for long, short in _SHORTER:
+        where = where.replace(long, short)
+    return where
+
+
+def _reproduced(hazard: Hazard) -> str:
+    """Return where a hazard did harm last, and where it never did; empty if not recorded."""
+    played = list(_stories(hazard))
+    if not any(runs.hits for runs in played):
+        played = list(_replays(hazard))
+    hits = [runs for runs in played if runs.hits]
+    if not hits:
+        return ""
+    last = max(hits, key=lambda runs: (release(runs.kafka).number, runs.runs, runs.day))
+    harmed = {runs.where for runs in hits}
+    unharmed = dict.fromkeys(runs.where for runs in _by_release(played) if runs.where not in harmed)
+    day = f", {last.day}" if last.day else ""
+    never = f"; never on {', '.join(unharmed)}" if unharmed else ""
+    return f"{last.hits} of {last.runs} on {last.where}{day}{never}"
+
+
+def _by_release(played: Iterable[_Played]) -> Sequence[_Played]:
+    return sorted(played, key=lambda runs: (release(runs.kafka).number, runs.where))
+
+
+def _stories(hazard: Hazard) -> Iterator[_Played]:
+    """Yield the recorded runs of the stories that do a hazard's harm, or of its command."""
+    names = {
+        story.name
+        for story in STORIES.values()
+        if story.harm and story.harm.hazard == hazard.id and story.harm.ending != Prediction()
+    }
+    by_command = hazard.evidence == "story" and not names
+    for runs in story_runs.read():
+        if runs.story in names or (by_command and _is_command(runs, hazard)):
+            yield _Played(
+                kafka=runs.kafka,
+                client=runs.client,
+                day=runs.day,
+                runs=runs.runs,
+                hits=runs.broken,
+            )
+
+
+def _is_command(runs: story_runs.StoryRuns, hazard: Hazard) -> bool:
+    """Return whether runs are of a hazard's command; of some options nothing is recorded."""
     words = default_command(hazard).split()
-    by_command = {words[words.index("--story") + 1]} if hazard.evidence == "story" else set()
-    stories = [story.name for story in STORIES.values() if _is_of(story.harm, hazard)]
-    lines = []
-    for name in dict.fromkeys([*stories, *sorted(by_command)]):
-        runs = sorted(
-            (runs for runs in story_runs.read() if runs.story == name),
-            key=lambda runs: (release(runs.kafka).number, runs.kafka, runs.setting),
-        )
-        if runs and (name in stories or not stories):
-            lines.append((f"Played, `{name}`", _broken(runs)))
-    return lines
-
-
-def _is_of(harm: HazardEnding | None, hazard: Hazard) -> bool:
-    return harm is not None and harm.hazard == hazard.id
-
-
-def _broken(runs: Sequence[story_runs.StoryRuns]) -> str:
-    """Return in how many runs a story's promise was broken, and where all was not as predicted."""
-    releases: dict[tuple[int, int, str], list[str]] = {}
-    for count in runs:
-        key = (count.broken, count.runs, _setting(count))
-        releases.setdefault(key, []).append(count.kafka)
-    broken = "; ".join(
-        f"{hits} of {tries}{setting} on {', '.join(names)}"
-        for (hits, tries, setting), names in releases.items()
+    options = {
+        "--story": runs.story,
+        "--acks": runs.acks,
+        "--min-isr": str(runs.min_isr),
+        "--client": runs.client,
+    }
+    plain = {"--acks": "all", "--min-isr": "1", "--client": LIBRDKAFKA}
+    stated = {at: value for at, value in pairwise(words) if at in options}
+    return (
+        not {"--protocol", "--format"} & set(words)
+        and runs.unclean == ("--unclean" in words)
+        and plain | stated == options
     )
-    others = [count for count in runs if count.as_predicted < count.runs]
-    apart = "".join(
-        f"; {count.kafka}{_setting(count)}: {count.as_predicted} of {count.runs} as predicted"
-        for count in others
-    )
-    return f"{broken}{apart}"
 
 
-def _setting(runs: story_runs.StoryRuns) -> str:
-    min_isr = f" with min.insync.replicas={runs.min_isr}" if runs.min_isr > 1 else ""
-    client = "" if runs.client == LIBRDKAFKA else f" with {runs.client}"
-    return f"{min_isr}{client}"
+def _replays(hazard: Hazard) -> Iterator[_Played]:
+    """Yield the recorded replays of a hazard's counterexample."""
+    for replay in model_tables.read().replays:
+        if replay.counterexample == hazard.counterexample:
+            yield _Played(
+                kafka=replay.kafka,
+                client=replay.client,
+                day=replay.day,
+                runs=replay.runs,
+                hits=replay.reproduced,
+            )

@@ -62,6 +62,7 @@ class MeasuredReplay(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         client: library of the producers, as a plan has it; of transactions.
+        day: of the last run, or on which its result was recorded, as in 2026-11-25.
     """
 
     counterexample: str
@@ -69,6 +70,7 @@ class MeasuredReplay(msgspec.Struct, frozen=True, kw_only=True):
     client: str = LIBRDKAFKA
     runs: int
     reproduced: int
+    day: str = ""
     note: str = ""
 
     @property

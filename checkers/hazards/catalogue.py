@@ -13,14 +13,18 @@ from highwater.harness.base.suggestions import nearest
 
 
 def _read() -> tuple[Hazard, ...]:
-    """Return the entries of the file, with each condition in place of its name."""
+    """Return the entries of the file, with each condition in place of its name.
+
+    What the newest release has comes first, then what ended last; among these, what was found last.
+    """
     written = msgspec.toml.decode(Path(__file__).with_name("hazards.toml").read_bytes())
     named = written["conditions"]
     for entry in written["hazards"]:
         entry["conditions"] = [
             named[part] if isinstance(part, str) else part for part in entry["conditions"]
         ]
-    return msgspec.convert(written["hazards"], tuple[Hazard, ...])
+    hazards = msgspec.convert(written["hazards"], tuple[Hazard, ...])
+    return tuple(sorted(hazards, key=lambda hazard: (hazard.end, hazard.year), reverse=True))
 
 
 HAZARDS: Final = _read()

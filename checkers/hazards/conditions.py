@@ -47,9 +47,10 @@ _FEATURES: Final = "the cluster's features"
 CLIENT_OPTIONS: Final[Mapping[str, str]] = {
     "acks": "--acks 0, 1 or all",
     "power": "--power shared, separate or safe",
-    "transactions": "--transactions none, librdkafka or java",
-    "client": "--client librdkafka or java:RELEASE",
-    "offset-reset": "--offset-reset earliest, latest or none",
+    "transactions": "--transactions none, librdkafka, java or another library",
+    "client": "--client librdkafka, java:RELEASE or another library",
+    "offset-reset": "--offset-reset earliest, latest, by_duration or none",
+    "group-protocol": "--group-protocol classic or consumer",
 }
 """The facts that no cluster returns, and the option by which the user states each fact."""
 
@@ -356,6 +357,24 @@ class Replicas(_Condition, frozen=True):
         )
 
 
+class Partitions(_Condition, frozen=True):
+    """The condition on the number of a topic's partitions."""
+
+    least: int
+
+    @property
+    def says(self) -> str:
+        """The condition in a few words."""
+        return f"partitions >= {self.least}"
+
+    def answer(self, situation: Situation) -> ConditionAnswer:
+        """Return whether the topic has so many partitions."""
+        actual = situation.topic.partitions
+        if actual >= self.least:
+            return YES
+        return ConditionAnswer(holds="no", why=f"it has {count(actual, 'partition')}", fixed=True)
+
+
 class ClientOption(_Condition, frozen=True):
     """The condition on a fact about clients or machines that only the user can state."""
 
@@ -410,7 +429,7 @@ class TransactionalClients(_Condition, frozen=True):
             return absent(TRANSACTIONS)
         if kind is None:
             return ConditionAnswer(holds="unknown", why=CLIENT_OPTIONS["transactions"])
-        if kind not in self.kinds:
+        if not self._has(kind):
             return ConditionAnswer(holds="no", why=f"transactions={kind}, as you say")
         level = (situation.cluster.features or {}).get(TRANSACTION_FEATURE, 0)
         if kind == "java" and self.renewed and level > 1:
@@ -421,15 +440,19 @@ class TransactionalClients(_Condition, frozen=True):
             return ConditionAnswer(holds="no", why=why)
         return YES
 
-    def holds_for(self, client: ClientChoice, brokers: Release) -> bool:
-        """Return whether the clients of a run have the hazard on new brokers of a release.
+    def _has(self, library: str) -> bool:
+        """Return whether a library has the hazard, with the oldest version of the protocol.
 
-        Python clients have the hazards of the protocol, which all clients share, but not those
-        of librdkafka alone.
+        Other clients have the hazards of the protocol, which all clients share, but not those of
+        librdkafka or of Java alone.
         """
+        common = LIBRDKAFKA in self.kinds and JAVA in self.kinds
+        return library in self.kinds or (common and library != "none")
+
+    def holds_for(self, client: ClientChoice, brokers: Release) -> bool:
+        """Return whether the clients of a run have the hazard on new brokers of a release."""
         if client.release is None:
-            common = LIBRDKAFKA in self.kinds and JAVA in self.kinds
-            return common or client.library in self.kinds
+            return self._has(client.library)
         renewed = client.release.number >= RENEWED_FROM and brokers.number >= self.brokers
         return JAVA in self.kinds and not (self.renewed and renewed)
 
@@ -438,17 +461,14 @@ class JavaProducers(_Condition, frozen=True):
     """The condition that the producers use Kafka's Java client of an affected release.
 
     No cluster returns which clients write to it.
-
-    Attributes:
-        ranges: pairs of the first affected release and the first fixed release after it.
     """
 
-    ranges: tuple[tuple[Number, Number], ...]
+    ranges: tuple[Range, ...]
 
     @property
     def says(self) -> str:
         """The condition in a few words."""
-        words = (f"{dotted(first)} to before {dotted(fixed)}" for first, fixed in self.ranges)
+        words = (_range_says(first, fixed).removeprefix("from ") for first, fixed in self.ranges)
         return f"producers of Java, of {'; '.join(words)}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
@@ -467,28 +487,37 @@ class JavaProducers(_Condition, frozen=True):
         return client.release is not None and self._of(client.release.number)
 
     def _of(self, number: Number) -> bool:
-        return any(first <= number < fixed for first, fixed in self.ranges)
+        return any(first <= number < (fixed or END) for first, fixed in self.ranges)
 
 
 class ConsumerGroups(_Condition, frozen=True):
-    """The condition that consumer groups start without a committed offset by ``auto.offset.reset``.
+    """The condition that there are consumer groups whose consumers have a setting.
 
     If the user says nothing and the cluster has no offsets topic, the cluster has no groups.
+
+    Attributes:
+        resets: the values of ``auto.offset.reset`` that have the hazard; empty: all.
+        protocols: the values of ``group.protocol`` that have the hazard; empty: all.
     """
 
-    resets: tuple[str, ...]
+    resets: tuple[str, ...] = ()
+    protocols: tuple[str, ...] = ()
 
     @property
     def says(self) -> str:
         """The condition in a few words."""
-        return f"consumer groups with `auto.offset.reset` = {' or '.join(self.resets)}"
+        named = {"auto.offset.reset": self.resets, "group.protocol": self.protocols}
+        words = [f"`{name}` = {' or '.join(values)}" for name, values in named.items() if values]
+        return f"consumer groups with {' and '.join(words)}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether the cluster has such consumer groups."""
-        reset = situation.answers.get("offset-reset")
-        if reset is None and situation.cluster.own_topic(POSITIONS) is None:
+        named = {"offset-reset": self.resets, "group-protocol": self.protocols}
+        options = [ClientOption(name, values) for name, values in named.items() if values]
+        stated = any(option.name in situation.answers for option in options)
+        if not stated and situation.cluster.own_topic(POSITIONS) is None:
             return absent(POSITIONS)
-        return ClientOption("offset-reset", self.resets).answer(situation)
+        return all_of([option.answer(situation) for option in options])
 
 
 class ShareGroups(_Condition, frozen=True):
@@ -582,6 +611,7 @@ Condition = (
     | Feature
     | Controllers
     | Replicas
+    | Partitions
     | ClientOption
     | TransactionalClients
     | JavaProducers
@@ -597,3 +627,11 @@ def of_release_alone(part: Condition) -> bool:
     if isinstance(part, AnyOf):
         return all(of_release_alone(inner) for parts in part.alternatives for inner in parts)
     return isinstance(part, On | Releases)
+
+
+def ranges_of(part: Condition) -> tuple[Range, ...]:
+    """Return the ranges of releases that a condition names; none if it names no release."""
+    if isinstance(part, AnyOf):
+        every = (inner for parts in part.alternatives for inner in parts)
+        return tuple(span for inner in every for span in ranges_of(inner))
+    return part.ranges if isinstance(part, Releases | JavaProducers) else ()

@@ -4,16 +4,18 @@ from typing import Final, Literal
 
 import msgspec
 
-from highwater.checkers.hazards.conditions import Condition, of_release_alone
+from highwater.checkers.hazards.conditions import END, Condition, of_release_alone, ranges_of
 from highwater.harness.releases.catalogue import MODERN
-from highwater.harness.releases.cluster_facts import Number
+from highwater.harness.releases.cluster_facts import Number, dotted
 
-Evidence = Literal["story", "replay", "run", "source"]
+Evidence = Literal["story", "replay", "run", "test", "hand", "source"]
 
 EVIDENCE: Final[dict[Evidence, str]] = {
     "story": "a story on real brokers",
     "replay": "a counterexample of the model on real brokers",
     "run": "random faults on real brokers",
+    "test": "a test on real brokers",
+    "hand": "seen on real brokers, step by step by hand: the command plays what is nearest",
     "source": "known from Kafka's source: the command plays what is nearest",
 }
 """Each kind of evidence in words."""
@@ -28,6 +30,10 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         id: the key of Kafka's issue or KIP, or a name that this project gave the hazard.
         aliases: other ids of the same hazard.
         title: what happens, in one sentence.
+        found_by: who or what described the hazard first: Highwater, a report, or Kafka's issue.
+        year: the year of that; 0 if no source tells it.
+        findings: the pages in docs/findings about the hazard, without ``.md``: the first has its
+            course.
         loses: what is lost, and whether any client notices.
         topic: the internal topic of Kafka that the hazard is about; empty: all other topics.
         conditions: a topic has the hazard if all of these hold for the topic.
@@ -36,8 +42,8 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         cost: the price of the fix.
         alter: the topic settings that are the fix where a topic has three replicas; empty: none.
         evidence: what ``command`` does on real brokers: it plays a story (scripted scenario),
-            replays a counterexample of the model or runs random faults. With ``source`` it shows
-            the same outcome by another schedule.
+            replays a counterexample of the model, runs random faults or is a test. With ``hand``
+            and ``source`` it shows what is nearest.
         command: the command that shows the hazard on a laptop.
         played_on: the release for ``command`` if the cluster's own is not in the catalogue.
         played_from: the oldest release on which the hazard can be played.
@@ -50,6 +56,9 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     id: str
     aliases: tuple[str, ...] = ()
     title: str
+    found_by: str
+    year: int = 0
+    findings: tuple[str, ...] = ()
     loses: str = _SILENT
     topic: str = ""
     conditions: tuple[Condition, ...]
@@ -70,6 +79,29 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The affected releases and coordination in words, up to the catalogue's newest release."""
         parts = [part.says for part in self.conditions if of_release_alone(part)]
         return ", ".join(parts) or "every release"
+
+    @property
+    def introduced(self) -> tuple[str, ...]:
+        """The first affected releases of brokers, or of Java's clients; none if always there."""
+        firsts = {span.first for part in self.conditions for span in ranges_of(part)}
+        return tuple(dotted(first) for first in sorted(firsts) if first > (0,))
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """The first releases without the hazard; none if no known release is."""
+        ends = {span.fixed for part in self.conditions for span in ranges_of(part)}
+        return tuple(dotted(end) for end in sorted(filter(None, ends)))
+
+    @property
+    def end(self) -> Number:
+        """The release from which on no release has the hazard; ``END`` if the newest has it."""
+        spans = filter(None, map(ranges_of, self.conditions))
+        return min((max(span.fixed or END for span in ranges) for ranges in spans), default=END)
+
+    @property
+    def discovery(self) -> str:
+        """The first description of the hazard, and its year."""
+        return f"{self.found_by}, {self.year}" if self.year else self.found_by
 
     @property
     def other_conditions(self) -> tuple[str, ...]:

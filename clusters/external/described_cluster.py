@@ -5,6 +5,7 @@ and compose files whose services have ``KAFKA_…`` in their environment. A sett
 is at Kafka's default.
 """
 
+import fnmatch
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -124,15 +125,23 @@ class _Node:
     release: ReleaseRange | None = None
 
 
-def read_files(paths: Sequence[Path], named: ReleaseRange | None = None) -> ClusterFacts:
+def read_files(
+    paths: Sequence[Path],
+    named: ReleaseRange | None = None,
+    *,
+    pattern: str = "*",
+    internal: bool = False,
+) -> ClusterFacts:
     """Return the facts about the cluster that files describe.
 
     Args:
         paths: the files, all of one cluster.
         named: the release of the brokers, if the user knows it.
+        pattern: pattern for topic names, with ``*`` and ``?``.
+        internal: whether Kafka's own topics count as any topics, too.
 
     Raises:
-        UsageError: a file cannot be read, or none describes a broker.
+        UsageError: a file cannot be read, none describes a broker, or no topic's name matches.
     """
     files = _Files()
     for path in paths:
@@ -145,8 +154,16 @@ def read_files(paths: Sequence[Path], named: ReleaseRange | None = None) -> Clus
     alike = max(files.in_pools, 1) if len(files.nodes) == 1 else 1
     nodes = [replace(node, release=named or node.release) for node in files.nodes * alike]
     defaults = _BrokerDefaults(nodes)
-    internal = [_internal(name, defaults) for name in _INTERNAL if defaults.may_have(name)]
+    own_topics = [_internal(name, defaults) for name in _INTERNAL if defaults.may_have(name)]
     topics = [_topic(row, defaults) for row in files.topics or [(DEFAULTS, None, None, {})]]
+    topics = [
+        topic
+        for topic in (*topics, *(own_topics if internal else ()))
+        if fnmatch.fnmatchcase(topic.name, pattern)
+    ]
+    if not topics:
+        names = ", ".join(row[0] for row in files.topics) or "no topics, only defaults"
+        raise UsageError(f"no topic matches {pattern!r}", hint=f"The files have {names}.")
     return ClusterFacts(
         cluster_id=f"of {', '.join(path.name for path in paths)}",
         coordination=_coordination(files, nodes),
@@ -154,7 +171,7 @@ def read_files(paths: Sequence[Path], named: ReleaseRange | None = None) -> Clus
         topics=tuple(topics),
         controllers=files.voters,
         features=None,
-        own_topics=tuple(internal),
+        own_topics=tuple(own_topics),
         unseen=tuple(files.unseen),
         requests={},
         running=False,

@@ -184,7 +184,7 @@ def create(admin: Any, topics: Topics) -> None:  # noqa: ANN401 - of confluent-k
 @pytest.mark.nightly
 def test_a_real_cluster_has_exactly_the_hazards_of_its_topics_and_clients(tmp_path: Path) -> None:
     topics = {
-        "healthy": (3, {"min.insync.replicas": "2"}, {"elected-again"}),
+        "healthy": (3, {"min.insync.replicas": "2"}, {"elected-again", "empty-last-leader"}),
         "two": (2, {"min.insync.replicas": "1"}, {"last-replica"}),
         "alone": (1, {}, {"single-replica"}),
         "unclean": (
@@ -193,7 +193,7 @@ def test_a_real_cluster_has_exactly_the_hazards_of_its_topics_and_clients(tmp_pa
             {"elected-again", "unclean-election"},
         ),
     }
-    of_clients = {"KAFKA-17754", "KAFKA-19446", "late-produce", "reused-sequence"}
+    of_clients = {"KAFKA-17754", "KAFKA-19446", "late-copy", "late-produce", "reused-sequence"}
     plain = {name: (replicas, config) for name, (replicas, config, _) in topics.items()}
     with opened("4.4.0", tmp_path, plain) as (bootstrap, _):
         for name, (_, _, expected) in topics.items():
@@ -215,7 +215,8 @@ def test_a_real_cluster_has_exactly_the_hazards_of_its_topics_and_clients(tmp_pa
         ):
             _, document, _ = advise(bootstrap, *KNOWN, "--topic", "healthy", *options)
             assert losing(document) == {
-                *("elected-again", "one-controller", "own-transactions"),  # with one replica
+                *("elected-again", "empty-last-leader", "one-controller"),
+                "own-transactions",  # with one replica
                 *expected,
             }
             assert hazard_topics(document, "own-transactions") == ["__transaction_state"]
@@ -271,11 +272,13 @@ def test_a_healthy_cluster_of_three_controllers_has_what_has_no_cure(tmp_path: P
     with opened("4.4.0", tmp_path, topics, options=NodeOptions(controllers=3)) as (bootstrap, _):
         code, document, errors = advise(bootstrap, *KNOWN)
         assert code == 1, errors
-        assert losing(document) == {"elected-again"}
+        assert losing(document) == {"elected-again", "empty-last-leader"}
         assert hazard_topics(document, "elected-again") == ["three"]
+        assert hazard_topics(document, "empty-last-leader") == ["three", "two"]
         assert statuses(document)["one-controller"] == "guarded"
         code, document, errors = advise(bootstrap, *KNOWN, "--topic", "two")
-        assert code == 0, (document, errors)
+        assert code == 1, (document, errors)
+        assert losing(document) == {"empty-last-leader"}
 
 
 OWN = {
@@ -381,7 +384,10 @@ def test_a_tiered_topic_that_is_retained_by_its_size_is_at_risk_up_to_4_3(tmp_pa
             Plan(kafka="3.9.2", to=("4.4.0",), protocol="3.9", controllers=3),
             {"upgrade-without-elr", "elected-again"},
         ),
-        (Plan(kafka="3.9.2", to=("4.4.0",), controllers=3), {"elected-again"}),
+        (
+            Plan(kafka="3.9.2", to=("4.4.0",), controllers=3),
+            {"elected-again", "empty-last-leader"},
+        ),
     ],
     ids=["old format", "new format", "old features", "new features"],
 )

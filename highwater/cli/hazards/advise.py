@@ -50,6 +50,8 @@ _COLOURS: Final[dict[Status, str]] = {
     "not affected": "green",
 }
 _OLDEST_CLIENT: Final = (0, 8)
+_OTHER_LIBRARIES: Final = ("kafkajs", "platformatic")
+"""Libraries with findings that run through drivers of the user's (docs/driver.md)."""
 
 
 def _answers(
@@ -65,19 +67,26 @@ def _answers(
         ),
     ] = None,
     transactions: Annotated[
-        Literal["none", "librdkafka", "java"] | None,
+        Literal["none", "librdkafka", "java", "kafka-python", "aiokafka", "platformatic"] | None,
         Option(
             help="Transactional clients: librdkafka (as a rule, clients of Python, Go, C# and"
-            " Node), or java (Kafka's own)."
+            " Node), java (Kafka's own), or another library."
         ),
     ] = None,
     client: Annotated[
         str | None,
-        Option(help="Library of the producers: librdkafka, or Java's of a release: java:3.9.0."),
+        Option(
+            help="Library of the producers: librdkafka, kafka-python, aiokafka, kafkajs,"
+            " platformatic, or Java's of a release: java:3.9.0."
+        ),
     ] = None,
     offset_reset: Annotated[
-        Literal["earliest", "latest", "none"] | None,
+        Literal["earliest", "latest", "by_duration", "none"] | None,
         Option(help="auto.offset.reset of consumers in groups; latest is Kafka's default."),
+    ] = None,
+    group_protocol: Annotated[
+        Literal["classic", "consumer"] | None,
+        Option(help="group.protocol of consumers in groups; classic is Kafka's default."),
     ] = None,
 ) -> dict[str, str]:
     _check_client(client)
@@ -87,6 +96,7 @@ def _answers(
         "transactions": transactions,
         "client": client,
         "offset-reset": offset_reset,
+        "group-protocol": group_protocol,
     }
     return {name: value for name, value in answers.items() if value}
 
@@ -128,8 +138,13 @@ def _cluster(
     if bool(files) == bool(bootstrap):
         raise UsageError("name files, or brokers by --bootstrap", hint="Either of them, not both.")
     named = named_release(kafka) if kafka else None
+    if files and command_config is not None:
+        raise UsageError(
+            "--command-config is for a running cluster, and files are read without any",
+            hint="Leave it out, or name brokers by --bootstrap instead of files.",
+        )
     if files:
-        return partial(read_files, files, named)
+        return partial(read_files, files, named, pattern=topic, internal=internal)
     access = read_properties(command_config) if command_config else {}
     survey = ClusterSurvey(bootstrap or "", dialer(access, origin=str(command_config)), named)
     return partial(survey.read, pattern=topic, internal=internal)
@@ -190,7 +205,9 @@ def _read_baseline(path: Path) -> dict[str, tuple[Status, frozenset[str]]]:
 
 def _check_client(word: str | None) -> None:
     library, _, version = (word or LIBRDKAFKA).partition(":")
-    if library not in LIBRARIES or (version and not re.fullmatch(r"\d+(\.\d+){1,3}", version)):
+    if library not in (*LIBRARIES, *_OTHER_LIBRARIES) or (
+        version and not re.fullmatch(r"\d+(\.\d+){1,3}", version)
+    ):
         raise UsageError(f"no client is called {word!r}", hint="Use librdkafka, or java:3.9.0.")
     if version and not _OLDEST_CLIENT <= numbers(version) < END:
         raise UsageError(

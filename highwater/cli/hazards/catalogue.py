@@ -8,12 +8,13 @@ from typer import Argument, Option
 
 from highwater import console
 from highwater.checkers.hazards.catalogue import HAZARDS, find_hazard
-from highwater.checkers.hazards.conditions import coordination_name
+from highwater.checkers.hazards.conditions import END, NEWEST, coordination_name
 from highwater.checkers.hazards.evaluate import default_command, of_release, upgraded
 from highwater.checkers.hazards.hazard import EVIDENCE, Hazard
 from highwater.cli.options.common import JsonOption
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE, Release, release
+from highwater.harness.releases.cluster_facts import dotted
 
 _MORE: Final = "Conditions, fix and the command that shows it: highwater hazards show ID."
 
@@ -38,7 +39,10 @@ def hazards(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List every known way in which Kafka loses acknowledged records."""
+    """List every known way in which Kafka loses acknowledged records.
+
+    What the newest release has comes first, then what ended last.
+    """
     if context.invoked_subcommand is not None:
         return
     if to is not None:
@@ -51,13 +55,22 @@ def hazards(
     if as_json:
         console.print_all_json([described(hazard) for hazard in listed])
         return
-    _table("Hazards", listed)
+    if entry is None:
+        rows = [[row.id, row.title, row.affected, row.discovery] for row in listed]
+        _table("Hazards", ["id", "what happens", "releases", "found by"], rows)
+    else:
+        _table_of_release(f"Hazards of {entry.name}, if the topic and its clients are so", listed)
     console.out.print(_MORE)
 
 
-def _table(title: str, listed: Sequence[Hazard]) -> None:
-    rows = [[hazard.id, hazard.title, hazard.affected] for hazard in listed]
-    table = console.table(title, ["id", "what happens", "releases"], rows)
+def _table_of_release(title: str, listed: Sequence[Hazard]) -> None:
+    """Print hazards that a release has, with the conditions beyond the release."""
+    rows = [[row.id, row.title, "; ".join(row.other_conditions) or "always"] for row in listed]
+    _table(title, ["id", "what happens", "if"], rows)
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = console.table(title, columns, rows)
     table.columns[0].no_wrap = True
     console.out.print(table)
 
@@ -72,7 +85,7 @@ def _show_upgrade(before: Release, after: Release, *, as_json: bool) -> None:
         return
     for word, listed in lists.items():
         if listed:
-            _table(f"{before.name} to {after.name}: {word}", listed)
+            _table_of_release(f"{before.name} to {after.name}: {word}", listed)
         else:
             console.out.print(f"Nothing {word} from {before.name} to {after.name}.")
     for line in map(_other_coordination, (before, after)):
@@ -148,14 +161,22 @@ def facts(hazard: Hazard) -> list[tuple[str, str]]:
     return [
         *([("also", ", ".join(hazard.aliases))] if hazard.aliases else []),
         ("loses", hazard.loses),
+        ("found by", hazard.discovery),
         ("releases", hazard.affected),
+        ("introduced", ", ".join(hazard.introduced) or "always there"),
+        ("fixed in", ", ".join(hazard.fixed) or f"no release up to {dotted(NEWEST)}"),
         ("conditions", "; ".join(hazard.other_conditions) or "none"),
         ("how", hazard.schedule),
         ("fix", hazard.cure),
         ("costs", hazard.cost),
         *([("source", hazard.source)] if hazard.source else []),
+        *([("pages", ", ".join(map(_page, hazard.findings)))] if hazard.findings else []),
         ("shown by", f"{default_command(hazard)} ({EVIDENCE[hazard.evidence]})"),
     ]
+
+
+def _page(finding: str) -> str:
+    return f"docs/findings/{finding}.md"
 
 
 def described(hazard: Hazard) -> dict[str, Any]:
@@ -165,12 +186,19 @@ def described(hazard: Hazard) -> dict[str, Any]:
         "aliases": list(hazard.aliases),
         "title": hazard.title,
         "loses": hazard.loses,
+        "found_by": hazard.found_by,
+        "year": hazard.year or None,
         "releases": hazard.affected,
+        "introduced": list(hazard.introduced),
+        "fixed": list(hazard.fixed),
+        "affects_newest": hazard.end == END,
         "conditions": [part.says for part in hazard.conditions],
+        "other_conditions": list(hazard.other_conditions),
         "schedule": hazard.schedule,
         "cure": hazard.cure,
         "cost": hazard.cost,
         "source": hazard.source or None,
+        "findings": list(map(_page, hazard.findings)),
         "evidence": hazard.evidence,
         "command": default_command(hazard),
     }

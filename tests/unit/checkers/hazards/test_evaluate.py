@@ -18,16 +18,18 @@ def of(facts: ClusterFacts, hazard: str, said: dict[str, str] = SAID) -> Advice:
 def test_a_new_healthy_cluster_has_only_what_has_no_cure() -> None:
     every = evaluate(cluster("4.4.0"), SAID)
     assert [advice.hazard.id for advice in every if advice.status == "can lose"] == [
-        "elected-again"
+        "elected-again",
+        "empty-last-leader",
     ]
     assert not [advice for advice in every if advice.status == "cannot tell"]
     assert worst(every) == "can lose"
     assert every[0].command.endswith("--kafka 4.4.0")
 
 
-def test_two_replicas_and_acks_all_lose_nothing_on_a_new_cluster() -> None:
+def test_two_replicas_and_acks_all_lose_only_with_an_empty_last_leader() -> None:
     every = evaluate(cluster("4.4.0", topic(replicas=2)), SAID)
-    assert worst(every) == "guarded"
+    losing = [advice.hazard.id for advice in every if advice.status == "can lose"]
+    assert losing == ["empty-last-leader"]
 
 
 def test_what_no_cluster_tells_is_asked_for() -> None:
@@ -279,7 +281,7 @@ def test_groups_that_begin_at_the_latest_skip_what_is_in_new_partitions(
     if status == "can lose":
         assert advice.command == f"highwater run --kafka {kafka} --story added-partition"
     if status == "cannot tell":
-        assert advice.reasons == ("--offset-reset earliest, latest or none",)
+        assert advice.reasons == ("--offset-reset earliest, latest, by_duration or none",)
 
 
 @pytest.mark.parametrize(
@@ -409,3 +411,111 @@ def test_the_commands_that_mend_are_for_topics_that_can_bear_them() -> None:
     start = "kafka-configs.sh --bootstrap-server b1:9092 --alter --entity-type topics"
     assert command == f"{start} --entity-name b --add-config min.insync.replicas=2"
     assert not of(replace(facts, running=False), "last-replica").mend
+
+
+@pytest.mark.parametrize(
+    ("kafka", "elr", "partitions", "min_isr", "status"),
+    [
+        ("4.4.0", 1, 2, "2", "can lose"),
+        ("4.1.2", 1, 2, "2", "can lose"),
+        ("4.4.0", 1, 1, "2", "not affected"),
+        ("4.4.0", 1, 2, "1", "not affected"),
+        ("4.4.0", 0, 2, "2", "not affected"),
+        ("3.9.2", 0, 2, "2", "not affected"),
+    ],
+)
+def test_a_removed_replica_is_eligible_in_every_partition_but_the_first(
+    kafka: str, elr: int, partitions: int, min_isr: str, status: str
+) -> None:
+    wide = replace(topic(settings={"min.insync.replicas": min_isr}), partitions=partitions)
+    facts = cluster(kafka, wide, features={"eligible.leader.replicas.version": elr})
+    assert of(facts, "removed-but-eligible").status == status
+
+
+@pytest.mark.parametrize(
+    ("level", "groups", "protocol", "status"),
+    [
+        (1, True, "consumer", "can lose"),
+        (1, True, None, "cannot tell"),
+        (1, False, None, "not affected"),
+        (1, True, "classic", "guarded"),
+        (0, True, "consumer", "not affected"),
+    ],
+)
+def test_members_of_new_groups_may_own_the_same_partitions(
+    level: int, groups: bool, protocol: str | None, status: str
+) -> None:
+    facts = cluster("4.4.0", features={"group.version": level}, groups=groups)
+    answers = SAID | ({"group-protocol": protocol} if protocol else {})
+    advice = of(facts, "full-heartbeat", answers)
+    assert advice.status == status
+    if status == "cannot tell":
+        assert advice.reasons == ("--group-protocol classic or consumer",)
+
+
+@pytest.mark.parametrize(
+    ("kafka", "verified", "clients", "status"),
+    [
+        ("3.6.2", "true", "librdkafka", "can lose"),
+        ("4.4.0", None, "librdkafka", "can lose"),
+        ("4.4.0", "false", "librdkafka", "guarded"),
+        ("4.4.0", "true", "java", "guarded"),
+        ("3.9.2", "true", "java", "can lose"),
+        ("3.3.2", None, "librdkafka", "not affected"),
+    ],
+)
+def test_a_late_copy_is_remembered_where_leaders_verify(
+    kafka: str, verified: str | None, clients: str, status: str
+) -> None:
+    new = kafka == "4.4.0"
+    facts = cluster(kafka, features={"transaction.version": 2} if new else {}, transactions=True)
+    settings = {} if verified is None else {VERIFICATION: verified}
+    brokers = tuple(replace(broker, settings=settings) for broker in facts.brokers)
+    facts = replace(facts, brokers=brokers)
+    assert of(facts, "late-copy", SAID | {"transactions": clients}).status == status
+
+
+@pytest.mark.parametrize(
+    ("library", "lose"),
+    [
+        ("aiokafka", {"partial-commit", "KAFKA-17754", "KAFKA-19446", "late-copy"}),
+        ("platformatic", {"partial-commit", "KAFKA-17754", "KAFKA-19446", "late-copy"}),
+        ("none", set()),
+    ],
+)
+def test_other_libraries_have_hazards_of_their_own_and_of_the_protocol(
+    library: str, lose: set[str]
+) -> None:
+    answers = SAID | {"transactions": library}
+    every = evaluate(cluster("4.4.0", transactions=True, features={}), answers)
+    clients = {*lose, "reused-sequence", "partial-commit", "late-produce"}
+    found = {advice.hazard.id for advice in every if advice.status == "can lose"}
+    assert found & clients == lose
+
+
+@pytest.mark.parametrize("library", ["platformatic", "kafkajs"])
+def test_a_library_that_mixes_up_its_sequence_numbers_is_named(library: str) -> None:
+    hazards = {"platformatic": "mixed-numbers", "kafkajs": "returned-sequence"}
+    for name, hazard in hazards.items():
+        status = "can lose" if name == library else "guarded"
+        assert of(cluster("4.4.0"), hazard, {"client": library}).status == status
+        assert of(cluster("4.4.0"), hazard, {}).status == "cannot tell"
+
+
+def test_a_group_that_begins_by_duration_finds_new_partitions() -> None:
+    facts = cluster("4.4.0", groups=True)
+    assert of(facts, "KAFKA-20539", SAID | {"offset-reset": "by_duration"}).status == "guarded"
+
+
+@pytest.mark.parametrize(
+    ("kafka", "written", "status"),
+    [
+        ("0.11.0.3", "0.11.0", "can lose"),
+        ("0.11.0.3", "0.10.2", "guarded"),
+        ("1.1.1", "1.1", "not affected"),
+        ("0.10.2.2", "0.10.2", "not affected"),
+    ],
+)
+def test_old_jars_do_not_read_the_new_format(kafka: str, written: str, status: str) -> None:
+    facts = cluster(kafka, topic(settings={"message.format.version": written}))
+    assert of(facts, "downgraded-format").status == status

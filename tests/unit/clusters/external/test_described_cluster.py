@@ -207,3 +207,24 @@ def test_the_question_that_settles_most_is_named(tmp_path: Path) -> None:
 def test_wrong_words_are_an_error(words: list[str]) -> None:
     done = RUN.invoke(app, ["advise", *words])
     assert isinstance(done.exception, UsageError)
+
+
+def test_options_of_topics_are_for_files_too_and_those_of_connections_are_not(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "kafka.yaml"
+    path.write_text(STRIMZI)
+    names = [topic.name for topic in read_files([path], pattern="ord*").topics]
+    assert names == ["orders"]
+    every = [topic.name for topic in read_files([path], internal=True).topics]
+    assert every[:2] == ["orders", "Other.Topic"]
+    assert "__consumer_offsets" in every
+    with pytest.raises(UsageError, match="no topic matches 'x'"):
+        read_files([path], pattern="x")
+    run = CliRunner()
+    advised = run.invoke(app, ["advise", str(path), "--topic", "Other.*", "--acks", "1"])
+    assert "orders" not in advised.stdout
+    assert "Other.Topic can lose by " in advised.stdout
+    refused = run.invoke(app, ["advise", str(path), "--command-config", str(path)])
+    assert isinstance(refused.exception, UsageError)
+    assert "--command-config is for a running cluster" in refused.exception.message

@@ -28,6 +28,11 @@ def test_every_hazard_is_listed_and_shown() -> None:
     assert "highwater run --kafka 4.4.0 --unclean --story unclean" in shown
     one = json.loads(RUN.invoke(app, ["hazards", "show", "KIP-101", "--json"]).stdout)
     assert one["releases"] == "before 0.11"
+    assert (one["introduced"], one["fixed"], one["year"]) == ([], ["0.11"], 2017)
+    assert one["findings"] == ["docs/findings/overlapping-sets.md"]
+    track = RUN.invoke(app, ["hazards", "show", "KAFKA-17754"]).stdout
+    assert "found by:   Jepsen, 2024\n" in track
+    assert "introduced: 0.11\nfixed in:   no release up to 4.4.0\n" in track
     assert isinstance(RUN.invoke(app, ["hazards", "show", "nothing"]).exception, UsageError)
 
 
@@ -115,11 +120,12 @@ def test_an_upgrade_ends_begins_and_keeps_hazards() -> None:
     document = json.loads(RUN.invoke(app, [*words, "--json"]).stdout)
     ids = {word: {each["id"] for each in document[word]} for word in ("ends", "begins", "stays")}
     assert {"no-elr-before-4.0", "KAFKA-20732"} <= ids["ends"]
-    assert ids["begins"] == {"upgrade-without-elr", "last-known-leader", "own-share-state"}
+    elr = {"upgrade-without-elr", "last-known-leader", "removed-but-eligible", "empty-last-leader"}
+    assert ids["begins"] == {*elr, "own-share-state", "full-heartbeat"}
     assert "elected-again" in ids["stays"]
     assert not ids["stays"] & (ids["ends"] | ids["begins"])
     assert document["command"] == (
-        "highwater matrix --kafka 3.9.2,4.4.0 --story power-failure,tiered-new-leader --min-isr 1,2"
+        "highwater matrix --kafka 3.9.2,4.4.0 --story tiered-new-leader,power-failure --min-isr 1,2"
     )
     text = RUN.invoke(app, words).stdout
     assert all(hazard in text for every in ids.values() for hazard in every)
@@ -176,6 +182,12 @@ def test_the_hazards_of_one_release_are_listed() -> None:
     listed = json.loads(RUN.invoke(app, ["hazards", "--kafka", "3.4.1", "--json"]).stdout)
     ids = {hazard["id"] for hazard in listed}
     assert "KAFKA-14139" in ids
+    [last] = [hazard for hazard in listed if hazard["id"] == "last-replica"]
+    assert "`min.insync.replicas` = 1" in last["other_conditions"]
+    assert "from 0.11 to 4.4.0" not in last["other_conditions"]
+    text = " ".join(RUN.invoke(app, ["hazards", "--kafka", "4.3.1"]).stdout.split())
+    assert "share groups" in text
+    assert "from 0.11" not in text
     assert not ids & {"KAFKA-15221", "KIP-101", "unclean-election"}
     for words in (["--to", "4.4.0"], ["--kafka", "4.4.0", "--to", "5.0"]):
         assert isinstance(RUN.invoke(app, ["hazards", *words]).exception, UsageError)

@@ -42,7 +42,10 @@ RENEWED_FROM: Final = (4, 0)
 """Clusters created on this release or later have transaction.version 2, and Java clients from this
 release on obey that level."""
 
-_FEATURES: Final = "the cluster's features"
+_RENEWED: Final = 2
+"""The level of ``TRANSACTION_FEATURE`` with a new epoch for each transaction (KIP-890)."""
+
+FEATURES: Final = "the cluster's features"
 
 CLIENT_OPTIONS: Final[Mapping[str, str]] = {
     "acks": "--acks 0, 1 or all",
@@ -160,7 +163,8 @@ class Releases(_Condition, frozen=True):
         if any((broker.settings or {}).get(self.without) == "false" for broker in brokers):
             return YES
         answers = [self._of(broker.release) for broker in brokers]
-        if "yes" in answers or self._is_below(situation.cluster.features or {}):
+        level = situation.cluster.level(self.below[0]) if self.below else None
+        if "yes" in answers or (self.below and level is not None and level < self.below[1]):
             return YES
         if "unknown" in answers:
             unclear = brokers[answers.index("unknown")]
@@ -169,14 +173,11 @@ class Releases(_Condition, frozen=True):
                 why=f"the exact release of broker {unclear.id}"
                 f" ({unclear.release or 'not recognised'}): --kafka RELEASE",
             )
-        if self.below and situation.cluster.features is None:
-            return ConditionAnswer(holds="unknown", why=_FEATURES)
+        if self.below and level is None:
+            return ConditionAnswer(holds="unknown", why=FEATURES)
         seen = ", ".join(dict.fromkeys(str(broker.release) for broker in brokers))
         why = self.guard or f"its brokers are {seen}"
         return ConditionAnswer(holds="no", why=why, fixed=not self.guard)
-
-    def _is_below(self, features: Mapping[str, int]) -> bool:
-        return self.below is not None and features.get(self.below[0], self.below[1]) < self.below[1]
 
     def _of(self, release: ReleaseRange | None) -> Holds:
         if release is None:
@@ -299,10 +300,9 @@ class Feature(_Condition, frozen=True):
 
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether the condition holds."""
-        features = situation.cluster.features
-        if features is None and situation.cluster.coordination == "kraft":
-            return ConditionAnswer(holds="unknown", why=_FEATURES)
-        level = (features or {}).get(self.name, 0)
+        level = situation.cluster.level(self.name)
+        if level is None:
+            return ConditionAnswer(holds="unknown", why=FEATURES)
         if (level < self.level) == (self.comparison == "<"):
             return YES
         return ConditionAnswer(
@@ -431,14 +431,19 @@ class TransactionalClients(_Condition, frozen=True):
             return ConditionAnswer(holds="unknown", why=CLIENT_OPTIONS["transactions"])
         if not self._has(kind):
             return ConditionAnswer(holds="no", why=f"transactions={kind}, as you say")
-        level = (situation.cluster.features or {}).get(TRANSACTION_FEATURE, 0)
-        if kind == "java" and self.renewed and level > 1:
-            old = Releases((Range((0,), self.brokers),)).answer(situation)
-            if old.holds != "no":
-                return old
-            why = f"{TRANSACTION_FEATURE}={level}, which Java clients obey from 4.0 on"
-            return ConditionAnswer(holds="no", why=why)
-        return YES
+        return self._of_java(situation) if kind == "java" and self.renewed else YES
+
+    def _of_java(self, situation: Situation) -> ConditionAnswer:
+        """Return whether Java clients, which obey the cluster's level, have the hazard."""
+        level = situation.cluster.level(TRANSACTION_FEATURE)
+        if level is None:
+            new = Releases((Range(RENEWED_FROM),)).answer(situation)
+            return YES if new.holds == "no" else ConditionAnswer(holds="unknown", why=FEATURES)
+        old = Releases((Range((0,), self.brokers),)).answer(situation)
+        if level < _RENEWED or old.holds != "no":
+            return YES if level < _RENEWED else old
+        why = f"{TRANSACTION_FEATURE}={level}, which Java clients obey from 4.0 on"
+        return ConditionAnswer(holds="no", why=why)
 
     def _has(self, library: str) -> bool:
         """Return whether a library has the hazard, with the oldest version of the protocol.

@@ -9,6 +9,7 @@ from typing import Final, Literal
 from highwater.checkers.hazards.catalogue import HAZARDS
 from highwater.checkers.hazards.conditions import (
     END,
+    FEATURES,
     NEWEST,
     ConditionAnswer,
     JavaProducers,
@@ -42,8 +43,8 @@ NAMED_MAX: Final = 5
 """Topics that are named one by one."""
 _MENDABLE: Final = 3
 """With fewer replicas, min.insync.replicas=2 stops producers whenever one of them is away."""
-_OPTION: Final = re.compile(r"--[a-z-]+ [^;(]*[^;( ]")
-"""An option in a reason, with its values."""
+_FACT: Final = re.compile(rf"{FEATURES}|--[a-z-]+ [^;(]*[^;( ]")
+"""What a reason says is missing: features, or an option with its values."""
 _NO_TOPICS: Final = "a topic: the cluster has no topic that this user may describe"
 
 
@@ -119,12 +120,12 @@ def newer(
 
 
 def settles_most(every: Iterable[Advice]) -> str:
-    """Return the option without which most hazards cannot be told; empty if none is missing."""
+    """Return what most of the hazards need that cannot be told; empty if nothing is missing."""
     missing = Counter(
-        option
+        fact
         for advice in every
         if advice.status == "cannot tell"
-        for option in set(_OPTION.findall("; ".join(advice.reasons)))
+        for fact in set(_FACT.findall("; ".join(advice.reasons)))
     )
     return missing.most_common(1)[0][0] if missing else ""
 
@@ -215,11 +216,11 @@ def headline(every: Sequence[Advice]) -> str:
     return f"None of {total} applies to this cluster."
 
 
-def by_reason(every: Iterable[Advice]) -> dict[str, list[str]]:
-    """Return each reason why the cluster is not affected, with the hazards that it excludes."""
+def by_reason(every: Iterable[Advice], status: Status) -> dict[str, list[str]]:
+    """Return each reason for a status, with the hazards that have this status because of it."""
     hazards: dict[str, list[str]] = {}
     for advice in every:
-        if advice.status == "not affected":
+        if advice.status == status:
             hazards.setdefault("; ".join(advice.reasons), []).append(advice.hazard.id)
     return hazards
 

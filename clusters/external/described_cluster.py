@@ -30,6 +30,7 @@ from highwater.harness.releases.cluster_facts import (
     Settings,
     TopicFacts,
     dotted,
+    metadata_of,
     numbers,
     successor,
 )
@@ -111,6 +112,7 @@ class _Files:
     in_pools: int = 0
     """Brokers of Strimzi's node pools."""
     zookeeper: bool = False
+    features: dict[str, int] = field(default_factory=dict)
     unseen: list[str] = field(default_factory=list)
 
 
@@ -170,7 +172,7 @@ def read_files(
         brokers=tuple(_broker(at, node) for at, node in enumerate(nodes, 1)),
         topics=tuple(topics),
         controllers=files.voters,
-        features=None,
+        features=files.features or None,
         own_topics=tuple(own_topics),
         unseen=tuple(files.unseen),
         requests={},
@@ -342,6 +344,9 @@ def _resource(where: str, document: Mapping[str, Any], files: _Files) -> None:
         kafka = spec.get("kafka") or {}
         files.zookeeper |= "zookeeper" in spec
         version = _release(str(kafka.get("version", "")))
+        files.features |= metadata_of(str(kafka.get("metadataVersion", "")))
+        if rack := kafka.get("rack"):
+            files.unseen.append(f"{name}: racks are the nodes' {rack.get('topologyKey', 'labels')}")
         replicas = _number("replicas", kafka.get("replicas") or 1)
         _add(files, name, kafka.get("config") or {}, version, replicas)
     elif kind == "KafkaNodePool":

@@ -21,6 +21,9 @@ METADATA: Final[Mapping[int, Number]] = {
 """Newest metadata.version of each line's releases: ``MetadataVersion.LATEST_PRODUCTION`` in Kafka's
 source. Up to 3.6 that name does not exist; there it is the last constant."""
 
+_BEFORE_METADATA: Final = 3
+"""The metadata.version of 3.2, the last line without one of its own to choose."""
+
 BROKER_EPOCHS: Final = 10
 """The metadata.version since which a follower sends its broker epoch in Fetch: 3.5-IV1 (KIP-903,
 ``MetadataVersion.fetchRequestVersion``)."""
@@ -102,7 +105,8 @@ class ClusterFacts:
 
     Attributes:
         controllers: number of voters in the KRaft quorum; None on ZooKeeper or if unreadable.
-        features: finalized levels; None where there are no features (before 2.7).
+        features: finalized levels, of files those that they name; None where there are no features
+            (before 2.7).
         own_topics: the topics of ``OWN_TOPICS`` that the user may see.
         unseen: sentences, each about a thing that could not be read, and why.
         requests: APIs that were called, and how often.
@@ -122,6 +126,12 @@ class ClusterFacts:
     running: bool = True
     defaults: Settings = field(default_factory=dict)
 
+    def level(self, feature: str) -> int | None:
+        """Return a feature's level, 0 if it is not finalized; None if that was not read."""
+        whole = self.features is not None and self.running
+        there_are_none = self.coordination == "zookeeper"
+        return (self.features or {}).get(feature, 0 if whole or there_are_none else None)
+
     def own_topic(self, name: str) -> TopicFacts | None:
         """Return one of Kafka's own topics; None if the user may not see it."""
         return next((topic for topic in self.own_topics if topic.name == name), None)
@@ -133,9 +143,13 @@ def successor(line: Number) -> Number:
 
 
 def metadata_of(protocol: str) -> dict[str, int]:
-    """Return the metadata.version level of a line, such as 3.4; empty before KRaft."""
-    line = numbers(protocol)
-    return {METADATA_FEATURE: level for level, of in METADATA.items() if of == line}  # noqa: B035 - one line, one level
+    """Return the metadata.version level of a line, such as 3.4, or of 3.5-IV1; empty before 3.3."""
+    line, _, internal = protocol.partition("-IV")
+    levels = [level for level, of in METADATA.items() if of == numbers(line)]
+    if levels and internal.isdecimal():
+        earlier = [level for level, of in METADATA.items() if of < numbers(line)]
+        levels = [max(earlier, default=_BEFORE_METADATA) + 1 + int(internal)]
+    return {METADATA_FEATURE: level for level in levels}  # noqa: B035 - one line, one level
 
 
 def dotted(number: Number) -> str:

@@ -269,23 +269,24 @@ def _show(cluster: ClusterFacts, every: Sequence[Advice], *, show_all: bool) -> 
     for advice in every:
         if advice.status == "can lose":
             _show_loss(advice)
-        elif advice.status != "not affected":
-            reasons = "; ".join(advice.reasons)
-            needs = advice.status == "cannot tell"
-            say(
-                _heading(advice.status),
-                Text(f"{advice.hazard.id}: {'needs ' if needs else ''}{reasons}"),
-            )
+    _show_by_reason(every, "cannot tell")
     if settling := settles_most(every):
         say(Text(f"Most would be settled by {settling}.", style="yellow"))
-    excluded = by_reason(every)
-    for reason, hazards in excluded.items() if show_all else ():
-        say(_heading("not affected"), Text(f"{reason}: {', '.join(hazards)}"))
-    if excluded and not show_all:
-        others = count(sum(map(len, excluded.values())), "other hazard")
-        say(_heading("not affected"), Text(f"{others}: --all says why"))
+    _show_by_reason(every, "guarded")
+    others = sum(advice.status == "not affected" for advice in every)
+    if show_all:
+        _show_by_reason(every, "not affected")
+    elif others:
+        say(_heading("not affected"), Text(f"{count(others, 'other hazard')}: --all says why"))
     for losing, topics in by_topic(every).items():
         say(Text(f"{named(topics)} can lose by {', '.join(losing)}."))
+
+
+def _show_by_reason(every: Sequence[Advice], status: Status) -> None:
+    """Print the hazards with a status, those with the same reason in one line."""
+    needs = "needs " if status == "cannot tell" else ""
+    for reason, hazards in by_reason(every, status).items():
+        console.out.print(_heading(status), Text(f"{', '.join(hazards)}: {needs}{reason}"))
 
 
 def _heading(status: Status) -> Text:
@@ -315,12 +316,13 @@ def summary(cluster: ClusterFacts) -> list[str]:
         dict.fromkeys(str(broker.release or "not recognised") for broker in cluster.brokers)
     )
     racks = {broker.rack for broker in cluster.brokers if broker.rack}
+    none = "no racks" if cluster.running else "no broker.rack"
     controllers = (
         f", {count(cluster.controllers, 'controller')}" if cluster.controllers is not None else ""
     )
     size = (
         f"Cluster {cluster.cluster_id} on {kind}: {count(len(cluster.brokers), 'broker')}"
-        f" ({releases}), {count(len(racks), 'rack') if racks else 'no racks'}{controllers},"
+        f" ({releases}), {count(len(racks), 'rack') if racks else none}{controllers},"
         f" {count(len(cluster.topics), 'topic')}, {count(partitions, 'partition')}."
     )
     lines = [size]

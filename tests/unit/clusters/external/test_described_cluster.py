@@ -111,6 +111,24 @@ def test_resources_of_strimzi(tmp_path: Path) -> None:
     assert facts.unseen == ("kafka.yaml: Secret keys, which is not read",)
 
 
+def test_what_strimzi_says_of_features_and_racks(tmp_path: Path) -> None:
+    of = "{version: 4.4.0, metadataVersion: 4.4-IV1, rack: {topologyKey: zone}, replicas: 3}"
+    text = f"kind: Kafka\nmetadata: {{name: east}}\nspec: {{kafka: {of}}}\n"
+    facts = read(tmp_path, "kafka.yaml", text)
+    assert facts.features == {"metadata.version": 32}
+    assert facts.unseen == ("east: racks are the nodes' zone",)
+    assert facts.level("metadata.version") == 32
+    assert facts.level("transaction.version") is None
+    shown = CliRunner().invoke(app, ["advise", str(tmp_path / "kafka.yaml"), "--all"]).stdout
+    assert "no racks" not in shown
+    assert "KAFKA-14139" in shown.partition("NOT AFFECTED")[2]
+    java = [str(tmp_path / "kafka.yaml"), "--transactions", "java"]
+    lines = CliRunner().invoke(app, ["advise", *java]).stdout.splitlines()
+    [unknown] = [line for line in lines if "KAFKA-17754" in line]
+    assert unknown.startswith("CANNOT TELL ")
+    assert unknown.endswith(": needs the cluster's features")
+
+
 def test_a_compose_file(tmp_path: Path) -> None:
     facts = read(tmp_path, "compose.yml", COMPOSE)
     assert (facts.coordination, facts.controllers) == ("zookeeper", None)

@@ -52,7 +52,7 @@ Acknowledged records of 60 s with lost answers, late requests, killed brokers an
 the last column moved coordinators of transactions in place of late requests and leaders
 (`python -m tools.client_matrix FOLDER`). `duplicate` is in the log twice, `nonmonotonic-send` in
 another order than sent; plain producers are promised neither. acks=1 loses what only a dead leader
-had. *Hung*: requests that were never answered.
+had. *Hung*: a commit that never ended, as with sarama 1.50.3 ([results](results.md)).
 """
 _COMMITS: Final = """\
 A transaction has a record that was written, and one that cannot be: the broker refuses it

@@ -79,6 +79,17 @@ def _answers(
         Literal["earliest", "latest", "none"] | None,
         Option(help="auto.offset.reset of consumers in groups; latest is Kafka's default."),
     ] = None,
+    record_age: Annotated[
+        str | None,
+        Option(
+            metavar="DURATION",
+            help="How old a record's timestamp may be when it is sent (backfills, replays): 720h.",
+        ),
+    ] = None,
+    away: Annotated[
+        str | None,
+        Option(metavar="DURATION", help="How long a group may be without members: 72h."),
+    ] = None,
 ) -> dict[str, str]:
     _check_client(client)
     answers = {
@@ -87,6 +98,8 @@ def _answers(
         "transactions": transactions,
         "client": client,
         "offset-reset": offset_reset,
+        "record-age": record_age and str(parse_values.duration(record_age)),
+        "away": away and str(parse_values.duration(away)),
     }
     return {name: value for name, value in answers.items() if value}
 

@@ -33,7 +33,7 @@ from highwater.harness.releases.cluster_facts import (
 from highwater.harness.releases.release import Coordination, Release
 
 Holds = Literal["yes", "no", "unknown"]
-Comparison = Literal["=", "<", ">="]
+Comparison = Literal["=", "<", ">=", "has"]
 
 NEWEST: Final = max(release.number for release in CATALOGUE.values())
 END: Final = successor(NEWEST[:2])
@@ -562,6 +562,8 @@ def _within(release: ReleaseRange, first: Number, fixed: Number | None) -> Holds
 def _compare(actual: str, comparison: Comparison, value: str) -> bool:
     if comparison == "=":
         return actual == value
+    if comparison == "has":
+        return value in actual.split(",")
     below = numbers(actual) < numbers(value)
     return below if comparison == "<" else not below
 

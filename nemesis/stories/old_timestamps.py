@@ -4,7 +4,7 @@ Retention compares ``retention.ms`` with the largest timestamp in a segment
 (``UnifiedLog.deleteRetentionMsBreachedSegments``, KIP-33). With ``message.timestamp.type`` =
 ``CreateTime``, the default, the producer chooses it: a backfill, a replay of old data, or a clock
 that is behind. The active segment is no exception: if every record below the high watermark is too
-old, the leader rolls the segment and deletes it (``UnifiedLog.deleteSegments``). A record of
+old, each broker rolls the segment and deletes it (``UnifiedLog.deleteSegments``). A record of
 today in the same segment keeps all of them.
 
 ``append-time`` and ``bounded-timestamp`` are the guards: the brokers' own time, and the refusal of
@@ -62,8 +62,7 @@ def _unbounded(release: Release) -> str:
     HazardEnding(hazard=OLD_TIMESTAMP, ending=Prediction(lost=frozenset(OLD))),
     needs=StoryNeeds(expiry=True),
     outcome=(
-        "Every release with timestamps deletes the acknowledged records at its next look for"
-        " expired segments, seconds after they were sent."
+        "Every release deletes the acknowledged records at its next look for expired segments."
     ),
     topic_config=_RETENTION,
     min_isr_most=3,
@@ -89,7 +88,7 @@ def old_timestamp(context: ScheduleContext) -> None:
     "append-time",
     HazardEnding(hazard=OLD_TIMESTAMP, ending=Prediction()),
     needs=StoryNeeds(expiry=True),
-    outcome="Every release keeps the records: the leader gave them its own time.",
+    outcome="Every release keeps them: the leader gave them its own time.",
     topic_config={**_RETENTION, "message.timestamp.type": "LogAppendTime"},
     min_isr_most=3,
     why_not=_by_file,
@@ -106,13 +105,13 @@ def append_time(context: ScheduleContext) -> None:
     "bounded-timestamp",
     HazardEnding(hazard=OLD_TIMESTAMP, ending=Prediction()),
     needs=StoryNeeds(expiry=True, idempotent=True),  # with acks=0 no producer learns of a refusal
-    outcome="From 3.6 on the brokers refuse the records, and their producer gets an error.",
+    outcome="The brokers refuse the records: their producer gets an error.",
     topic_config={**_RETENTION, "message.timestamp.before.max.ms": str(_HOUR_MS)},
     min_isr_most=3,
     why_not=_unbounded,
 )
 def bounded_timestamp(context: ScheduleContext) -> None:
-    """Play old-timestamp, but with message.timestamp.before.max.ms as long as retention.ms."""
+    """Play old-timestamp, but with message.timestamp.before.max.ms."""
     for value in OLD:
         _send(context, value)
         context.until(

@@ -83,7 +83,7 @@ def _answers(
         str | None,
         Option(
             metavar="DURATION",
-            help="How old a record's timestamp may be when it is sent (backfills, replays): 720h.",
+            help="The oldest timestamp of a new record (backfills, replays): 720h.",
         ),
     ] = None,
     away: Annotated[

@@ -43,7 +43,7 @@ _NEEDS: Final = StoryNeeds(expiry=True, joined=2)
         ending=Prediction(others=frozenset({("undelivered", value) for value in MEANWHILE})),
     ),
     needs=_NEEDS,
-    outcome="The group is never given what was written while it was away: on every release.",
+    outcome="The group is never given what was written meanwhile: on every release.",
     min_isr_most=3,
 )
 def expired_positions(context: ScheduleContext) -> None:
@@ -55,7 +55,7 @@ def expired_positions(context: ScheduleContext) -> None:
     "earliest-positions",
     HazardEnding(hazard=EXPIRED_POSITIONS, ending=Prediction()),
     needs=_NEEDS,
-    outcome="Every release gives the group everything, and much of it again.",
+    outcome="Every release gives the group everything, some of it again.",
     min_isr_most=3,
 )
 def earliest_positions(context: ScheduleContext) -> None:

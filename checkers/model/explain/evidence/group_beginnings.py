@@ -141,8 +141,7 @@ def _after(row: Row, added_ns: int) -> str:
 @explains(
     "offsets.retention",
     SEEN_TO_HAPPEN,
-    "The group had no members for as long as its offsets are kept, and began again behind the"
-    " record, where auto.offset.reset says.",
+    "The group's offsets had expired, and it began again behind the record.",
 )
 def _after_its_offset_expired(case: AnomalyCase) -> Links:
     """Return the commit that had expired when a member asked for it, and where it began then."""

@@ -175,12 +175,11 @@ def _begun(rule: str, line: BrokerLogLine) -> ExplanationLink:
         "The topic keeps its records for ever.",
         lambda run: run.plan.topic.expires,
     ),
-    "Retention deleted the record: retention.ms had passed since the newest timestamp in its"
-    " segment, which a producer may choose (message.timestamp.type=CreateTime).",
+    "Retention deleted it: retention.ms had passed since the newest timestamp in its segment.",
     needs=LOGS,
 )
 def _expired(case: LostRecord) -> Links:
-    """Return the leader that deleted the record's segment, if the topic's settings allow it.
+    """Return the broker that deleted the record's segment, if the topic's settings allow it.
 
     With LogAppendTime the timestamp is the broker's own, so that no younger record may be deleted.
     """

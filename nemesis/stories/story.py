@@ -81,7 +81,7 @@ class Prediction:
 
     lost: frozenset[str] = frozenset()
     forked: frozenset[int] = frozenset()
-    others: frozenset[tuple[str, str]] = frozenset()
+    others: frozenset[tuple[str, str | None]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +125,7 @@ class StoryNeeds:
         added: how many partitions the story adds to ``partitions``.
         expiry: whether brokers soon delete what has expired.
         joined: how many members of a group the story starts.
+        before: what happens to the cluster before the run's topic is created.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
@@ -138,6 +139,7 @@ class StoryNeeds:
     added: int = 0
     expiry: bool = False
     joined: int = 0
+    before: Callable[[Plan, Cluster, Probe], None] | None = None
 
     @property
     def client(self) -> str:
@@ -341,5 +343,5 @@ def story(
 
 
 def _about(topic: str, ending: Prediction) -> Prediction:
-    others = frozenset((kind, value.format(topic=topic)) for kind, value in ending.others)
+    others = frozenset((kind, value and value.format(topic=topic)) for kind, value in ending.others)
     return replace(ending, others=others)

@@ -86,6 +86,10 @@ def _answers(
             help="The oldest timestamp of a new record (backfills, replays): 720h.",
         ),
     ] = None,
+    recreated: Annotated[
+        Literal["yes", "no"] | None,
+        Option(help="Whether topics are deleted and made anew, with groups that read both."),
+    ] = None,
     away: Annotated[
         str | None,
         Option(metavar="DURATION", help="How long a group may be without members: 72h."),
@@ -99,6 +103,7 @@ def _answers(
         "client": client,
         "offset-reset": offset_reset,
         "record-age": record_age and str(parse_values.duration(record_age)),
+        "recreated": recreated,
         "away": away and str(parse_values.duration(away)),
     }
     return {name: value for name, value in answers.items() if value}

@@ -12,8 +12,8 @@ right as long as no commit was acknowledged, and after the last commit has expir
   the offsets topic (in the replica that goes furthest);
 - ``stale-commit``, if a member received it: the member then reads again what its group has read.
 
-``foreign-offset``: a coordinator returned an offset although nobody had committed one there since
-the topic was created, so that it is of an earlier topic with this name.
+``foreign-offset``: a coordinator returned an offset although no member had committed one there
+since the topic was created, so that it is of an earlier topic with this name.
 
 ``given-again``: a member was given a record from before the offset at which the member began, or
 from before the member's position. (Records that a member skips are ``poll-skip`` or
@@ -130,11 +130,11 @@ def _later(before: Row, after: Row) -> Row:
     ),
     Kind(
         FOREIGN_OFFSET,
-        guarantee="A coordinator returns no offset of an earlier topic with the same name.",
+        guarantee="A coordinator returns no offset of an earlier topic.",
         singular="offset was returned that the group had not committed in this topic",
         plural="offsets were returned that the group had not committed in this topic",
         severity=Severity.SERIOUS,
-        promise="at least once: a group begins where it has committed (KIP-516)",
+        promise="at least once: a group is given every record (KIP-932, KIP-1327)",
         breaks=always,
         says=in_words,
     ),

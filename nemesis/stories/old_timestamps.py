@@ -61,15 +61,13 @@ def _unbounded(release: Release) -> str:
     "old-timestamp",
     HazardEnding(hazard=OLD_TIMESTAMP, ending=Prediction(lost=frozenset(OLD))),
     needs=StoryNeeds(expiry=True),
-    outcome=(
-        "Every release deletes the acknowledged records at its next look for expired segments."
-    ),
+    outcome="Every release deletes them at once.",
     topic_config=_RETENTION,
     min_isr_most=3,
     why_not=_by_file,
 )
 def old_timestamp(context: ScheduleContext) -> None:
-    """Send records of yesterday to a topic that keeps records for an hour."""
+    """Send records of yesterday to a topic with retention.ms of an hour."""
     _send_old(context)
     end = len(OLD)
     context.until(
@@ -88,13 +86,13 @@ def old_timestamp(context: ScheduleContext) -> None:
     "append-time",
     HazardEnding(hazard=OLD_TIMESTAMP, ending=Prediction()),
     needs=StoryNeeds(expiry=True),
-    outcome="Every release keeps them: the leader gave them its own time.",
+    outcome="Nothing is lost.",
     topic_config={**_RETENTION, "message.timestamp.type": "LogAppendTime"},
     min_isr_most=3,
     why_not=_by_file,
 )
 def append_time(context: ScheduleContext) -> None:
-    """Play old-timestamp, but with message.timestamp.type=LogAppendTime."""
+    """Play old-timestamp with message.timestamp.type=LogAppendTime."""
     _send_old(context)
     context.hold(_CHECKS * EXPIRY_CHECK_MS / 1000)
     context.note(f"the brokers have looked for expired segments {_CHECKS} times")
@@ -105,13 +103,13 @@ def append_time(context: ScheduleContext) -> None:
     "bounded-timestamp",
     HazardEnding(hazard=OLD_TIMESTAMP, ending=Prediction()),
     needs=StoryNeeds(expiry=True, idempotent=True),  # with acks=0 no producer learns of a refusal
-    outcome="The brokers refuse the records: their producer gets an error.",
+    outcome="They are refused.",
     topic_config={**_RETENTION, "message.timestamp.before.max.ms": str(_HOUR_MS)},
     min_isr_most=3,
     why_not=_unbounded,
 )
 def bounded_timestamp(context: ScheduleContext) -> None:
-    """Play old-timestamp, but with message.timestamp.before.max.ms."""
+    """Play old-timestamp with message.timestamp.before.max.ms."""
     for value in OLD:
         _send(context, value)
         context.until(

@@ -83,16 +83,16 @@ def _answers(
         str | None,
         Option(
             metavar="DURATION",
-            help="The oldest timestamp of a new record (backfills, replays): 720h.",
+            help="Oldest timestamp of a new record: 720h.",
         ),
     ] = None,
     recreated: Annotated[
         Literal["yes", "no"] | None,
-        Option(help="Whether topics are deleted and made anew, with groups that read both."),
+        Option(help="Whether topics are deleted and made anew."),
     ] = None,
     away: Annotated[
         str | None,
-        Option(metavar="DURATION", help="How long a group may be without members: 72h."),
+        Option(metavar="DURATION", help="Longest time of a group without members: 72h."),
     ] = None,
 ) -> dict[str, str]:
     _check_client(client)

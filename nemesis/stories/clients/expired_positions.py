@@ -43,11 +43,11 @@ _NEEDS: Final = StoryNeeds(expiry=True, joined=2)
         ending=Prediction(others=frozenset({("undelivered", value) for value in MEANWHILE})),
     ),
     needs=_NEEDS,
-    outcome="The group is never given what was written meanwhile: on every release.",
+    outcome="It is never given what was written meanwhile.",
     min_isr_most=3,
 )
 def expired_positions(context: ScheduleContext) -> None:
-    """Let a group (auto.offset.reset=latest) be away for longer than its offsets are kept."""
+    """Let the offsets of a group (auto.offset.reset=latest) expire."""
     _be_away(context, "latest")
 
 
@@ -55,11 +55,11 @@ def expired_positions(context: ScheduleContext) -> None:
     "earliest-positions",
     HazardEnding(hazard=EXPIRED_POSITIONS, ending=Prediction()),
     needs=_NEEDS,
-    outcome="Every release gives the group everything, some of it again.",
+    outcome="It is given everything.",
     min_isr_most=3,
 )
 def earliest_positions(context: ScheduleContext) -> None:
-    """Play expired-positions, but with auto.offset.reset=earliest."""
+    """Play expired-positions with auto.offset.reset=earliest."""
     _be_away(context, "earliest")
 
 

@@ -94,12 +94,12 @@ def _group(plan: Plan) -> str:
         ending=Prediction(others=frozenset({("foreign-offset", None)})),
     ),
     needs=StoryNeeds(joined=1, before=partial(_made_anew, dead=True)),
-    outcome="The group begins at the old topic's offset, and is never given what is before it.",
-    min_isr_most=2,
+    outcome="The group begins at the old topic's offset.",
+    min_isr_most=3,
     why_not=_zookeeper,
 )
 def recreated_topic(context: ScheduleContext) -> None:
-    """Delete a topic and make it anew while its group's coordinator is dead."""
+    """Make a topic anew while its group's coordinator is dead."""
     _read(context)
 
 
@@ -107,12 +107,12 @@ def recreated_topic(context: ScheduleContext) -> None:
     "recreated-calmly",
     HazardEnding(hazard=RECREATED_TOPIC, ending=Prediction()),
     needs=StoryNeeds(joined=1, before=partial(_made_anew, dead=False)),
-    outcome="The coordinator deletes the group's offset; the group is given everything.",
-    min_isr_most=2,
+    outcome="The group is given everything.",
+    min_isr_most=3,
     why_not=_zookeeper,
 )
 def recreated_calmly(context: ScheduleContext) -> None:
-    """Play recreated-topic, but with a coordinator that is alive."""
+    """Play recreated-topic with a live coordinator."""
     _read(context)
 
 

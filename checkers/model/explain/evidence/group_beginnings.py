@@ -141,7 +141,7 @@ def _after(row: Row, added_ns: int) -> str:
 @explains(
     "offsets.retention",
     SEEN_TO_HAPPEN,
-    "The group's offsets had expired, and it began again behind the record.",
+    "The group's offsets had expired.",
 )
 def _after_its_offset_expired(case: AnomalyCase) -> Links:
     """Return the commit that had expired when a member asked for it, and where it began then."""
@@ -199,7 +199,7 @@ def _expired(question: Row, last: Row, retention_ns: int) -> ExplanationLink:
 @explains(
     "recreated-topic",
     SEEN_TO_HAPPEN,
-    "A topic of this name was deleted, and its group's coordinator has kept the offset.",
+    "It is of a deleted topic.",
 )
 def _of_an_earlier_topic(case: AnomalyCase) -> Links | Chain:
     """Return where the member began, if the group had committed nothing in this topic by then."""
@@ -207,16 +207,16 @@ def _of_an_earlier_topic(case: AnomalyCase) -> Links | Chain:
     trace = observed.traces.get(anomaly["partition"])
     here = [row for row in observed.journal if row["partition"] == anomaly["partition"]]
     answers = [row for row in here if row["event"] == "committed"]
-    told = [row for row in answers if row["offset"] == anomaly["offset"]]
-    if trace is None or not trace.leaderships or not told:
+    matching = [row for row in answers if row["offset"] == anomaly["offset"]]
+    if trace is None or not trace.leaderships or not matching:
         return refuse("The journals do not show who was told the offset.")
     begun_ns = min((row["invoke_ns"] for row in here if row["event"] == "commit"), default=FOREVER)
-    if begun_ns < ended_ns(told[0]):
+    if begun_ns < ended_ns(matching[0]):
         return refuse("A member may have committed an offset before.")
-    return (_told(told[0]),)
+    return (_returned(matching[0]),)
 
 
-def _told(answer: Row) -> ExplanationLink:
+def _returned(answer: Row) -> ExplanationLink:
     return ExplanationLink(
         rule="recreated-topic",
         says=f"{answer['process']} asked where its group begins, and the coordinator had offset"

@@ -175,7 +175,7 @@ def _begun(rule: str, line: BrokerLogLine) -> ExplanationLink:
         "The topic keeps its records for ever.",
         lambda run: run.plan.topic.expires,
     ),
-    "Retention deleted it: retention.ms had passed since the newest timestamp in its segment.",
+    "Retention deleted its segment, by timestamps.",
     needs=LOGS,
 )
 def _expired(case: LostRecord) -> Links:

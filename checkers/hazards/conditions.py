@@ -53,7 +53,6 @@ CLIENT_OPTIONS: Final[Mapping[str, str]] = {
     "offset-reset": "--offset-reset earliest, latest or none",
     "record-age": "--record-age DURATION",
     "away": "--away DURATION",
-    "recreated": "--recreated yes or no",
 }
 """The facts that no cluster returns, and the option by which the user states each fact."""
 
@@ -509,17 +508,14 @@ class JavaProducers(_Condition, frozen=True):
 class ConsumerGroups(_Condition, frozen=True):
     """The condition that consumer groups start without a committed offset by ``auto.offset.reset``.
 
-    Without ``resets`` the cluster only has to have groups. If the user says nothing and the cluster
-    has no offsets topic, the cluster has no groups.
+    If the user says nothing and the cluster has no offsets topic, the cluster has no groups.
     """
 
-    resets: tuple[str, ...] = ()
+    resets: tuple[str, ...]
 
     @property
     def says(self) -> str:
         """The condition in a few words."""
-        if not self.resets:
-            return "consumer groups"
         return f"consumer groups with `auto.offset.reset` = {' or '.join(self.resets)}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
@@ -527,8 +523,6 @@ class ConsumerGroups(_Condition, frozen=True):
         reset = situation.answers.get("offset-reset")
         if reset is None and situation.cluster.own_topic(POSITIONS) is None:
             return absent(POSITIONS)
-        if not self.resets:
-            return YES
         return ClientOption("offset-reset", self.resets).answer(situation)
 
 

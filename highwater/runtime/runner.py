@@ -41,7 +41,6 @@ from highwater.nemesis.model_replay.script_lookup import find_script
 from highwater.nemesis.schedules import generator, step_executor
 from highwater.nemesis.schedules.cluster_needs import dynamic_quorum, wired
 from highwater.nemesis.schedules.upgrade_path import levels, settings
-from highwater.nemesis.stories.registry import find_story
 from highwater.runtime.broker_log_parser import endings, log_lines
 from highwater.runtime.client_libraries import download_libraries
 from highwater.runtime.decisions import record_end, record_topic, recorded
@@ -255,8 +254,6 @@ def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[list[list
         plan.topic.partitions - plan.topic.added,
     )
     first = assignment[:present]
-    if plan.story and (before := find_story(plan.story).needs.before) is not None:
-        before(plan, cluster, probe)
     cluster.create_topic(plan.topic.name, first, plan.topic.settings())
     if plan.program is not None and plan.program.out:
         cluster.create_topic(plan.program.out, first, {**plan.topic.settings(), **APPEND_TIMES})

@@ -26,7 +26,6 @@ _FAMILIES: Final = (
     "clients.idempotent_producer",
     "clients.added_partitions",
     "clients.expired_positions",
-    "clients.recreated_topics",
 )
 
 _HERE: Final = __name__.rpartition(".")[0]

@@ -125,7 +125,6 @@ class StoryNeeds:
         added: how many partitions the story adds to ``partitions``.
         expiry: whether brokers soon delete what has expired.
         joined: how many members of a group the story starts.
-        before: what happens to the cluster before the run's topic is created.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
@@ -139,7 +138,6 @@ class StoryNeeds:
     added: int = 0
     expiry: bool = False
     joined: int = 0
-    before: Callable[[Plan, Cluster, Probe], None] | None = None
 
     @property
     def client(self) -> str:

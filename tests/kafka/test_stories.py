@@ -97,8 +97,6 @@ AT_NIGHT = {
         Cell("bounded-timestamp"),
         Cell("expired-positions"),
         Cell("earliest-positions"),
-        Cell("recreated-topic"),
-        Cell("recreated-calmly"),
     ),
 }
 """The nightly plays all on all, too (``highwater.campaigns.nightly_plan``)."""

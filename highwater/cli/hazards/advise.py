@@ -86,10 +86,6 @@ def _answers(
             help="Oldest timestamp of a new record: 720h.",
         ),
     ] = None,
-    recreated: Annotated[
-        Literal["yes", "no"] | None,
-        Option(help="Whether topics are deleted and made anew."),
-    ] = None,
     away: Annotated[
         str | None,
         Option(metavar="DURATION", help="Longest time of a group without members: 72h."),
@@ -103,7 +99,6 @@ def _answers(
         "client": client,
         "offset-reset": offset_reset,
         "record-age": record_age and str(parse_values.duration(record_age)),
-        "recreated": recreated,
         "away": away and str(parse_values.duration(away)),
     }
     return {name: value for name, value in answers.items() if value}

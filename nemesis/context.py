@@ -76,11 +76,25 @@ class GroupMember(Protocol):
         """Partition to the offset after the last record that the member or its group was given."""
 
 
-class GroupClients(Protocol):
-    """Starts members of groups, which read until the run's faults are healed."""
+class LeavingMember(GroupMember, Protocol):
+    """A member that may leave its group before the run ends."""
 
-    def join(self, name: str, membership: GroupMembership) -> GroupMember:
+    def leave(self) -> None:
+        """Let the member commit its position and leave; do not wait until it has left."""
+
+
+class GroupClients(Protocol):
+    """Starts members of groups, which read until they leave, or the run's faults are healed."""
+
+    def join(self, name: str, membership: GroupMembership) -> LeavingMember:
         """Start a consumer as a member of a group; ``name`` ends in a number."""
+
+    def committed(self, group: str) -> Mapping[int, int | None]:
+        """Ask the coordinator for a group's offsets, by partition; None where there is none.
+
+        Raises:
+            UnreachableError: no coordinator answers.
+        """
 
     def share(self, name: str, group: str) -> GroupMember:
         """Start a member of a share group (KIP-932)."""

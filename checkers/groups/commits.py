@@ -5,7 +5,8 @@ have taken effect at any time since it began: an earlier try of the client may h
 and a coordinator that was paused may process the request late. So an offset in a response is right
 if a commit of this offset had begun before the response, and was not overtaken. A commit is
 overtaken if another commit began after its end, and was acknowledged before the question. *None* is
-right as long as no commit was acknowledged. An offset that is not right is
+right as long as no commit was acknowledged, and after the last commit has expired
+(``offsets.retention.minutes``). An offset that is not right is
 
 - ``lost-commit``, if it was returned after all members had ended, or if it is the last offset in
   the offsets topic (in the replica that goes furthest);
@@ -42,7 +43,9 @@ from highwater.checkers.groups.offsets_topic import committed_on_disk
 from highwater.checkers.groups.ownership import ownerships
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
+from highwater.harness.releases.cluster_facts import POSITIONS_RETENTION
 from highwater.harness.runs.history import OK
+from highwater.harness.runs.plan import Plan
 
 LOST_COMMIT: Final = "lost-commit"
 STALE_COMMIT: Final = "stale-commit"
@@ -139,18 +142,29 @@ def commits(tables: Tables) -> pa.Table:
 
 
 def _of_run(case: RunFiles, rows: list[Row]) -> Iterator[GroupFinding]:
-    yield from wrong_offsets(rows, committed_on_disk(case))
+    yield from wrong_offsets(rows, committed_on_disk(case), offsets_retention_ns(case.plan))
     yield from repeated(rows)
 
 
+def offsets_retention_ns(plan: Plan) -> int:
+    """Return how long coordinators keep the offsets of a group without members."""
+    minutes = plan.broker_config.get(POSITIONS_RETENTION)
+    return FOREVER if minutes is None else int(minutes) * 60_000_000_000
+
+
 def wrong_offsets(
-    rows: Iterable[Row], on_disk: Mapping[Place, int | None] | None
+    rows: Iterable[Row],
+    on_disk: Mapping[Place, int | None] | None,
+    retention_ns: int = FOREVER,
 ) -> Iterator[GroupFinding]:
     """Yield the offsets that were returned and should not have been.
 
     Args:
         on_disk: the last offsets in ``__consumer_offsets``; None if they are not known.
+        retention_ns: nanoseconds for which a coordinator keeps a commit at least.
     """
+    rows = list(rows)
+    last_ns = max((ended_ns(row) for row in rows if row["complete_ns"] is not None), default=0)
     for place, of_place in by_place(rows).items():
         register = CommitRegister.of([row for row in of_place if row["event"] == "commit"])
         for row in of_place:
@@ -158,16 +172,23 @@ def wrong_offsets(
                 continue
             at_end = row["process"] == READER
             wrong = register.overtaken(row["offset"], row["invoke_ns"], ended_ns(row))
-            if wrong is not None:
+            if wrong is not None and not _expired(
+                row["offset"], wrong, ended_ns(row), retention_ns
+            ):
                 kind = LOST_COMMIT if at_end else STALE_COMMIT
                 when = "at the end" if at_end else f"when {row['process']} asked after that,"
                 instead = f"{when} the coordinator had {_named(row['offset'])}"
                 yield _finding(kind, place, wrong, instead)
         last = None if on_disk is None else on_disk.get(place)
         wrong = None if on_disk is None else register.overtaken(last, FOREVER, FOREVER)
-        if wrong is not None:
+        if wrong is not None and not _expired(last, wrong, last_ns, retention_ns):
             there = f"at the end __consumer_offsets has {_named(last)}"
             yield _finding(LOST_COMMIT, place, wrong, there)
+
+
+def _expired(offset: int | None, commit: Row, at_ns: int, retention_ns: int) -> bool:
+    """Return whether a coordinator may have deleted a commit because it is too old."""
+    return offset is None and at_ns - int(commit["invoke_ns"]) >= retention_ns
 
 
 def _finding(kind: str, place: Place, commit: Row, instead: str) -> GroupFinding:

@@ -41,7 +41,9 @@ class GroupFinding:
 
 def no_group(_tables: Tables, case: RunFiles) -> str:
     """Return why a checker of consumer groups has nothing to judge in a run."""
-    if case.lacks(GROUPS_TABLE) or (GROUPS_TABLE in case.tables and case.plan.workload.subscribe):
+    workload = case.plan.workload
+    journals = workload.subscribe or workload.joined
+    if case.lacks(GROUPS_TABLE) or (GROUPS_TABLE in case.tables and journals):
         return ""
     return "no member of a group kept a journal"
 

@@ -6,7 +6,8 @@ only if all of this holds, so that nothing else explains why the group was not g
 
 - *the record is there*: its send succeeded, and the final read returned it, at one offset;
 - *the group had joined*: a member had been given a record before this record was sent, and was
-  still there when the group went past this record. A member that came later is owed nothing;
+  still there when the group went past this record; or the group had committed an offset of the
+  partition. Otherwise a member that came later is owed nothing;
 - *the group went past the record*: a member was given a record at a greater offset of the
   partition, and every such poll began after this record was acknowledged. If such a poll began
   before, the log was truncated since, and another anomaly says so;
@@ -18,7 +19,9 @@ A member that has ended may have been given records that it had no time to retur
 given these records again, and the history has the later deliveries.
 """
 
+from collections.abc import Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -28,6 +31,7 @@ import pyarrow.compute as pc
 from highwater.checkers.core.anomaly_kinds import UNDELIVERED, Kind, Severity
 from highwater.checkers.core.checker import checker
 from highwater.checkers.core.promises import if_committed_is_kept
+from highwater.checkers.groups.events import FOREVER, Place, Row, ended_ns
 from highwater.checkers.history import row_flags as flags
 from highwater.checkers.history.columns import (
     NEVER,
@@ -50,7 +54,7 @@ from highwater.checkers.history.view import ClientHistory, client_view
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
-from highwater.harness.runs.history import SUBSCRIBE
+from highwater.harness.runs.history import GROUPS_TABLE, OK, SUBSCRIBE
 
 MEMBER: Final = schema("client", "history", "group", "since", "until", "name", name=pa.string())
 """A member of a group. It was given its first record at ``since`` (null: never), and was last seen
@@ -88,11 +92,32 @@ def _without_groups(tables: Tables, case: RunFiles) -> str:
 )
 def undelivered_records(tables: Tables) -> Rows | None:
     """Return the records that were withheld from groups."""
-    return undelivered(client_view(tables))
+    commits = {
+        case.key: first_commits(case.rows(GROUPS_TABLE))
+        for case in tables.cases
+        if GROUPS_TABLE in case.tables
+    }
+    return undelivered(client_view(tables), commits)
 
 
-def undelivered(view: ClientHistory) -> Rows | None:
-    """Return the records that groups were never given, as ``FINDING`` rows; None without groups."""
+def first_commits(rows: Iterable[Row]) -> dict[Place, int]:
+    """Return when each group's first commit of a partition was acknowledged."""
+    first: dict[Place, int] = {}
+    for row in rows:
+        if row["event"] == "commit" and row["outcome"] == OK:
+            place = row["group"], row["partition"]
+            first[place] = min(ended_ns(row), first.get(place, FOREVER))
+    return first
+
+
+def undelivered(
+    view: ClientHistory, commits: Mapping[str, Mapping[Place, int]] = MappingProxyType({})
+) -> Rows | None:
+    """Return the records that groups were never given, as ``FINDING`` rows; None without groups.
+
+    Args:
+        commits: for each run, when a group had first committed an offset of a partition.
+    """
     if not view.tells(flags.GROUPED):
         return None
     members = _members(view)
@@ -107,7 +132,21 @@ def undelivered(view: ClientHistory) -> Rows | None:
     clients = view.engine.table(members.select(["client", "group"]))
     of_members = rows.join(touched, ["slot"], "semi").join(clients, ["client"])
     moves = of_members.where(flags.SEEN | flags.SEEK_FLAG).map(places, PLACE)
-    return records.union(moves).by(["slot"], partial(passed, members=members), FINDING)
+    kernel = partial(passed, members=members, committed=_committed(commits, view.names))
+    return records.union(moves).by(["slot"], kernel, FINDING)
+
+
+def _committed(
+    commits: Mapping[str, Mapping[Place, int]], names: pa.Table
+) -> dict[tuple[int, str], int]:
+    """Return when a group had first committed an offset of a partition, by slot and group."""
+    columns = names.select(["slot", "run", "partition"]).to_pylist() if commits else []
+    return {
+        (row["slot"], group): at_ns
+        for row in columns
+        for (group, partition), at_ns in commits.get(row["run"], {}).items()
+        if partition == row["partition"]
+    }
 
 
 def _members(view: ClientHistory) -> pa.Table:
@@ -216,12 +255,18 @@ def places(rows: pa.Table) -> pa.Table:
     return arrow(choose(columns, columns["offset"] != NONE), PLACE)
 
 
-def passed(rows: pa.Table, *, members: pa.Table) -> pa.Table:
+def passed(
+    rows: pa.Table,
+    *,
+    members: pa.Table,
+    committed: Mapping[tuple[int, str], int] = MappingProxyType({}),
+) -> pa.Table:
     """Return the records that their group went past, as ``FINDING`` rows. A kernel by ``slot``.
 
     Args:
         rows: rows of ``PLACE``.
         members: rows of ``MEMBER``.
+        committed: when a group had first committed an offset, by slot and the group's name.
     """
     columns, pair = grouped(numbers(rows, PLACE.names), "slot", "group", then=("offset",))
     names = dict(zip(members["group"].to_pylist(), members["name"].to_pylist(), strict=True))
@@ -231,16 +276,18 @@ def passed(rows: pa.Table, *, members: pa.Table) -> pa.Table:
         here = choose(columns, np.arange(first, first + size))
         group = int(here["group"][0])
         inside = choose(everyone, everyone["group"] == group)
-        tables.append(_past(here, inside, names[group]))
+        since_ns = committed.get((int(here["slot"][0]), names[group]), NEVER)
+        tables.append(_past(here, inside, names[group], since_ns))
     return pa.concat_tables(tables)
 
 
-def _past(rows: Numbers, members: Numbers, name: str) -> pa.Table:
+def _past(rows: Numbers, members: Numbers, name: str, committed_ns: int) -> pa.Table:
     """Return the records of one partition that one group went past.
 
     Args:
         rows: rows of ``PLACE``, sorted by offset.
         members: the group's members.
+        committed_ns: when the group had first committed an offset of the partition.
     """
     records = choose(rows, rows["what"] == RECORD)
     given = choose(rows, rows["what"] == GIVEN)
@@ -251,7 +298,7 @@ def _past(rows: Numbers, members: Numbers, name: str) -> pa.Table:
     skipped = (place < len(given["offset"])) & (time > records["complete_ns"])
     skipped &= ~np.isin(offset, given["offset"])  # another record was at this offset once
     skipped &= sought_ns > np.where(ended == NONE, NEVER - 1, ended)
-    skipped &= _owed(records["invoke_ns"], time, members)
+    skipped &= _owed(records["invoke_ns"], time, members) | (records["invoke_ns"] >= committed_ns)
     records, place = choose(records, skipped), place[skipped]
     finding = mix(mix(records["client"], records["at"]), records["group"])
     of_send = (records["client"], records["at"])

@@ -5,6 +5,7 @@ A guarded cluster is protected by a setting, a feature or its clients. A cluster
 the hazard is not in its release or its coordination, or if the cluster has no such topic or client.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
@@ -32,7 +33,7 @@ from highwater.harness.releases.cluster_facts import (
 from highwater.harness.releases.release import Coordination, Release
 
 Holds = Literal["yes", "no", "unknown"]
-Comparison = Literal["=", "<", ">="]
+Comparison = Literal["=", "<", ">=", "has"]
 
 NEWEST: Final = max(release.number for release in CATALOGUE.values())
 END: Final = successor(NEWEST[:2])
@@ -54,6 +55,8 @@ CLIENT_OPTIONS: Final[Mapping[str, str]] = {
     "client": "--client librdkafka, java:RELEASE or another library",
     "offset-reset": "--offset-reset earliest, latest, by_duration or none",
     "group-protocol": "--group-protocol classic or consumer",
+    "record-age": "--record-age DURATION",
+    "away": "--away DURATION",
 }
 """The facts that no cluster returns, and the option by which the user states each fact."""
 
@@ -237,6 +240,7 @@ class Setting(_Condition, frozen=True):
     """The condition on the value of a setting that is in force, for the topic or for any broker.
 
     Attributes:
+        value: a value, or the name of another setting, whose value it is.
         absent: the answer if no broker returns the setting.
         guards: whether another value means "guarded"; otherwise it means "not affected".
     """
@@ -263,11 +267,11 @@ class Setting(_Condition, frozen=True):
             ]
         unknown = [where for where, settings in sources if settings is None]
         values = [
-            settings[self.name]
+            (settings[self.name], settings.get(self.value, self.value))
             for _, settings in sources
             if settings is not None and self.name in settings
         ]
-        if any(_compare(value, self.comparison, self.value) for value in values):
+        if any(_compare(value, self.comparison, than) for value, than in values):
             return YES
         if unknown:
             return ConditionAnswer(holds="unknown", why=f"{self.name} of {unknown[0]}")
@@ -279,7 +283,7 @@ class Setting(_Condition, frozen=True):
             return ConditionAnswer(
                 holds=self.absent, why=f"there is no {self.name} any more", fixed=True
             )
-        return ConditionAnswer(holds="no", why=f"{self.name}={values[0]}", fixed=not self.guards)
+        return ConditionAnswer(holds="no", why=f"{self.name}={values[0][0]}", fixed=not self.guards)
 
 
 class Feature(_Condition, frozen=True):
@@ -395,6 +399,37 @@ class ClientOption(_Condition, frozen=True):
         if value in self.values:
             return YES
         return ConditionAnswer(holds="no", why=f"{self.name}={value}, as you say")
+
+
+class Outlasts(_Condition, frozen=True):
+    """The condition that a time, which only the user can state, is longer than a setting.
+
+    Attributes:
+        option: the name of the fact in ``CLIENT_OPTIONS``.
+        unit_s: seconds of the setting's unit; a setting below zero has no limit.
+    """
+
+    option: str
+    setting: str
+    unit_s: float
+    scope: Literal["topic", "broker"] = "topic"
+
+    @property
+    def says(self) -> str:
+        """The condition in a few words."""
+        return f"{self.option} > `{self.setting}`"
+
+    def answer(self, situation: Situation) -> ConditionAnswer:
+        """Return whether the condition holds."""
+        limited = Setting(self.setting, ">=", "0", scope=self.scope).answer(situation)
+        if limited.holds != "yes":
+            return limited
+        stated = situation.answers.get(self.option)
+        if stated is None:
+            return ConditionAnswer(holds="unknown", why=CLIENT_OPTIONS[self.option])
+        units = math.floor(float(stated) / self.unit_s)
+        longer = Setting(self.setting, "<", str(units), scope=self.scope).answer(situation)
+        return replace(longer, why=f"{longer.why}, and {self.option}={float(stated):g}s")
 
 
 class TransactionalClients(_Condition, frozen=True):
@@ -561,6 +596,8 @@ def _within(release: ReleaseRange, first: Number, fixed: Number | None) -> Holds
 def _compare(actual: str, comparison: Comparison, value: str) -> bool:
     if comparison == "=":
         return actual == value
+    if comparison == "has":
+        return value in actual.split(",")
     below = numbers(actual) < numbers(value)
     return below if comparison == "<" else not below
 
@@ -618,6 +655,7 @@ Condition = (
     | Replicas
     | Partitions
     | ClientOption
+    | Outlasts
     | TransactionalClients
     | JavaProducers
     | ConsumerGroups

@@ -29,7 +29,9 @@ _Copies = dict[tuple[str, int, int], list[Row]]
 
 _ROWS_MAX: Final = 200_000
 """The most rows that are read from a table of one run: more than a person reads."""
-_TELLING: Final = pc.field("kind").isin(pa.array(["truncation", "expired", "log-start"]))
+_TELLING: Final = pc.field("kind").isin(
+    pa.array(["truncation", "expired", "retention", "log-start"])
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,8 +44,8 @@ class RecordEvidence:
             time.
         traces: leaders and replicas over time, by partition.
         faults: rows of ``events/faults`` in order of time; an injection has the time of its begin.
-        log_lines: rows of ``events/log_lines`` about truncations, and about retention in the remote
-            tier, in order of time.
+        log_lines: rows of ``events/log_lines`` about truncations, and about retention, in
+            order of time.
         disk: the copies on the brokers' disks at these offsets: (broker, leader epoch, record id).
         remote: the records in the remote tier at these offsets; None without a remote tier.
         ends: the extent of every replica.

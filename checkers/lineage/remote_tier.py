@@ -1,4 +1,4 @@
-"""Witnesses about the remote tier (KIP-405): its records, and records deleted by retention."""
+"""Witnesses about retention, and about the records of the remote tier (KIP-405)."""
 
 import re
 from collections.abc import Iterator
@@ -29,11 +29,14 @@ def gone_by_retention(subject: Subject) -> dict[int, int]:
 
 
 def retention(subject: Subject) -> Iterator[Witness]:
-    """Yield brokers' log lines about retention in the remote tier, if that deleted the record."""
+    """Yield brokers' log lines about retention, if that deleted the record."""
     if not gone_by_retention(subject):
         return
     for row in subject.evidence.log_lines:
-        if row["kind"] not in ("expired", "log-start") or row["partition"] != subject.partition:
+        if (
+            row["kind"] not in ("expired", "retention", "log-start")
+            or row["partition"] != subject.partition
+        ):
             continue
         if (row["time_ns"] or 0) >= subject.began_ns:
             line = _STAMP.sub("", _LOG_DIR.sub("", row["line"].strip()))

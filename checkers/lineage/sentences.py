@@ -1,6 +1,7 @@
 """Describes an anomaly in a few plain sentences: Let R be …, Then …, However …."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from highwater.checkers.core.anomaly_kinds import ABOVE, BELOW, CORRUPT, DIVERGENCE, DUPLICATE, LOST
 from highwater.checkers.lineage.evidence import Row
@@ -61,12 +62,18 @@ def _lost(row: Row, subject: Subject | None) -> list[str]:
 def _expired(subject: Subject) -> list[str]:
     """Return which broker deleted the record by retention, if the logs begin after the record."""
     gone = gone_by_retention(subject)
-    deleted = [row["broker"] for row in subject.evidence.log_lines if row["kind"] == "expired"]
-    first = next((broker for broker in deleted if broker in gone), None)
-    if first is None:
-        return []
-    says = f"Broker {first} deleted the oldest segments of the remote tier by retention, and moved"
-    return [f"{says} the beginning of the log behind R, to offset {gone[first]}."]
+    for row in subject.evidence.log_lines:
+        broker, kind = row["broker"], row["kind"]
+        if kind in _DELETED and broker in gone and row["partition"] == subject.partition:
+            says = f"Broker {broker} deleted the oldest segments{_DELETED[kind]} by retention"
+            return [
+                f"{says}, and moved the beginning of the log behind R, to offset {gone[broker]}."
+            ]
+    return []
+
+
+_DELETED: Final = {"expired": " of the remote tier", "retention": ""}
+"""A kind of log line about retention, to where its segments were."""
 
 
 def _cut(subject: Subject) -> list[str]:

@@ -63,19 +63,32 @@ class DirectSender:
         """Id of each record sent so far to its outcome; None while the outcome is open."""
         return dict(self._answers)
 
-    def send(self, identity: str, partition: int, *, address: str) -> None:
+    def send(
+        self, identity: str, partition: int, *, address: str, timestamp_ms: int | None = None
+    ) -> None:
         """Send a record and return once TCP has accepted it; the broker may never read it.
 
         Args:
             address: ``host:port`` of the broker.
+            timestamp_ms: the record's timestamp; by default the present time.
         """
-        self.send_batch((identity,), partition, address=address)
+        self.send_batch((identity,), partition, address=address, timestamp_ms=timestamp_ms)
 
-    def send_batch(self, identities: Sequence[str], partition: int, *, address: str) -> None:
+    def send_batch(
+        self,
+        identities: Sequence[str],
+        partition: int,
+        *,
+        address: str,
+        timestamp_ms: int | None = None,
+    ) -> None:
         """Send several records in one batch, like ``send``. The batch gets one answer."""
         invoke_ns = self._recorder.clock()
         self._answers.update(dict.fromkeys(identities))
-        request = self._request(identities, partition)
+        now_ms = time.time_ns() // 1_000_000
+        request = self._request(
+            identities, partition, now_ms if timestamp_ms is None else timestamp_ms
+        )
         note = partial(self._note, identities, partition, invoke_ns)
         try:
             connection = BrokerConnection(Address.parse(address), timeout_s=_CONNECT_S)
@@ -153,11 +166,11 @@ class DirectSender:
             )
             self._answers[identity] = replace(answer, offset=offset)
 
-    def _request(self, identities: Sequence[str], partition: int) -> Request:
+    def _request(self, identities: Sequence[str], partition: int, timestamp_ms: int) -> Request:
         builder = MemoryRecordsBuilder(self._magic, 0, _BATCH_BYTES_MAX)
         for identity in identities:
             value = record_value(identity, self._plan.workload.record_bytes)
-            builder.append(time.time_ns() // 1_000_000, None, value)
+            builder.append(timestamp_ms, None, value)
         builder.close()
         topic = ProduceRequest.TopicProduceData
         data = topic.PartitionProduceData(index=partition, records=bytes(builder.buffer()))

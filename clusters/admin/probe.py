@@ -19,7 +19,7 @@ from highwater.harness.releases.release import RequestVersions as Versions
 
 _CONSUMER = -1
 _DEBUGGING_CONSUMER = -2
-_LATEST = -1
+_LATEST, _EARLIEST = -1, -2
 _OFFSET_OUT_OF_RANGE = 1
 _LEADER_ERRORS = frozenset({0, 5})  # 5: a new leader; its HW is still below its epoch (KIP-207)
 _UNKNOWN_LEADER_EPOCH = 75
@@ -79,18 +79,24 @@ class ClusterProbe:
         offset = self._last_leo.pop(key, None)
         if offset is None:
             [listed] = self._client.ask(broker, self._list_offsets(broker, topic, partition))
-            offset = _leo(listed)
+            offset = _offset(listed)
         fetched, listed = self._ask_both(broker, topic, partition, offset)
-        leo = _leo(listed)
+        leo = _offset(listed)
         if fetched.error_code == _OFFSET_OUT_OF_RANGE:  # truncated since the last call
             fetched, listed = self._ask_both(broker, topic, partition, leo)
-            leo = _leo(listed)
+            leo = _offset(listed)
         if fetched.error_code:
             raise UnreachableError(
                 f"broker {broker} does not serve {topic}-{partition}: error {fetched.error_code}"
             )
         self._last_leo[key] = leo
         return ReplicaState(leo=leo, hw=fetched.high_watermark)
+
+    def log_start(self, broker: int, topic: str, partition: int) -> int:
+        """Ask a broker for the first offset of its replica."""
+        request = self._list_offsets(broker, topic, partition, timestamp=_EARLIEST)
+        [listed] = self._client.ask(broker, request)
+        return _offset(listed)
 
     def leads(self, broker: int, topic: str, partition: int) -> bool:
         """Return whether a broker believes that it leads: if so, it answers ordinary consumers."""
@@ -162,10 +168,16 @@ class ClusterProbe:
         )
 
     def _list_offsets(
-        self, broker: int, topic: str, partition: int, *, replica_id: int = _DEBUGGING_CONSUMER
+        self,
+        broker: int,
+        topic: str,
+        partition: int,
+        *,
+        replica_id: int = _DEBUGGING_CONSUMER,
+        timestamp: int = _LATEST,
     ) -> Request:
         listed_partition = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
-            partition_index=partition, timestamp=_LATEST, max_num_offsets=1
+            partition_index=partition, timestamp=timestamp, max_num_offsets=1
         )
         return ListOffsetsRequest(
             version=self._versions(broker).list_offsets,
@@ -174,7 +186,7 @@ class ClusterProbe:
         )
 
 
-def _leo(listed: Response) -> int:
+def _offset(listed: Response) -> int:
     listed_partition = listed.topics[0].partitions[0]
     if listed_partition.error_code:
         raise UnreachableError(

@@ -158,6 +158,13 @@ class Probe(ClusterView, Protocol):
             UnreachableError: the broker is down or paused, or does not have that replica (yet).
         """
 
+    def log_start(self, broker: int, topic: str, partition: int) -> int:
+        """Ask a broker, leader or follower, for the first offset of its replica.
+
+        Raises:
+            UnreachableError: the broker is down or paused, or does not have that replica (yet).
+        """
+
     def leads(self, broker: int, topic: str, partition: int) -> bool:
         """Return whether a broker believes that it leads the partition, right or wrong.
 

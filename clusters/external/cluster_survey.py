@@ -23,6 +23,7 @@ from highwater.harness.base.errors import HarnessError, UsageError
 from highwater.harness.base.wording import count
 from highwater.harness.releases.cluster_facts import (
     OWN_TOPICS,
+    POSITIONS_RETENTION,
     PROTOCOL,
     VERIFICATION,
     BrokerFacts,
@@ -48,8 +49,13 @@ _TOPIC_SETTINGS: Final = (
     "min.insync.replicas",
     "unclean.leader.election.enable",
     "message.format.version",
+    "cleanup.policy",
+    "retention.ms",
+    "message.timestamp.type",
+    "message.timestamp.before.max.ms",
+    "message.timestamp.difference.max.ms",
 )
-_BROKER_SETTINGS: Final = (PROTOCOL, VERIFICATION)
+_BROKER_SETTINGS: Final = (PROTOCOL, VERIFICATION, POSITIONS_RETENTION)
 
 _REFUSALS: Final = {29: "the user may not describe it", 31: "the user may not describe the cluster"}
 

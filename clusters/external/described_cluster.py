@@ -18,6 +18,7 @@ from highwater.clusters.core.java_properties import from_properties
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.cluster_facts import (
     POSITIONS,
+    POSITIONS_RETENTION,
     PROTOCOL,
     REMOTE_TIER,
     SHARE_GROUPS,
@@ -48,7 +49,18 @@ _REPLICAS: Final = "default.replication.factor"
 _PARTITIONS: Final = "num.partitions"
 _TIER: Final = "remote.log.storage.system.enable"
 _VOTERS: Final = "controller.quorum.voters"
-_BROKERS_NAME: Final = {_RETENTION: "log.retention.bytes", _FORMAT: "log.message.format.version"}
+_RETENTION_MS: Final = "retention.ms"
+_TIMESTAMP_LIMITS: Final = (
+    "message.timestamp.before.max.ms",
+    "message.timestamp.difference.max.ms",
+)
+_BROKERS_NAME: Final = {
+    name: f"log.{name}"
+    for name in (
+        *(_RETENTION, _RETENTION_MS, _FORMAT, "cleanup.policy", "message.timestamp.type"),
+        *_TIMESTAMP_LIMITS,
+    )
+}
 """A topic's setting to the broker's setting that is its default, where the names differ."""
 
 
@@ -89,6 +101,11 @@ _RENEWED_TIER: Final = (4, 3)
 _CLEAN_FROM: Final = (0, 11)
 """Unclean elections are off by default since this release (KIP-106)."""
 _VERIFIED_FROM: Final = (3, 6)
+_POSITIONS_KEPT_LONGER: Final = (2, 0)
+_POSITIONS_KEPT: Final = "10080"
+_POSITIONS_KEPT_BEFORE_2_0: Final = "1440"
+_RETENTION_UNITS_MS: Final = {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000}
+_WEEK_MS: Final = 168 * 3_600_000
 _NO_FORMAT_FROM: Final = (4, 0)
 _NO_ZOOKEEPER_FROM: Final = (4, 0)
 
@@ -225,7 +242,11 @@ class _BrokerDefaults:
             _MIN_ISR: "1",
             _UNCLEAN: "true" if self.before(_CLEAN_FROM) else "false",
             _RETENTION: "-1",
+            _RETENTION_MS: self._retention_ms(),
+            "cleanup.policy": "delete",
+            "message.timestamp.type": "CreateTime",
         }
+        kafka |= {name: "" for name in _TIMESTAMP_LIMITS if self._has(_BROKERS_NAME[name])}
         if self.before(_NO_FORMAT_FROM) and self.release is not None:
             kafka[_FORMAT] = self.value(PROTOCOL, dotted(self.release.first)) or ""
         of_brokers = {
@@ -235,6 +256,16 @@ class _BrokerDefaults:
         }
         in_force = {name: value for name, value in of_brokers.items() if value}
         return {_TIERED: "false", **in_force, **given}
+
+    def _has(self, name: str) -> bool:
+        return any(name in node.settings for node in self._nodes)
+
+    def _retention_ms(self) -> str:
+        """Return the default of ``log.retention.ms``: minutes decide before hours (KafkaConfig)."""
+        for name, unit_ms in _RETENTION_UNITS_MS.items():
+            if self._has(name):
+                return str(max(self.number(name, "-1") * unit_ms, -1))
+        return str(_WEEK_MS)
 
 
 def _topic(
@@ -268,6 +299,10 @@ def _broker(at: int, node: _Node) -> BrokerFacts:
     settings = {name: node.settings[name] for name in (PROTOCOL,) if name in node.settings}
     if node.release is not None and node.release.first >= _VERIFIED_FROM:
         settings[VERIFICATION] = node.settings.get(VERIFICATION, "true")
+    old = node.release is not None and node.release.first < _POSITIONS_KEPT_LONGER
+    default = _POSITIONS_KEPT_BEFORE_2_0 if old else _POSITIONS_KEPT
+    if POSITIONS_RETENTION not in node.open:
+        settings[POSITIONS_RETENTION] = node.settings.get(POSITIONS_RETENTION, default)
     return BrokerFacts(
         id=_number("node.id", node.settings.get("node.id") or node.settings.get("broker.id") or at),
         address=node.where,

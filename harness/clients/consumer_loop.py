@@ -64,6 +64,7 @@ class ConsumerLoop:
         self._joins = joins
         self._reader: TrackedConsumer | None = None
         self.started: dict[int, int] = {}
+        self._leaves = threading.Event()
         self._positions = dict.fromkeys(range(plan.topic.partitions), 0)
         self._random = draws(plan, name)
 
@@ -90,8 +91,14 @@ class ConsumerLoop:
         mean_s = self._plan.workload.churn_s
         for life in lives(stop, self._random, mean_s):
             self._live(life, lambda: answer_limit_s() > 0)
+            if self._leaves.is_set():
+                return
             if self._joins is not None:
                 stop.wait(self._random.random() * mean_s * _AWAY)
+
+    def leave(self) -> None:
+        """Let the consumer leave its group and end; do not wait for that."""
+        self._leaves.set()
 
     def _live(self, life: ClientLifetime, leaves: Callable[[], bool]) -> None:
         process, topic, joins = life.named(self._name), self._plan.topic, self._joins
@@ -171,7 +178,7 @@ class ConsumerLoop:
         journal: GroupJournal | None,
         ending: StopSignal,
     ) -> None:
-        while not ending.is_set():
+        while not ending.is_set() and not self._leaves.is_set():
             invoke_ns = self._recorder.clock()
             messages = reader.poll(_READ_AT_ONCE, 2 * POLL_S)
             tape.read(messages, invoke_ns)

@@ -240,7 +240,8 @@ def _read(
             client.list_topics(topic, timeout=_TRY_S)
     tape.moved(ASSIGN, dict.fromkeys(fences), within=False)
     tape.moved(SEEK, dict.fromkeys(fences, 0), within=False)
-    begins = {p: _first_offset(client, topic, p, deadline) if plan.tiered else 0 for p in fences}
+    shortened = plan.tiered or plan.topic.expires
+    begins = {p: _first_offset(client, topic, p, deadline) if shortened else 0 for p in fences}
     client.assign([TopicPartition(topic, partition, at) for partition, at in begins.items()])
     while time.monotonic() < deadline and any(
         reached[p] < end for p, end in ends.items() if p not in stable.standing

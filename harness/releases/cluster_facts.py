@@ -31,6 +31,8 @@ BROKER_EPOCHS: Final = 10
 PROTOCOL: Final = "inter.broker.protocol.version"
 VERIFICATION: Final = "transaction.partition.verification.enable"
 """A broker setting since 3.6, true by default (KIP-890)."""
+POSITIONS_RETENTION: Final = "offsets.retention.minutes"
+"""A broker setting: how long a coordinator keeps the offsets of a group without members."""
 
 
 POSITIONS: Final = "__consumer_offsets"

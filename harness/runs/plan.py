@@ -91,6 +91,11 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             **self.config,
         }
 
+    @property
+    def expires(self) -> bool:
+        """True if brokers delete records that are older than a limit."""
+        return int(self.settings()["retention.ms"]) >= 0
+
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The clients of a run: producers and consumers while faults happen.
@@ -101,6 +106,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         idempotence: needs 0.11 or later and acks=all; transactions need the same.
         rate: records per second of all producers together; 0 is without a limit.
         isolation: levels that readers and group members get in turn.
+        joined: members of a group that a story starts itself.
         churn_s: average life of a client; half of the clients end by a crash. 0: none is replaced.
     """
 
@@ -139,6 +145,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         ),
     ] = ("read_committed",)
     subscribe: Annotated[int, Option("Members of a group of readers, {}.", limits.CLIENTS)] = 0
+    joined: int = 0
     group_protocol: Annotated[
         GroupProtocol,
         Option(
@@ -169,8 +176,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def members(self) -> int:
-        """The number of group members, share groups included."""
-        return self.subscribe + self.share
+        """The number of group members, share groups and those of a story included."""
+        return self.subscribe + self.share + self.joined
 
 
 EXTERNAL: Final = "external"

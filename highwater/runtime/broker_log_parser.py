@@ -45,6 +45,21 @@ _PATTERNS: Final = tuple(
                 r" segment .* due to retention"
             ),
         ),
+        # RetentionMsBreach, since 2.6; before it Log.deleteOldSegments
+        (
+            "retention",
+            (
+                rf"partition={_PARTITION}, .*Deleting segment LogSegment\(baseOffset={_OFFSET},"
+                r" .* due to (?:log )?retention time \d+ms breach"
+            ),
+        ),
+        (
+            "retention",
+            (
+                rf"partition={_PARTITION}, .*Found deletable segments with base offsets"
+                rf" \[{_OFFSET}\b.* due to retention time \d+ms breach"
+            ),
+        ),
         ("log-start", rf"partition={_PARTITION}, .*Incremented log start offset to {_OFFSET} due"),
         ("created", rf"Created log for partition {_PARTITION} in "),
         ("loaded", rf"loaded for partition {_PARTITION} with initial high watermark {_OFFSET}"),

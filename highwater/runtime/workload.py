@@ -16,12 +16,18 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, Self
 
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
 from highwater.clusters.admin.direct_sender import DirectSender
+from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients import client_config as clients
 from highwater.harness.clients.consumer_loop import ConsumerLoop
 from highwater.harness.clients.final_read import PartitionRead, final_read
-from highwater.harness.clients.groups.final_offsets import read_group_offsets
+from highwater.harness.clients.groups.final_offsets import (
+    committed_offsets,
+    read_group_offsets,
+)
 from highwater.harness.clients.groups.membership import GroupMembership
 from highwater.harness.clients.groups.share_loop import ShareLoop
 from highwater.harness.clients.groups.share_member import ShareMember
@@ -52,6 +58,7 @@ from highwater.runtime.client_libraries import open_libraries
 
 _GRACE_S: Final = 2.0
 _LAST_S: Final = 1.0
+_ASK_S: Final = 5.0
 _QUIET_S: Final = 3.0
 _PATIENCE_S: Final = 30.0
 _DRAIN_S: Final = 120.0
@@ -143,6 +150,7 @@ class RunningWorkload:
             self._sender = self._open_sender("story", f"story-{plan.workload.acks}")
             self.direct = DirectSender(plan, recorder)
             opened.pop_all()
+        self._asking: dict[str, Consumer] = {}
         self._transactional: list[NamedTransactions] = []
         self._named: list[Sender] = []
         self._all_ended = True
@@ -188,6 +196,21 @@ class RunningWorkload:
         The member uses librdkafka: a story must know from which broker its members fetch.
         """
         return self._read(name, membership, READ_COMMITTED, LIBRDKAFKA)
+
+    def committed(self, group: str) -> Mapping[int, int | None]:
+        """Return a group's offsets by partition, with a client that does not join the group.
+
+        Raises:
+            UnreachableError: no coordinator answers.
+        """
+        if group not in self._asking:
+            self._asking[group] = Consumer(clients.consumer(self._common("asking"), group=group))
+        topic = self._plan.topic
+        places = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
+        try:
+            return committed_offsets(self._asking[group].committed(places, timeout=_ASK_S))
+        except KafkaException as error:
+            raise UnreachableError(f"no coordinator of {group} answers: {error}") from error
 
     def share(self, name: str, group: str) -> ShareLoop:
         """Start a member of a share group; ``name`` is its process in the history."""
@@ -290,6 +313,8 @@ class RunningWorkload:
         for records in self._named:
             records.close(limit_s=_LAST_S)
         self._named = []
+        while self._asking:
+            self._asking.popitem()[1].close()
         while self._transactional:
             named = self._transactional.pop()
             named.close()

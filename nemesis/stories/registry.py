@@ -21,9 +21,11 @@ _FAMILIES: Final = (
     "controller_disk",
     "clients.transactions",
     "tiered_storage",
+    "old_timestamps",
     "clients.java_producer",
     "clients.idempotent_producer",
     "clients.added_partitions",
+    "clients.expired_positions",
 )
 
 _HERE: Final = __name__.rpartition(".")[0]

@@ -55,6 +55,18 @@ BROKER_CONFIG: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Broker settings for all stories, the same for all, so that one warm cluster can play them."""
 
+EXPIRY_CHECK_MS: Final = 500
+OFFSETS_KEPT_S: Final = 60
+EXPIRY: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "log.retention.check.interval.ms": str(EXPIRY_CHECK_MS),
+        "log.initial.task.delay.ms": str(EXPIRY_CHECK_MS),
+        "offsets.retention.minutes": str(OFFSETS_KEPT_S // 60),  # no unit is smaller
+        "offsets.retention.check.interval.ms": str(EXPIRY_CHECK_MS),
+    }
+)
+"""More broker settings, for stories of what expires."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
@@ -69,7 +81,7 @@ class Prediction:
 
     lost: frozenset[str] = frozenset()
     forked: frozenset[int] = frozenset()
-    others: frozenset[tuple[str, str]] = frozenset()
+    others: frozenset[tuple[str, str | None]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +123,8 @@ class StoryNeeds:
         record_bytes: the size of the story's records.
         java: whether the story is about Kafka's own producer.
         added: how many partitions the story adds to ``partitions``.
+        expiry: whether brokers soon delete what has expired.
+        joined: how many members of a group the story starts.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
@@ -122,6 +136,8 @@ class StoryNeeds:
     record_bytes: int = 64
     java: bool = False
     added: int = 0
+    expiry: bool = False
+    joined: int = 0
 
     @property
     def client(self) -> str:
@@ -280,8 +296,9 @@ class Story:
                 idempotence=self.needs.idempotence,
                 transactions=self.needs.transactions,
                 record_bytes=self.needs.record_bytes,
+                joined=self.needs.joined,
             ),
-            broker_config=dict(BROKER_CONFIG),
+            broker_config={**BROKER_CONFIG, **(EXPIRY if self.needs.expiry else {})},
             client=self.needs.client,
             wire_clients=self.needs.wire == "clients",
             tiered=self.needs.tiered,
@@ -324,5 +341,5 @@ def story(
 
 
 def _about(topic: str, ending: Prediction) -> Prediction:
-    others = frozenset((kind, value.format(topic=topic)) for kind, value in ending.others)
+    others = frozenset((kind, value and value.format(topic=topic)) for kind, value in ending.others)
     return replace(ending, others=others)

@@ -90,6 +90,11 @@ AT_NIGHT = {
         Cell("earliest-partition"),
         Cell("added-partition-share"),
         Cell("earliest-share"),
+        Cell("old-timestamp"),
+        Cell("append-time"),
+        Cell("bounded-timestamp"),
+        Cell("expired-positions"),
+        Cell("earliest-positions"),
     ),
 }
 """The nightly plays all on all, too (``highwater.campaigns.nightly_plan``)."""

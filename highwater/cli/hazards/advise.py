@@ -88,6 +88,17 @@ def _answers(
         Literal["classic", "consumer"] | None,
         Option(help="group.protocol of consumers in groups; classic is Kafka's default."),
     ] = None,
+    record_age: Annotated[
+        str | None,
+        Option(
+            metavar="DURATION",
+            help="Oldest timestamp of a new record: 720h.",
+        ),
+    ] = None,
+    away: Annotated[
+        str | None,
+        Option(metavar="DURATION", help="Longest time of a group without members: 72h."),
+    ] = None,
 ) -> dict[str, str]:
     _check_client(client)
     answers = {
@@ -97,6 +108,8 @@ def _answers(
         "client": client,
         "offset-reset": offset_reset,
         "group-protocol": group_protocol,
+        "record-age": record_age and str(parse_values.duration(record_age)),
+        "away": away and str(parse_values.duration(away)),
     }
     return {name: value for name, value in answers.items() if value}
 

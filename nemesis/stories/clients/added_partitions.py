@@ -127,7 +127,7 @@ def _add(context: ScheduleContext, member: GroupMember, *, opens_s: float = 0.0)
     """Play a story of this module with a member of a group or of a share group."""
     [(new, replicas)] = context.added.items()
     leader = replicas[0]
-    _await_first_record(context, member)
+    await_first_record(context, member)
     context.cluster.add_partitions(context.topic, context.added)
     added = f"partition {new} was added to {context.topic}; broker {leader} leads it"
     context.note(added, leader, step=1)
@@ -156,7 +156,7 @@ def _add(context: ScheduleContext, member: GroupMember, *, opens_s: float = 0.0)
     context.note(f"the group was given {LATE}")
 
 
-def _await_first_record(context: ScheduleContext, member: GroupMember) -> None:
+def await_first_record(context: ScheduleContext, member: GroupMember) -> None:
     """Send records to partition 0 until the member is given a record, and so has joined its group.
 
     Raises:

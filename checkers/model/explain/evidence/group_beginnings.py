@@ -1,8 +1,9 @@
-"""Explains records that a group was never given: in a new partition it began behind them.
+"""Explains records that a group was never given: it began behind them.
 
 A consumer asks for the list of partitions from time to time. In a partition that is new to its
 group no offset is committed, and ``auto.offset.reset`` says where to begin (ConsumerConfig,
-KIP-1327). For a share group the coordinator asks, and up to 4.3 it begins at
+KIP-1327), as it does where the group's offsets have expired (``offsets.retention.minutes``,
+KIP-211). For a share group the coordinator asks, and up to 4.3 it begins at
 ``share.auto.offset.reset`` (KAFKA-20742).
 """
 
@@ -12,11 +13,14 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from highwater.checkers.groups.commits import offsets_retention_ns
+from highwater.checkers.groups.events import by_place, ended_ns
 from highwater.checkers.hazards.catalogue import find_hazard
 from highwater.checkers.hazards.evaluate import of_release
 from highwater.checkers.model.explain.evidence.evidence_links import (
     AnomalyCase,
     Chain,
+    Links,
     Row,
     acknowledged,
     refuse,
@@ -32,7 +36,8 @@ from highwater.checkers.model.explain.tolerances import SECOND
 from highwater.checkers.model.explain.trace import RunTraces, Trace
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.releases.catalogue import release
-from highwater.harness.runs.history import READ, REBALANCE, SEEK, SUBSCRIBE
+from highwater.harness.releases.cluster_facts import POSITIONS_RETENTION
+from highwater.harness.runs.history import OK, READ, REBALANCE, SEEK, SUBSCRIBE
 
 SHARE_HAZARD: Final = "KAFKA-20742"
 SHARE_SKIPS: Final = hazard_of_release(SHARE_HAZARD)
@@ -133,4 +138,65 @@ def _after(row: Row, added_ns: int) -> str:
     return f"{(row['complete_ns'] - added_ns) / SECOND:.1f} s after it was added"
 
 
-undelivered: Final = Explainer((_before_its_beginning,))
+@explains(
+    "offsets.retention",
+    SEEN_TO_HAPPEN,
+    "The group's offsets had expired.",
+)
+def _after_its_offset_expired(case: AnomalyCase) -> Links:
+    """Return the commit that had expired when a member asked for it, and where it began then."""
+    observed, anomaly, retention_ns = (
+        case.observed,
+        case.anomaly,
+        offsets_retention_ns(case.observed.plan),
+    )
+    send = observed.suspects.get(anomaly["value"])
+    trace, group = observed.traces.get(anomaly["partition"]), anomaly["copies"][0]["note"]
+    journal = by_place(observed.journal).get((group, anomaly["partition"]), [])
+    commits = [row for row in journal if row["event"] == "commit" and row["outcome"] == OK]
+    for question in journal if send is not None and trace is not None else ():
+        before = [row for row in commits if ended_ns(row) < question["invoke_ns"]]
+        if question["event"] != "committed" or question["offset"] is not None or not before:
+            continue
+        last, rows = before[-1], _of_members(observed.ops, group)
+        here = [row for row in rows if row["process"] == question["process"]]
+        begins = _beginning(here, anomaly["partition"])
+        is_known = begins is None or begins["offset"] is not None
+        if is_known or ended_ns(question) - last["invoke_ns"] < retention_ns:
+            continue
+        assert send is not None
+        assert trace is not None
+        return (
+            _committed(last),
+            acknowledged(observed, trace, send),
+            _expired(question, last, retention_ns),
+        )
+    return ()
+
+
+def _committed(commit: Row) -> ExplanationLink:
+    return ExplanationLink(
+        rule="offsets.retention",
+        says=f"{commit['process']} committed offset {commit['offset']} of partition"
+        f" {commit['partition']} for {commit['group']}, which is the group's last commit there.",
+        event=f"{commit['process']}: commit, {OK}",
+        time_ns=commit["complete_ns"],
+    )
+
+
+def _expired(question: Row, last: Row, retention_ns: int) -> ExplanationLink:
+    away_s = (ended_ns(question) - last["invoke_ns"]) / SECOND
+    return ExplanationLink(
+        rule="offsets.retention",
+        says=f"{away_s:.1f} s later {question['process']} joined, and the coordinator had no"
+        f" offset: it keeps offsets of a group without members for {retention_ns / SECOND:g} s"
+        f" ({POSITIONS_RETENTION}). So the group began where auto.offset.reset says.",
+        event=f"{question['process']}: committed, no offset",
+        time_ns=question["complete_ns"],
+    )
+
+
+undelivered: Final = Explainer(
+    (_after_its_offset_expired, _before_its_beginning),
+    "The history does not show where the group began.",
+)

@@ -18,9 +18,11 @@ from highwater.checkers.model.explain.evidence.licences import (
     explains,
     has,
     hazard_of_release,
+    of_plan,
 )
 from highwater.checkers.model.explain.evidence.lost_record import LostRecord, deposed
 from highwater.checkers.model.explain.observations import FILES, LEADERS, LOGS
+from highwater.checkers.model.explain.tolerances import SECOND
 from highwater.checkers.model.explain.trace import BrokerLogLine
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.history import FAIL, OK
@@ -130,7 +132,7 @@ def _counted_twice(case: LostRecord) -> Links:
                     case.ack,
                     *_leadership(case, line),
                     _deleted(line, breach, sent),
-                    _begun(moved),
+                    _begun("counted-twice", moved),
                 )
     return ()
 
@@ -161,9 +163,50 @@ def _deleted(line: BrokerLogLine, breach: re.Match[str], sent: int) -> Explanati
     return event_link("counted-twice", says, line, line.broker)
 
 
-def _begun(line: BrokerLogLine) -> ExplanationLink:
+def _begun(rule: str, line: BrokerLogLine) -> ExplanationLink:
     says = f"Since then its log and its followers' logs begin at {line.offset}."
-    return event_link("counted-twice", says, line, line.broker)
+    return event_link(rule, says, line, line.broker)
+
+
+@explains(
+    "retention",
+    of_plan(
+        "retention.ms",
+        "The topic keeps its records for ever.",
+        lambda run: run.plan.topic.expires,
+    ),
+    "Retention deleted its segment, by timestamps.",
+    needs=LOGS,
+)
+def _expired(case: LostRecord) -> Links:
+    """Return the broker that deleted the record's segment, if the topic's settings allow it.
+
+    With LogAppendTime the timestamp is the broker's own, so that no younger record may be deleted.
+    """
+    offset, settings = case.send["offset"], case.observed.plan.topic.settings()
+    kept_ns = int(settings["retention.ms"]) * 1_000_000
+    chosen = settings.get("message.timestamp.type", "CreateTime") == "CreateTime"
+    for broker in case.trace.lines if offset is not None else ():
+        starts = case.trace.of_kind(broker, "log-start")
+        moved = next((line for line in starts if line.offset > offset), None)
+        for line in case.trace.of_kind(broker, "retention") if moved else ():
+            age_ns = line.time_ns - case.begun_ns
+            if line.offset <= offset and age_ns >= 0 and (chosen or age_ns > kept_ns):
+                assert moved is not None
+                return (case.ack, _by_retention(case, line, kept_ns), _begun("retention", moved))
+    return ()
+
+
+def _by_retention(case: LostRecord, line: BrokerLogLine, kept_ns: int) -> ExplanationLink:
+    age_ns, value = line.time_ns - case.begun_ns, case.send["value"]
+    says = (
+        f"{age_ns / SECOND:.1f} s after {value} was sent, broker {line.broker} deleted its segment,"
+        f" because retention.ms, {kept_ns / SECOND:,g} s, had passed since the newest timestamp in"
+        " it."
+    )
+    if age_ns <= kept_ns:
+        says += f" So the producer had given {value} an old timestamp."
+    return event_link("retention", says, line, line.broker)
 
 
 OTHERWISE: Final = (
@@ -172,4 +215,5 @@ OTHERWISE: Final = (
     numbered_as_another,
     _removed_from_the_front,
     _counted_twice,
+    _expired,
 )

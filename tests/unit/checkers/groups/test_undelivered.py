@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
+
 from highwater.checkers.groups.undelivered import undelivered
 from highwater.harness.runs.history import FINAL, READ, RUN, SEND, SUBSCRIBE
 from tests.support.small_views import anomalies, numbered, view_of
@@ -86,6 +88,39 @@ def test_groups_are_judged_each_by_itself_and_only_in_their_own_runs() -> None:
     ]
     rows = [*LATE, *both, *other]
     assert sorted(copy["note"] for one in found(rows) for copy in one["copies"]) == ["g", "h"]
+
+
+BACK = [
+    joined("c0"),
+    given("a", 0, 100, "c0"),
+    sent("b", 1, 200),
+    joined("c1", 300),
+    sent("c", 2, 400),
+    given("c", 2, 500, "c1"),
+    at_last("b", 1),
+    at_last("c", 2),
+]
+"""c0 has left before b was sent, and c1 begins behind b."""
+
+
+@pytest.mark.parametrize(
+    ("commits", "values"),
+    [
+        ({}, []),
+        ({("g", 0): 150}, ["b"]),
+        ({("g", 0): 201}, []),  # after b was sent
+        ({("g", 1): 150}, []),  # of another partition
+        ({("h", 0): 150}, []),
+    ],
+)
+def test_a_group_that_has_committed_is_owed_what_is_sent_while_it_is_away(
+    commits: dict[tuple[str, int], int], values: list[str]
+) -> None:
+    numbered_rows = [{**one, "at": at} for at, one in enumerate(BACK)]
+    run = numbered(numbered_rows)[0]["run"]
+    view = view_of(numbered(numbered_rows))
+    answer = undelivered(view, {run: commits} if commits else {})
+    assert [one["value"] for one in anomalies(view, [answer])] == values
 
 
 def test_without_an_acknowledged_offset_the_final_read_tells_the_place() -> None:

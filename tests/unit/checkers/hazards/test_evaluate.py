@@ -8,7 +8,7 @@ from highwater.checkers.hazards.evaluate import Advice, evaluate, unread, worst
 from highwater.harness.releases.cluster_facts import VERIFICATION, ClusterFacts, ReleaseRange
 from tests.unit.checkers.hazards.clusters import cluster, topic
 
-SAID = {"acks": "all", "power": "separate", "client": "librdkafka"}
+SAID = {"acks": "all", "power": "separate", "client": "librdkafka", "record-age": "60"}
 
 
 def of(facts: ClusterFacts, hazard: str, said: dict[str, str] = SAID) -> Advice:
@@ -282,6 +282,57 @@ def test_groups_that_begin_at_the_latest_skip_what_is_in_new_partitions(
         assert advice.command == f"highwater run --kafka {kafka} --story added-partition"
     if status == "cannot tell":
         assert advice.reasons == ("--offset-reset earliest, latest, by_duration or none",)
+
+
+HOUR = {"retention.ms": "3600000"}
+
+
+@pytest.mark.parametrize(
+    ("kafka", "settings", "age_s", "status"),
+    [
+        ("4.4.0", {}, None, "cannot tell"),
+        ("4.4.0", {}, "3601", "can lose"),
+        ("4.4.0", {}, "3600", "guarded"),
+        ("4.4.0", {"retention.ms": "-1"}, "1e9", "guarded"),
+        ("4.4.0", {"message.timestamp.type": "LogAppendTime"}, "1e9", "guarded"),
+        ("4.4.0", {"message.timestamp.before.max.ms": "3599999"}, "1e9", "guarded"),
+        ("4.4.0", {"message.timestamp.before.max.ms": "3600000"}, "1e9", "can lose"),
+        ("2.8.2", {"message.timestamp.difference.max.ms": "60000"}, "1e9", "guarded"),
+        ("4.4.0", {"cleanup.policy": "compact"}, "1e9", "not affected"),
+        ("4.4.0", {"cleanup.policy": "compact,delete"}, "1e9", "can lose"),
+        ("0.9.0.1", {}, "1e9", "not affected"),
+    ],
+)
+def test_retention_deletes_records_that_are_old_as_they_are_sent(
+    kafka: str, settings: dict[str, str], age_s: str | None, status: str
+) -> None:
+    facts = cluster(kafka, topic(settings=HOUR | settings))
+    advice = of(facts, "old-timestamp", {"record-age": age_s} if age_s else {})
+    assert advice.status == status
+    if age_s is None:
+        assert advice.reasons == ("--record-age DURATION",)
+
+
+@pytest.mark.parametrize(
+    ("reset", "away_s", "kept", "status"),
+    [
+        (None, None, "10080", "cannot tell"),
+        ("latest", None, "10080", "cannot tell"),
+        ("latest", "604860", "10080", "can lose"),
+        ("latest", "604800", "10080", "guarded"),
+        ("earliest", "604860", "10080", "guarded"),
+        ("latest", "604860", None, "cannot tell"),
+    ],
+)
+def test_a_group_whose_offsets_expire_skips_what_was_written(
+    reset: str | None, away_s: str | None, kept: str | None, status: str
+) -> None:
+    answers = {"offset-reset": reset, "away": away_s}
+    facts = cluster("4.4.0", groups=True)
+    settings = {"offsets.retention.minutes": kept} if kept else {}
+    brokers = tuple(replace(broker, settings=settings) for broker in facts.brokers)
+    stated = SAID | {name: value for name, value in answers.items() if value}
+    assert of(replace(facts, brokers=brokers), "expired-positions", stated).status == status
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,12 @@ from typer.testing import CliRunner
 from highwater.cli.app import app
 from highwater.clusters.external.described_cluster import DEFAULTS, read_files
 from highwater.harness.base.errors import UsageError
-from highwater.harness.releases.cluster_facts import VERIFICATION, ClusterFacts, ReleaseRange
+from highwater.harness.releases.cluster_facts import (
+    POSITIONS_RETENTION,
+    VERIFICATION,
+    ClusterFacts,
+    ReleaseRange,
+)
 
 PROPERTIES = """
 process.roles=broker,controller
@@ -94,11 +99,36 @@ def test_a_brokers_properties(tmp_path: Path) -> None:
     assert "min.insync.replicas" not in facts.defaults
 
 
+@pytest.mark.parametrize(
+    ("lines", "retention_ms", "limit_ms"),
+    [
+        ("", "604800000", None),
+        ("log.retention.hours=1", "3600000", None),
+        ("log.retention.hours=1\nlog.retention.minutes=2", "120000", None),
+        ("log.retention.hours=-1", "-1", None),
+        ("log.retention.hours=1\nlog.retention.ms=5", "5", None),
+        ("log.message.timestamp.before.max.ms=7", "604800000", "7"),
+    ],
+)
+def test_how_long_brokers_keep_records(
+    tmp_path: Path, lines: str, retention_ms: str, limit_ms: str | None
+) -> None:
+    facts = read(tmp_path, "server.properties", f"{PROPERTIES}{lines}\n")
+    in_force = settings(facts, DEFAULTS)
+    assert in_force["retention.ms"] == retention_ms
+    assert in_force.get("message.timestamp.before.max.ms") == limit_ms
+    assert in_force["message.timestamp.type"] == "CreateTime"
+    assert in_force["cleanup.policy"] == "delete"
+
+
 def test_resources_of_strimzi(tmp_path: Path) -> None:
     facts = read(tmp_path, "kafka.yaml", STRIMZI)
     assert (facts.coordination, facts.controllers, len(facts.brokers)) == ("kraft", 3, 5)
     assert {str(broker.release) for broker in facts.brokers} == {"3.9.2"}
-    assert facts.brokers[0].settings == {VERIFICATION: "true"}
+    assert facts.brokers[0].settings == {
+        VERIFICATION: "true",
+        POSITIONS_RETENTION: "10080",
+    }
     assert {(topic.name, topic.partitions, topic.replicas) for topic in facts.topics} == {
         ("orders", 12, 3),
         ("Other.Topic", 1, 3),

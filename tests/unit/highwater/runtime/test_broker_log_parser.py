@@ -168,6 +168,26 @@ STARTED_NS = 1_795_237_200_000_000_000  # 2026-11-21T05:00:00Z
             0,
             2,
         ),
+        (
+            (
+                "INFO [UnifiedLog partition=events-0, dir=/replicas/2] Deleting segment LogSegment("
+                "baseOffset=4, size=402, lastModifiedTime=1795967439267, largestRecordTimestamp="
+                "1795881039269) due to log retention time 3600000ms breach based on the largest"
+                " record timestamp in the segment (o.a.k.s)"
+            ),
+            "retention",
+            0,
+            4,
+        ),
+        (
+            (
+                "INFO [Log partition=events-0, dir=/replicas/2] Found deletable segments with base"
+                " offsets [4,7] due to retention time 3600000ms breach (kafka.log.Log)"
+            ),
+            "retention",
+            0,
+            4,
+        ),
     ],
 )
 def test_a_line_that_matters(

@@ -37,7 +37,7 @@ def gone(*names: str) -> Prediction:
     return Prediction(lost=frozenset(names))
 
 
-def found(*others: tuple[str, str]) -> Prediction:
+def found(*others: tuple[str, str | None]) -> Prediction:
     return Prediction(others=frozenset(others))
 
 
@@ -80,6 +80,12 @@ ENDINGS: dict[str, Ending] = {
     "earliest-partition": lambda *_: NOTHING,
     "added-partition-share": lambda kafka, *_: SKIPPED if kafka.number < (4, 4) else NOTHING,
     "earliest-share": lambda *_: NOTHING,
+    # Retention and expired positions, as the settings say.
+    "old-timestamp": lambda *_: gone("m1", "m2", "m3"),
+    "append-time": lambda *_: NOTHING,
+    "bounded-timestamp": lambda *_: NOTHING,
+    "expired-positions": lambda *_: SKIPPED,
+    "earliest-positions": lambda *_: NOTHING,
 }
 
 
@@ -90,6 +96,8 @@ SINCE: dict[str, tuple[int, ...]] = {
     "replaced-disk": (2, 7),
     "tiered-new-leader": (3, 9),
     **dict.fromkeys(("added-partition-share", "earliest-share"), (4, 2)),
+    **dict.fromkeys(("old-timestamp", "append-time"), (0, 10, 1)),
+    "bounded-timestamp": (3, 6),
 }
 """The first release that can play a story, if not any can."""
 
@@ -315,6 +323,8 @@ def test_a_single_controller_without_its_disk_knows_no_topic(topic: str) -> None
         ("lost-metadata", "3.3.2", "no controller of it reports by itself"),
         ("tiered-new-leader", "3.3.2", "has no tiered storage"),
         ("tiered-new-leader", "3.7.2", "it has no remote.log.copy.disable"),
+        ("old-timestamp", "0.9.0.1", "asks when a file was changed"),
+        ("bounded-timestamp", "3.3.2", "has no message.timestamp.before.max.ms"),
         ("added-partition-share", "4.1.2", "share groups are there by default from 4.2 on"),
         ("added-partition-share", "3.9.2-zk", "share groups are there by default from 4.2 on"),
     ],
@@ -369,9 +379,10 @@ def test_every_story_can_be_asked_for_and_speaks_for_itself(name: str) -> None:
     assert story.plan(kafka, driver="docker").driver == "docker"
 
 
-def test_one_warm_cluster_can_play_every_story() -> None:
-    plans = [story.plan("4.4.0") for story in STORIES.values()]
-    assert len({tuple(sorted(plan.broker_config.items())) for plan in plans}) == 1
+def test_two_warm_clusters_can_play_every_story() -> None:
+    for expiry in (False, True):
+        plans = [story.plan("4.4.0") for story in STORIES.values() if story.needs.expiry == expiry]
+        assert len({tuple(sorted(plan.broker_config.items())) for plan in plans}) == 1
 
 
 def verdict(word: Word, *anomalies: tuple[str, int | None, str | None]) -> Verdict:

@@ -72,6 +72,8 @@ class Situation:
     """The error of its send."""
     late: tuple[dict[str, Any], ...] = ()
     """Answers to fetches that the wire let go on."""
+    config: dict[str, str] = field(default_factory=dict)
+    """The topic's settings."""
     upgraded: tuple[int, ...] = ()
     """Brokers that run 3.9.2 before anything happens."""
 
@@ -109,7 +111,7 @@ class Situation:
                 kafka=self.kafka,
                 client=self.client,
                 tiered=self.tiered,
-                topic=Topic(unclean_leader_election=self.unclean),
+                topic=Topic(unclean_leader_election=self.unclean, config=self.config),
                 workload=Workload(
                     acks=self.acks,
                     transactions=self.transactions,
@@ -168,6 +170,13 @@ def deleted(begin: int) -> tuple[BrokerLogLine, ...]:
     return expired, moved
 
 
+def expired(begin: int) -> tuple[BrokerLogLine, ...]:
+    """Broker 2 deleted a segment, because its newest timestamp was too old."""
+    said = "due to log retention time 60000ms breach based on the largest record timestamp"
+    gone = BrokerLogLine(time_ns=ELECTED, broker=2, kind="retention", offset=0, text=said)
+    return gone, deleted(begin)[1]
+
+
 CALM = Situation(acks="0", rows=(QUIET,), starts=())
 UNCLEAN = replace(START, unclean="UNCLEAN partition change")
 PAUSED = fault("pause", 1, SENT - 10 * SECOND, ACKED - SECOND)
@@ -191,6 +200,9 @@ JOIN = (QUIET, replace(QUIET, time_ns=SENT - SECOND, isr=(1,)), replace(QUIET, t
 PARTIAL = Situation(client="aiokafka", transactions=True, error="OUT_OF_ORDER_SEQUENCE_NUMBER")
 AS_ANOTHER = Situation(client="./driver", earlier="m4")
 REUSED = Situation(rows=(replace(QUIET, leader=2),), starts=(), transactions=True, aborted="m4")
+
+MINUTE = {"retention.ms": "60000"}
+OLD = Situation(config=MINUTE, starts=(), lines=expired(4))
 
 ARRIVED = ACKED + SECOND
 LATE_ANSWER = {
@@ -246,6 +258,7 @@ EXPLAINED = {
         faults=(fault("segment-deleted", 2, ACKED, ACKED, 3),),
     ),
     "counted-twice": Situation(tiered=True, lines=deleted(4)),
+    "retention": OLD,
 }
 """For each rule a situation in which it explains the loss."""
 
@@ -279,6 +292,7 @@ NOT_EXPLAINED = {
     "numbered-as-another": replace(AS_ANOTHER, earlier="m2"),  # the same
     "segment-deleted": Situation(faults=(fault("segment-deleted", 3, ACKED, ACKED, 3),)),
     "counted-twice": Situation(tiered=True, lines=deleted(3)),
+    "retention": replace(OLD, lines=expired(3)),
 }
 """The same with one thing changed: too late, another broker or offset, settings or release."""
 
@@ -302,6 +316,33 @@ def test_a_rule_explains_a_loss_by_its_evidence(rule: Explanation[LostRecord]) -
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 def test_a_rule_does_not_explain_what_is_out_of_its_bounds(rule: Explanation[LostRecord]) -> None:
     assert rule.links(NOT_EXPLAINED[rule.name].record()) == ()
+
+
+@pytest.mark.parametrize(
+    ("config", "sent_ns", "why"),
+    [
+        (MINUTE, SENT, "an old timestamp"),
+        (MINUTE | {"message.timestamp.type": "LogAppendTime"}, SENT, ""),
+        (
+            MINUTE | {"message.timestamp.type": "LogAppendTime", "retention.ms": "5000"},
+            SENT,
+            "5 s,",
+        ),
+        (MINUTE | {"retention.ms": "5000"}, SENT, "5 s, had passed"),
+        ({}, SENT, ""),
+        (MINUTE, ELECTED + SECOND, ""),  # after it
+    ],
+)
+def test_retention_deletes_what_its_producer_made_old(
+    config: dict[str, str], sent_ns: int, why: str
+) -> None:
+    rule = RULES["retention"]
+    record = replace(OLD, config=config).record()
+    record = replace(record, send=record.send | {"invoke_ns": sent_ns})
+    links = rule.links(record) if rule.licence.holds(record.observed, None) else ()
+    assert bool(links) == bool(why)
+    assert not links or why in links[1].says
+    assert not links or ("old timestamp" in links[1].says) == ("an old" in why)
 
 
 @pytest.mark.parametrize(("ended_ns", "explained"), [(ACKED - 1, True), (ACKED, False)])

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from highwater.harness.runs.plan import Topic, Workload
@@ -58,6 +59,43 @@ def test_where_a_group_began_explains_what_it_was_not_given(
     if rules:
         assert [link.rule for link in found.because] == ["added-partition", "acks=all", *rules]
         assert "s after it was added" in found.because[-1].says
+
+
+@pytest.mark.parametrize(
+    ("minutes", "away_s", "sought", "explained"),
+    [
+        ("1", 61, None, True),
+        ("1", 59, None, False),  # the coordinator may not have forgotten it
+        ("1", 61, 2, False),  # it was told where to begin
+        ("", 61, None, False),  # offsets are kept for days
+    ],
+)
+def test_an_offset_that_has_expired_explains_what_a_group_was_not_given(
+    tmp_path: Path, minutes: str, away_s: int, sought: int | None, explained: bool
+) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="4.4.0", workload=Workload(producers=0, joined=2))
+    kept = {"offsets.retention.minutes": minutes} if minutes else {}
+    run.plan = msgspec.structs.replace(run.plan, broker_config=kept)
+    run.leader(1, 0, [1, 2, 3])
+    run.join(GROUP)
+    run.everywhere([(0, 0, "w0")])
+    run.read("w0", 0, process="member-0", phase="run")
+    run.journal("commit", "member-0", 1, group=GROUP)
+    run.everywhere([(1, 0, "m1")])
+    run.tick(away_s * 1000)
+    run.join(GROUP, process="member-1")
+    run.journal("committed", "member-1", None, group=GROUP)
+    run.rebalance(0, process="member-1")
+    run.seek(0, sought, process="member-1")
+    run.everywhere([(2, 0, "m2")])
+    run.read("m2", 2, process="member-1", phase="run")
+    copy = COPY | {"partition": 0, "offset": 1}
+    found = finding(run, "undelivered", partition=0, offset=1, value="m1", copies=[copy])
+    assert found.verdict == ("explained" if explained else "unexplained")
+    if explained:
+        rules = [link.rule for link in found.because]
+        assert rules == ["offsets.retention", "acks=all", "offsets.retention"]
+        assert "61.0 s later member-1 joined" in found.because[-1].says
 
 
 def test_a_read_without_an_end_explains_nothing(tmp_path: Path) -> None:

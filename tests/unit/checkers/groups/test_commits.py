@@ -1,0 +1,46 @@
+"""An offset that a coordinator may delete by its age is not lost."""
+
+from typing import Any
+
+import pytest
+
+from highwater.checkers.groups.commits import offsets_retention_ns, wrong_offsets
+from highwater.harness.runs.plan import Plan
+
+MINUTE_NS = 60_000_000_000
+
+
+def row(event: str, process: str, at_ns: int, offset: int | None) -> dict[str, Any]:
+    return {
+        "event": event,
+        "process": process,
+        "group": "g",
+        "partition": 0,
+        "offset": offset,
+        "outcome": "ok",
+        "invoke_ns": at_ns,
+        "complete_ns": at_ns + 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("after_ns", "answer", "kinds"),
+    [
+        (MINUTE_NS, None, []),
+        (MINUTE_NS - 2, None, ["stale-commit", "lost-commit"]),
+        (MINUTE_NS, 1, ["stale-commit"]),  # an offset that nobody committed
+    ],
+)
+def test_a_commit_is_forgotten_after_its_time(
+    after_ns: int, answer: int | None, kinds: list[str]
+) -> None:
+    plan = Plan(kafka="4.4.0", broker_config={"offsets.retention.minutes": "1"})
+    rows = [row("commit", "member-0", 5, 3), row("committed", "member-1", 5 + after_ns, answer)]
+    on_disk = {("g", 0): None}
+    found = [finding.kind for finding in wrong_offsets(rows, on_disk, offsets_retention_ns(plan))]
+    assert found == kinds
+    kept = [
+        finding.kind
+        for finding in wrong_offsets(rows, on_disk, offsets_retention_ns(Plan(kafka="4.4.0")))
+    ]
+    assert kept == ["stale-commit", "lost-commit"]

@@ -76,10 +76,17 @@ class GroupMember(Protocol):
         """Partition to the offset after the last record that the member or its group was given."""
 
 
+class ConsumingMember(GroupMember, Protocol):
+    """A member of a group that can die."""
+
+    def die_at_work(self) -> None:
+        """Work on the records of the next poll for ever: they do not count as read."""
+
+
 class GroupClients(Protocol):
     """Starts members of groups, which read until the run's faults are healed."""
 
-    def join(self, name: str, membership: GroupMembership) -> GroupMember:
+    def join(self, name: str, membership: GroupMembership) -> ConsumingMember:
         """Start a consumer as a member of a group; ``name`` ends in a number."""
 
     def share(self, name: str, group: str) -> GroupMember:

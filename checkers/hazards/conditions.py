@@ -434,22 +434,24 @@ class TransactionalClients(_Condition, frozen=True):
         return JAVA in self.kinds and not (self.renewed and renewed)
 
 
-class JavaProducers(_Condition, frozen=True):
-    """The condition that the producers use Kafka's Java client of an affected release.
+class JavaReleases(_Condition, frozen=True):
+    """The condition that the clients are Kafka's Java clients of an affected release.
 
-    No cluster returns which clients write to it.
+    No cluster returns which clients it has.
 
     Attributes:
         ranges: pairs of the first affected release and the first fixed release after it.
+        who: the affected clients, in words.
     """
 
     ranges: tuple[tuple[Number, Number], ...]
+    who: str = "producers"
 
     @property
     def says(self) -> str:
         """The condition in a few words."""
         words = (f"{dotted(first)} to before {dotted(fixed)}" for first, fixed in self.ranges)
-        return f"producers of Java, of {'; '.join(words)}"
+        return f"{self.who} of Java, of {'; '.join(words)}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether the condition holds."""
@@ -584,7 +586,7 @@ Condition = (
     | Replicas
     | ClientOption
     | TransactionalClients
-    | JavaProducers
+    | JavaReleases
     | ConsumerGroups
     | ShareGroups
     | Unclean

@@ -11,7 +11,7 @@ from highwater.checkers.hazards.conditions import (
     END,
     NEWEST,
     ConditionAnswer,
-    JavaProducers,
+    JavaReleases,
     Situation,
     TransactionalClients,
     Unclean,
@@ -309,7 +309,7 @@ def of_clients(hazard: Hazard, client: ClientChoice, brokers: Release) -> bool:
     return all(
         part.holds_for(client, brokers)
         for part in hazard.conditions
-        if isinstance(part, JavaProducers | TransactionalClients)
+        if isinstance(part, JavaReleases | TransactionalClients)
     )
 
 

@@ -22,6 +22,8 @@ _FAMILIES: Final = (
     "clients.transactions",
     "tiered_storage",
     "clients.java_producer",
+    "clients.early_flush",
+    "clients.early_commit",
     "clients.idempotent_producer",
     "clients.added_partitions",
 )

@@ -61,8 +61,7 @@ written. *committed without it*: the commit was acknowledged, without the record
 ([why](findings/partial-commit.md)).
 """
 _JAVA: Final = """\
-Runs of a story in which its promise was broken, by the release of Java's client
-([hazards.md](hazards.md)).
+Runs that broke a story's promise ([hazards.md](hazards.md)), and their brokers.
 """
 
 
@@ -186,7 +185,7 @@ def _java_table() -> str:
     cells: dict[str, dict[str, str]] = {}
     for runs in story_runs.read():
         if runs.story in names:
-            says = f"{runs.broken} of {runs.runs} on {runs.kafka}"
+            says = f"{runs.broken}/{runs.runs} ({runs.kafka})"
             cells.setdefault(runs.client, {})[runs.story] = says
     lines = [f"| | {' | '.join(f'`{name}`' for name in names)} |", "|---" * (len(names) + 1) + "|"]
     for client, of_client in sorted(cells.items()):

@@ -67,7 +67,7 @@ def early_commit(context: ScheduleContext) -> None:
     members[dying].die_at_work()
     _send(context, AT_WORK, members[dying])
     context.hold(_WORK_S)
-    context.note(f"{dying} has worked on {AT_WORK} for {_WORK_S:g} s, and dies")
+    context.note(f"{dying} has worked on {AT_WORK} for {_WORK_S:g} s, and dies", step=1)
     network = network_of(context)
     dead = RelayRule(kind="reset", links=between((client_name(dying),), network.brokers))
     with network.under(dead):

@@ -76,17 +76,20 @@ class GroupMember(Protocol):
         """Partition to the offset after the last record that the member or its group was given."""
 
 
-class LeavingMember(GroupMember, Protocol):
-    """A member that may leave its group before the run ends."""
+class ConsumingMember(GroupMember, Protocol):
+    """A member that may leave its group before the run ends, or die."""
 
     def leave(self) -> None:
         """Let the member commit its position and leave; do not wait until it has left."""
+
+    def die_at_work(self) -> None:
+        """Work on the records of the next poll for ever: they do not count as read."""
 
 
 class GroupClients(Protocol):
     """Starts members of groups, which read until they leave, or the run's faults are healed."""
 
-    def join(self, name: str, membership: GroupMembership) -> LeavingMember:
+    def join(self, name: str, membership: GroupMembership) -> ConsumingMember:
         """Start a consumer as a member of a group; ``name`` ends in a number."""
 
     def committed(self, group: str) -> Mapping[int, int | None]:

@@ -15,6 +15,8 @@ from typing import Final
 import msgspec
 
 from highwater.harness.campaigns.matrix_cells import DELIVERIES, Delivery, MatrixFolder, MatrixRow
+from highwater.nemesis.stories.registry import STORIES
+from tools import story_runs
 
 FAULTS: Final = Path(__file__).parent.parent / "docs" / "client-faults.json"
 RESULTS: Final = Path(__file__).parent.parent / "docs" / "client-results.json"
@@ -60,6 +62,9 @@ A transaction has a record that was written, and one that cannot be: the broker 
 look at the futures. An error is right; *works*: the client sent the record again, and it was
 written. *committed without it*: the commit was acknowledged, without the record
 ([why](findings/partial-commit.md)).
+"""
+_JAVA: Final = """\
+Runs that broke a story's promise ([hazards.md](hazards.md)), and their brokers.
 """
 
 
@@ -208,7 +213,22 @@ def clients() -> str:
     committed = [trial for trial in trials if REFUSED in trial.results]
     parts += ["## A commit after a record that was not written\n", _COMMITS]
     parts.append(_cells(committed, COMMITS))
+    parts += ["## By release of Java's client\n", _JAVA, _java_table(), ""]
     return "\n".join(parts)
+
+
+def _java_table() -> str:
+    """Return a table: releases of Java's client by the stories about them."""
+    names = [story.name for story in STORIES.values() if story.needs.java]
+    cells: dict[str, dict[str, str]] = {}
+    for runs in story_runs.read():
+        if runs.story in names:
+            says = f"{runs.broken}/{runs.runs} ({runs.kafka})"
+            cells.setdefault(runs.client, {})[runs.story] = says
+    lines = [f"| | {' | '.join(f'`{name}`' for name in names)} |", "|---" * (len(names) + 1) + "|"]
+    for client, of_client in sorted(cells.items()):
+        lines.append(f"| {client} | {' | '.join(of_client.get(name, '') for name in names)} |")
+    return "\n".join(lines)
 
 
 def _cells(trials: Sequence[ClientTrial], actions: Sequence[str]) -> str:

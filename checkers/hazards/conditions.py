@@ -497,19 +497,23 @@ class TransactionalClients(_Condition, frozen=True):
         return JAVA in self.kinds and not (self.renewed and renewed)
 
 
-class JavaProducers(_Condition, frozen=True):
-    """The condition that the producers use Kafka's Java client of an affected release.
+class JavaReleases(_Condition, frozen=True):
+    """The condition that the clients are Kafka's Java clients of an affected release.
 
-    No cluster returns which clients write to it.
+    No cluster returns which clients it has.
+
+    Attributes:
+        who: the affected clients, in words.
     """
 
     ranges: tuple[Range, ...]
+    who: str = "producers"
 
     @property
     def says(self) -> str:
         """The condition in a few words."""
         words = (_range_says(first, fixed).removeprefix("from ") for first, fixed in self.ranges)
-        return f"producers of Java, of {'; '.join(words)}"
+        return f"{self.who} of Java, of {'; '.join(words)}"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether the condition holds."""
@@ -657,7 +661,7 @@ Condition = (
     | ClientOption
     | Outlasts
     | TransactionalClients
-    | JavaProducers
+    | JavaReleases
     | ConsumerGroups
     | ShareGroups
     | Unclean
@@ -677,4 +681,4 @@ def ranges_of(part: Condition) -> tuple[Range, ...]:
     if isinstance(part, AnyOf):
         every = (inner for parts in part.alternatives for inner in parts)
         return tuple(span for inner in every for span in ranges_of(inner))
-    return part.ranges if isinstance(part, Releases | JavaProducers) else ()
+    return part.ranges if isinstance(part, Releases | JavaReleases) else ()

@@ -12,7 +12,7 @@ from highwater.checkers.hazards.conditions import (
     FEATURES,
     NEWEST,
     ConditionAnswer,
-    JavaProducers,
+    JavaReleases,
     Situation,
     TransactionalClients,
     Unclean,
@@ -310,7 +310,7 @@ def of_clients(hazard: Hazard, client: ClientChoice, brokers: Release) -> bool:
     return all(
         part.holds_for(client, brokers)
         for part in hazard.conditions
-        if isinstance(part, JavaProducers | TransactionalClients)
+        if isinstance(part, JavaReleases | TransactionalClients)
     )
 
 

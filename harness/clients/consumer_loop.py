@@ -67,6 +67,11 @@ class ConsumerLoop:
         self._leaves = threading.Event()
         self._positions = dict.fromkeys(range(plan.topic.partitions), 0)
         self._random = draws(plan, name)
+        self._dies = threading.Event()
+
+    def die_at_work(self) -> None:
+        """Work on the records of the next poll for ever: they do not count as read."""
+        self._dies.set()
 
     @property
     def assigned(self) -> frozenset[int]:
@@ -91,8 +96,8 @@ class ConsumerLoop:
         mean_s = self._plan.workload.churn_s
         for life in lives(stop, self._random, mean_s):
             self._live(life, lambda: answer_limit_s() > 0)
-            if self._leaves.is_set():
-                return
+            if self._leaves.is_set() or self._dies.is_set():
+                break
             if self._joins is not None:
                 stop.wait(self._random.random() * mean_s * _AWAY)
 
@@ -128,11 +133,13 @@ class ConsumerLoop:
             else:
                 reader.subscribe()
             self._read(reader, tape, journal, life)
+            while self._dies.is_set() and not life.is_set():
+                self._recorder.failed.wait(POLL_S)
             if joins is None:
                 self._positions = reader.positions()
         finally:
             self._reader = None
-            if leaves() and not life.crashed:
+            if leaves() and not life.crashed and not self._dies.is_set():
                 reader.close()
             else:
                 reader.drop()
@@ -181,8 +188,11 @@ class ConsumerLoop:
         while not ending.is_set() and not self._leaves.is_set():
             invoke_ns = self._recorder.clock()
             messages = reader.poll(_READ_AT_ONCE, 2 * POLL_S)
+            if messages and self._dies.is_set():
+                return
             tape.read(messages, invoke_ns)
             if journal is not None and messages:
                 journal.given(messages, invoke_ns)
-            if self._joins is not None and messages and not ending.is_set():
+            by_hand = self._joins is not None and self._joins.commits_every_s is None
+            if by_hand and messages and not ending.is_set():
                 reader.commit(messages)

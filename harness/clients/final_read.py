@@ -186,7 +186,7 @@ def _fence(
 ) -> dict[int, int | None]:
     """Return the offsets of acknowledged fences. Every attempt is a new record, sent once."""
     row = {"process": "fence", "phase": FINAL, "topic": plan.topic.name}
-    settings = {**settings, "message.timeout.ms": int(_TRY_S * 1000)}
+    settings = {**settings, "linger.ms": 0, "message.timeout.ms": int(_TRY_S * 1000)}
     sender = Sender(
         recorder,
         settings,

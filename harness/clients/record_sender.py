@@ -67,7 +67,7 @@ class Sender:
         self.sent = 0
         self._waiting = 0
         self._outcomes = library.outcomes
-        self._producer = library.single({**settings, "linger.ms": 0})
+        self._producer = library.single(settings)
         self._recorder = recorder
         self._row = {**row, "kind": SEND, "acks": str(settings["acks"])}
         self._topic = row["topic"]
@@ -106,18 +106,21 @@ class Sender:
                 self._recorder.check()
             return answers[0] if answers else SendOutcome(outcome=INFO)
 
-    def send_on(self, value: str, partition: int, *, size: int, topic: str = "") -> None:
+    def send_on(
+        self, value: str, partition: int, *, size: int, topic: str = "", content: bytes = b""
+    ) -> None:
         """Send a record, and do not wait for an answer.
 
         Args:
             value: the record's name.
-            size: bytes of the record.
+            size: bytes of the record, without ``content``.
             topic: a topic other than the topic of the history; empty: the topic of the history.
+            content: bytes after the record's name, if compression must not make the record small.
 
         Raises:
             HarnessError: the client refuses the record.
         """
-        record = record_value(value, size)
+        record = record_value(value, size) + content
         with self._lock:
             note = self._forget if topic else self._noted(value, partition, [])
             try:
@@ -135,6 +138,15 @@ class Sender:
                 self._producer.poll(min(left, _POLL_S))
                 self._recorder.check()
             return self._waiting
+
+    def trust_flush(self, *, limit_s: float) -> bool:
+        """Call the library's own flush; return whether it has returned within the limit.
+
+        When it has returned, a record without an error is acknowledged: so does a program that
+        takes a flush as the answer about its records.
+        """
+        with self._lock:
+            return self._producer.trust_flush(limit_s)
 
     def _noted(self, identity: str, partition: int, answers: list[SendOutcome]) -> OnDelivery:
         """Return the callback that adds the outcome of a record sent now, and records it."""

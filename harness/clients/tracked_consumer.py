@@ -62,6 +62,7 @@ class TrackedConsumer:
         self._log = settings["logger"]
         self._name = settings["client.id"]
         self._from_beginning = settings["auto.offset.reset"] == REPORTED
+        self._chooses = bool(settings["enable.auto.commit"])
         self._incremental = settings.get("group.protocol") == "consumer"
         self._journal = journal
         self._topic = topic
@@ -299,8 +300,11 @@ class TrackedConsumer:
     ) -> list[TopicPartition]:
         """Return the group's committed offsets; 0 for a partition without a committed offset.
 
-        With another ``auto.offset.reset``, the client itself chooses the offset instead of 0.
+        With another ``auto.offset.reset``, the client itself chooses the offset instead of 0. With
+        ``enable.auto.commit`` it chooses every offset.
         """
+        if self._chooses:
+            return [self._at(place.partition, _STORED) for place in partitions]
         begun_ns = 0 if self._journal is None else self._journal.clock()
         try:
             committed = client.committed(partitions, timeout=_ASK_S) if partitions else []

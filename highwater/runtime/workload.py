@@ -162,7 +162,7 @@ class RunningWorkload:
         """Open a client for single records; ``client`` is its ``client.id``."""
         return Sender(
             self._recorder,
-            {**clients.producer(self._plan, self._common(client)), **settings},
+            {**clients.producer(self._plan, self._common(client)), "linger.ms": 0, **settings},
             {"process": process, "phase": RUN, "topic": self._plan.topic.name},
             size=self._plan.workload.record_bytes,
             library=self._clients.producers,
@@ -193,9 +193,12 @@ class RunningWorkload:
     def join(self, name: str, membership: GroupMembership) -> ConsumerLoop:
         """Start a member of a group. ``name`` ends in a number, and is its process in the history.
 
-        The member uses librdkafka: a story must know from which broker its members fetch.
+        The member uses librdkafka: a story must know from which broker its members fetch. A member
+        whose client commits by itself uses the library of the producers.
         """
-        return self._read(name, membership, READ_COMMITTED, LIBRDKAFKA)
+        by_hand = membership.commits_every_s is None
+        library = LIBRDKAFKA if by_hand else self._clients.producers
+        return self._read(name, membership, READ_COMMITTED, library)
 
     def committed(self, group: str) -> Mapping[int, int | None]:
         """Return a group's offsets by partition, with a client that does not join the group.

@@ -23,6 +23,8 @@ _FAMILIES: Final = (
     "tiered_storage",
     "old_timestamps",
     "clients.java_producer",
+    "clients.early_flush",
+    "clients.early_commit",
     "clients.idempotent_producer",
     "clients.added_partitions",
     "clients.expired_positions",

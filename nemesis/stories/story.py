@@ -23,6 +23,7 @@ from highwater.harness.releases.client_choice import (
     LIBRDKAFKA,
     read_client,
 )
+from highwater.harness.releases.group_protocols import CONSUMER_SETTINGS
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.hw_lag_window import widen
@@ -51,6 +52,7 @@ BROKER_CONFIG: Final[Mapping[str, str]] = MappingProxyType(
         "broker.heartbeat.interval.ms": str(SESSION_MS // 4),
         "replica.high.watermark.checkpoint.interval.ms": str(int(CHECKPOINT_S * 1000)),
         **widen(FETCH_WAIT_S),
+        **CONSUMER_SETTINGS,
     }
 )
 """Broker settings for all stories, the same for all, so that one warm cluster can play them."""
@@ -121,7 +123,7 @@ class StoryNeeds:
         partitions: how many partitions the topic must have at first.
         tiered: whether brokers have a remote tier.
         record_bytes: the size of the story's records.
-        java: whether the story is about Kafka's own producer.
+        java: whether the story is about Kafka's own clients.
         added: how many partitions the story adds to ``partitions``.
         expiry: whether brokers soon delete what has expired.
         joined: how many members of a group the story starts.

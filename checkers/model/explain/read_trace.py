@@ -53,6 +53,14 @@ _UNANSWERED_IN_JAVA: Final = re.compile(
 )
 """A log line of Java's clients since 1.0: a request timed out, or its connection broke."""
 
+_JAVA_LOG: Final = "java-clients.log"
+
+_DIVIDED: Final = re.compile(
+    r"\d{4}-\d\d-\d\dT(?P<time>\d\d:\d\d:\d\d\.\d{3})Z WARN"
+    r" \[Producer clientId=(?P<client>[\w.-]+)[^\]]*\].* splitting and retrying"
+)
+"""A log line of Java's clients since 1.0: a broker refused a batch as too large."""
+
 _Tail: TypeAlias = tuple[FaultInterval, range]
 """A fault, and a range of offsets that it removed from its broker's log."""
 
@@ -99,6 +107,7 @@ def observe(run: Run) -> RunTraces:
         traces=traces,
         ops=ops,
         clients=_unanswered(run),
+        divided=_divided(run),
         left_ns=_left(ops),
         messages=_late_messages(run, "request"),
         late_answers=_late_messages(run, "answer"),
@@ -358,16 +367,24 @@ def _said_unclean(trace: Trace, start: Leadership) -> str | None:
 def _unanswered(run: Run) -> dict[str, list[ClientLogLine]]:
     """Return the clients' log lines about unanswered requests; empty without a client log."""
     log_lines: dict[str, list[ClientLogLine]] = defaultdict(list)
-    logs = {"clients.log": _UNANSWERED, "java-clients.log": _UNANSWERED_IN_JAVA}
-    for name, pattern in logs.items():
-        if (run.logs / name).exists():
-            _read_client_log(run, run.logs / name, pattern, log_lines)
+    _read_client_log(run, "clients.log", _UNANSWERED, log_lines)
+    _read_client_log(run, _JAVA_LOG, _UNANSWERED_IN_JAVA, log_lines)
+    return log_lines
+
+
+def _divided(run: Run) -> dict[str, list[ClientLogLine]]:
+    """Return the clients' log lines about batches that were too large; empty without such a log."""
+    log_lines: dict[str, list[ClientLogLine]] = defaultdict(list)
+    _read_client_log(run, _JAVA_LOG, _DIVIDED, log_lines)
     return log_lines
 
 
 def _read_client_log(
-    run: Run, path: Path, pattern: re.Pattern[str], log_lines: dict[str, list[ClientLogLine]]
+    run: Run, name: str, pattern: re.Pattern[str], log_lines: dict[str, list[ClientLogLine]]
 ) -> None:
+    path = run.logs / name
+    if not path.exists():
+        return
     started_at_ns = run.environment().started_at_ns
     midnight_ns = started_at_ns - started_at_ns % _DAY
     with path.open(encoding="utf-8", errors="backslashreplace") as lines:

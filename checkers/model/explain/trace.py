@@ -296,6 +296,7 @@ class RunTraces:
     Attributes:
         ops: ``history/ops``, with decoded dictionaries.
         clients: log lines about requests that timed out or lost their connection, by client.
+        divided: log lines about batches that were too large, which a client divided, by client.
         left_ns: when each producer that another producer replaced had its last answer, by name.
         messages: requests that the wire held back, repeated or delayed, and then let pass: the
             rows ``sent`` and ``repeated`` of ``events/messages``.
@@ -312,6 +313,7 @@ class RunTraces:
     traces: dict[int, Trace]
     ops: pa.Table
     clients: dict[str, list[ClientLogLine]] = field(default_factory=dict)
+    divided: dict[str, list[ClientLogLine]] = field(default_factory=dict)
     left_ns: dict[str, int] = field(default_factory=dict)
     messages: list[dict[str, Any]] = field(default_factory=list)
     late_answers: list[dict[str, Any]] = field(default_factory=list)

@@ -17,15 +17,22 @@ class GroupMembership:
         protocol: the group's protocol: ``classic`` or ``consumer`` (KIP-848).
         refresh_s: seconds until the consumer looks for new partitions again
             (``topic.metadata.refresh.interval.ms``); None: often.
+        commits_every_s: ``auto.commit.interval.ms`` of a member with ``enable.auto.commit``, whose
+            client also chooses where it begins; None: the member commits what it has read.
     """
 
     group: str
     reset: str = REPORTED
     protocol: str = CLASSIC
     refresh_s: float | None = None
+    commits_every_s: float | None = None
 
     def settings(self) -> Settings:
         """Return the settings that differ from the settings of other consumers."""
-        if self.refresh_s is None:
-            return {}
-        return {"topic.metadata.refresh.interval.ms": int(self.refresh_s * 1000)}
+        settings: Settings = {}
+        if self.refresh_s is not None:
+            settings |= {"topic.metadata.refresh.interval.ms": int(self.refresh_s * 1000)}
+        if self.commits_every_s is not None:
+            every_ms = int(self.commits_every_s * 1000)
+            settings |= {"enable.auto.commit": True, "auto.commit.interval.ms": every_ms}
+        return settings

@@ -88,6 +88,13 @@ class SingleProducer(RecordProducer, Protocol):
             WaitTimeoutError: the producer did not learn them within the limit.
         """
 
+    def trust_flush(self, timeout: float) -> bool:
+        """Call the library's flush; report each record without an error as acknowledged then.
+
+        Returns:
+            Whether the flush has returned; if not, a second call waits for the same flush.
+        """
+
 
 class TransactionCalls(Protocol):
     """The calls of one transactional producer to its coordinator; every call may raise an error.

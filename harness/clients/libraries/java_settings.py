@@ -59,6 +59,8 @@ _READS: Final = {
         name: name
         for name in (
             "isolation.level",
+            "enable.auto.commit",
+            "auto.commit.interval.ms",
             "allow.auto.create.topics",
             "group.protocol",
             "session.timeout.ms",
@@ -117,7 +119,6 @@ def consumer(settings: Settings) -> dict[str, str]:
     return {
         **_texts(settings, _READS),
         "auto.offset.reset": "none" if reset == REPORTED else reset,
-        "enable.auto.commit": "false",
         "internal.leave.group.on.close": "false",
         "fetch.max.bytes": str(settings["queued.max.messages.kbytes"] * 1024),
         "max.poll.records": str(READ_AT_ONCE),

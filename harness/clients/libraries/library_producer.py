@@ -84,6 +84,10 @@ class WaitingProducer:
             self.poll(min(left, _SERVED_S))
         return len(self)
 
+    def trust_flush(self: RecordProducer, timeout: float) -> bool:
+        """Flush: it returns when every record has its answer; see ``SingleProducer``."""
+        return self.flush(timeout) == 0
+
 
 class LibraryProducer(WaitingProducer, ABC):
     """The transactions of a Java or Python library's producer, with librdkafka's methods.

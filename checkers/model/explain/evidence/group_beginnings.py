@@ -1,4 +1,4 @@
-"""Explains records that a group was never given: it began behind them.
+"""Explains records that a group was never given: it, or a member of it, began behind them.
 
 A consumer asks for the list of partitions from time to time. In a partition that is new to its
 group no offset is committed, and ``auto.offset.reset`` says where to begin (ConsumerConfig,
@@ -29,6 +29,7 @@ from highwater.checkers.model.explain.evidence.licences import (
     SEEN_TO_HAPPEN,
     Explainer,
     explains,
+    hazard_of_clients,
     hazard_of_release,
 )
 from highwater.checkers.model.explain.observations import LEADERS
@@ -79,6 +80,34 @@ def _before_its_beginning(case: AnomalyCase) -> Chain:
     return Chain(links=(*links, begun))
 
 
+@explains(
+    "early-commit",
+    hazard_of_clients("KAFKA-18641"),
+    "A member died at work on it; its client had committed the position behind it (KAFKA-18641).",
+)
+def _committed_at_work(case: AnomalyCase) -> Links:
+    """Return how the partition went from a member that died to the member that read on."""
+    observed, anomaly = case.observed, case.anomaly
+    send = observed.suspects.get(anomaly["value"])
+    trace = observed.traces.get(anomaly["partition"])
+    if send is None or trace is None:
+        return ()
+    rows = [
+        row
+        for row in _of_members(observed.ops, anomaly["copies"][0]["note"])
+        if row["partition"] == anomaly["partition"]
+    ]
+    begins = [row for row in rows if row["kind"] == SEEK and row["offset"] is None]
+    before = [row for row in begins if row["complete_ns"] <= send["invoke_ns"]]
+    later = [row for row in begins if row["complete_ns"] > send["complete_ns"]]
+    if not before or not later or before[-1]["process"] == later[0]["process"]:
+        return ()
+    heir = later[0]["process"]
+    given = [row for row in rows if row["kind"] == READ and row["process"] == heir]
+    links = [_taken_over(before[-1], later[0], first) for first in given[:1]]
+    return (acknowledged(observed, trace, send), *links) if links else ()
+
+
 def _of_members(ops: pa.Table, group: str) -> list[Row]:
     """Return the rows of a group's members, in their order."""
     joined = pc.and_(pc.equal(ops["kind"], SUBSCRIBE), pc.equal(ops["value"], group))
@@ -120,6 +149,17 @@ def _reset(begins: Row, first: Row, added_ns: int) -> ExplanationLink:
         f" record that it was given is {first['value']}, at offset {first['offset']}.",
         event=f"{begins['process']}: {SEEK}, to an unknown offset",
         time_ns=begins["complete_ns"],
+    )
+
+
+def _taken_over(owner: Row, heir: Row, first: Row) -> ExplanationLink:
+    return ExplanationLink(
+        rule="early-commit",
+        says=f"{owner['process']} had the partition when the record was sent, and died."
+        f" {heir['process']} went on where the group's offset was: the first record that it was"
+        f" given is {first['value']}, at offset {first['offset']}.",
+        event=f"{heir['process']}: {SEEK}, to the group's offset",
+        time_ns=heir["complete_ns"],
     )
 
 
@@ -197,6 +237,6 @@ def _expired(question: Row, last: Row, retention_ns: int) -> ExplanationLink:
 
 
 undelivered: Final = Explainer(
-    (_after_its_offset_expired, _before_its_beginning),
+    (_after_its_offset_expired, _before_its_beginning, _committed_at_work),
     "The history does not show where the group began.",
 )

@@ -20,6 +20,7 @@ from highwater.checkers.model.explain.evidence.licences import (
     UNACKNOWLEDGED,
     UNCLEAN,
     explains,
+    hazard_of_clients,
 )
 from highwater.checkers.model.explain.evidence.lost_record import LostRecord, deposed
 from highwater.checkers.model.explain.observations import FILES, LEADERS, LOGS, STARTS
@@ -145,6 +146,21 @@ def _left_out(case: LostRecord) -> Links:
 
 
 @explains(
+    "early-flush",
+    hazard_of_clients("KAFKA-19479"),
+    "Flush returned before the record was written: its batch had been too large (KAFKA-19479).",
+)
+def _flushed_early(case: LostRecord) -> Links:
+    """Return the client's log line about the batch, between the send and the flush."""
+    process = case.send["process"]
+    for line in case.observed.divided.get(process, ()):
+        if case.begun_ns <= line.time_ns <= case.ended_ns + WITHIN.log:
+            says = f"{process} divided the batch, which was too large, before its flush returned."
+            return (event_link("early-flush", says, line, None), case.ack)
+    return ()
+
+
+@explains(
     "unread",
     UNACKNOWLEDGED,
     "The broker had not read the record when the connection ended: no log has a record that the"
@@ -196,5 +212,6 @@ UNANSWERED: Final = (
     _shorter_successor,
     _connection_closed,
     _left_out,
+    _flushed_early,
     _left_unread,
 )

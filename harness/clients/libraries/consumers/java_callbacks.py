@@ -23,8 +23,10 @@ DURATIONS: Final = (2, 0)
 
 _TO_MEMBERSHIP: Final = (
     *("delegate", "applicationEventHandler", "networkThread", "requestManagers"),
-    "consumerMembershipManager",
 )
+_CALLED_SO: Final = (4, 0)
+"""Since this release, the manager of a consumer's membership has another name."""
+
 _OPTIONS: Final = "org.apache.kafka.clients.consumer.CloseOptions"
 _CLOSES_WITHIN: Final = (0, 10, 2)
 
@@ -122,7 +124,8 @@ class CallbackGateway(KafkaGateway):
         its next heartbeat says "leaving" (``AbstractHeartbeatRequestManager.poll``, 4.1 to 4.4). A
         member with a fatal error sends no heartbeat, but no public method sets that state.
         """
-        self.hidden(consumer, *_TO_MEMBERSHIP).get().transitionToFatal()
+        manager = "consumerMembershipManager" if self.release >= _CALLED_SO else "membershipManager"
+        self.hidden(consumer, *_TO_MEMBERSHIP, manager).get().transitionToFatal()
 
     def hidden(self, owner: Any, *names: str) -> Any:  # noqa: ANN401 - of Java
         """Return the value of a private field, and follow further ``names`` from that value."""

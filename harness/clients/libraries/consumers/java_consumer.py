@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from highwater.harness.clients.client_config import Settings
@@ -167,7 +167,8 @@ class JavaConsumer(BufferedConsumer):
         if self._listener is not None:
             self._listener.deaf = True
             if self._by_brokers:
-                self._call(self._gateway.silence, self._java)
+                with contextlib.suppress(KafkaException):  # the group has removed it already
+                    self._call(self._gateway.silence, self._java)
             elif self._gateway.release >= STAYS:
                 self._call(self._gateway.close_as_member, self._java)
         self._end(0)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from highwater.checkers.hazards.catalogue import BY_ID, HAZARDS, find_hazard
-from highwater.checkers.hazards.conditions import END, AnyOf, JavaProducers, Releases
+from highwater.checkers.hazards.conditions import END, AnyOf, JavaReleases, Releases
 from highwater.checkers.hazards.evaluate import command, evaluate
 from highwater.checkers.model.protocol.rules_by_release import Rules, rules_of
 from highwater.checkers.model.transactions.transaction_rules import (
@@ -104,7 +104,7 @@ def bounded(condition: object) -> bool:
     """Whether a condition, or one that it consists of, begins or ends with a release."""
     if isinstance(condition, AnyOf):
         return any(bounded(part) for every in condition.alternatives for part in every)
-    return isinstance(condition, Releases | JavaProducers)
+    return isinstance(condition, Releases | JavaReleases)
 
 
 def test_each_bound_of_releases_names_kafkas_source() -> None:

@@ -183,6 +183,22 @@ def test_a_java_producer_has_its_hazard_whatever_the_brokers_are(
 
 
 @pytest.mark.parametrize(
+    ("hazard", "client", "status"),
+    [
+        ("KAFKA-19479", "java:4.1.0", "can lose"),
+        ("KAFKA-19479", "java:4.1.1", "guarded"),
+        ("KAFKA-18641", "java:3.6.2", "guarded"),
+        ("KAFKA-18641", "java:3.9.2", "can lose"),
+        ("KAFKA-18641", "java:4.0.0", "guarded"),
+        ("KAFKA-18641", "librdkafka", "guarded"),
+    ],
+)
+def test_each_hazard_of_java_has_its_own_releases(hazard: str, client: str, status: str) -> None:
+    found = {advice.hazard.id: advice for advice in evaluate(cluster("4.4.0"), {"client": client})}
+    assert found[hazard].status == status
+
+
+@pytest.mark.parametrize(
     ("kafka", "verified", "clients", "status"),
     [
         ("0.10.2.2", None, "java", "not affected"),

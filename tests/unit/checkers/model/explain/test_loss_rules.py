@@ -54,6 +54,7 @@ class Situation:
     lines: tuple[BrokerLogLine, ...] = ()
     tracks: dict[int, Track] = field(default_factory=dict)
     clients: tuple[ClientLogLine, ...] = ()
+    divided: tuple[ClientLogLine, ...] = ()
     left_ns: int | None = None
     other: tuple[Leadership, ...] = ()
     acked_ns: int = ACKED
@@ -133,6 +134,7 @@ class Situation:
             traces={0: trace, 1: other},
             ops=pa.Table.from_pylist(later, schema=OPERATIONS),
             clients={"p0": list(self.clients)},
+            divided={"p0": list(self.divided)},
             left_ns={} if self.left_ns is None else {"p0": self.left_ns},
             late_answers=list(self.late),
         )
@@ -198,6 +200,12 @@ UNREAD = replace(CALM, clients=(ClientLogLine(ACKED + 9 * SECOND, "Timed out"),)
 JOIN = (QUIET, replace(QUIET, time_ns=SENT - SECOND, isr=(1,)), replace(QUIET, time_ns=ACKED), NEXT)
 
 PARTIAL = Situation(client="aiokafka", transactions=True, error="OUT_OF_ORDER_SEQUENCE_NUMBER")
+DIVIDED = Situation(
+    client="java:3.9.0",
+    rows=(QUIET,),
+    starts=(),
+    divided=(ClientLogLine(SENT + 1, "splitting and retrying"),),
+)
 AS_ANOTHER = Situation(client="./driver", earlier="m4")
 REUSED = Situation(rows=(replace(QUIET, leader=2),), starts=(), transactions=True, aborted="m4")
 
@@ -238,6 +246,7 @@ EXPLAINED = {
         CALM, other=(QUIET, replace(NEXT, time_ns=SENT)), rows=(replace(QUIET, isr=(1,)),)
     ),
     "partial-commit": PARTIAL,
+    "early-flush": DIVIDED,
     "unread": replace(UNREAD, later=("m5",)),
     "unclean": Situation(unclean=True, start=UNCLEAN),
     "acks": Situation(acks="1"),
@@ -274,6 +283,7 @@ NOT_EXPLAINED = {
     ),
     "connection": replace(CALM, other=(QUIET, replace(NEXT, time_ns=ELECTED))),
     "partial-commit": replace(PARTIAL, client="librdkafka"),
+    "early-flush": replace(DIVIDED, client="java:3.9.2"),
     "unread": replace(UNREAD, later=("m5", "m4")),  # m4 is in a log
     "unclean": Situation(unclean=False, start=UNCLEAN),
     "acks": Situation(acks="all"),

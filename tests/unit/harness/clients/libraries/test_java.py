@@ -77,6 +77,10 @@ class Gateway:
         self.go_on.wait(10)
         self.raises()
 
+    def flush(self) -> None:
+        self.calls.append("flush")
+        self.go_on.wait(10)
+
     def refusal(self, raised: Py4JError, *, queued: bool = True) -> KafkaException:
         return KafkaException(JavaError(classes=(str(raised),), queued=queued))
 
@@ -182,3 +186,23 @@ def test_what_a_commit_raises_is_raised_once_it_has_returned() -> None:
     gateway.raises = lambda: None
     producer.commit_transaction(5)
     assert gateway.calls == ["commit", "commit"]
+
+
+def test_a_trusted_flush_is_the_answer_about_every_record() -> None:
+    gateway, producer = opened()
+    seen: list[tuple[bytes, int | None]] = []
+
+    def answered(error: JavaError | None, record: AnsweredRecord) -> None:
+        assert error is None
+        seen.append((record.value(), record.offset()))
+
+    for value in (b"a", b"b"):
+        producer.produce("events", value, partition=0, on_delivery=answered)
+    assert not producer.trust_flush(0.05)
+    assert seen == []
+    gateway.answers[0].place = 3
+    gateway.go_on.set()
+    assert producer.trust_flush(5)
+    assert seen == [(b"a", 3), (b"b", None)]  # flush returned, and b has no answer
+    assert gateway.calls == ["flush"]
+    assert len(producer) == 0

@@ -111,3 +111,32 @@ def test_a_read_without_an_end_explains_nothing(tmp_path: Path) -> None:
     found = finding(run, "undelivered", **M1)
     assert found.verdict == "unexplained"
     assert "when the group read there" in found.because[-1].says
+
+
+@pytest.mark.parametrize(
+    ("client", "heir", "verdict"),
+    [
+        ("java:3.9.0", "member-1", "explained"),
+        ("java:4.0.0", "member-1", "unexplained"),
+        ("java:3.9.0", "member-0", "unexplained"),  # it had the partition all the time
+    ],
+)
+def test_a_member_that_dies_at_work_takes_a_record_with_it(
+    tmp_path: Path, client: str, heir: str, verdict: str
+) -> None:
+    topic, workload = Topic(partitions=2), Workload(producers=0)
+    run = RunBuilder(tmp_path / "run", kafka="4.4.0", topic=topic, workload=workload, client=client)
+    run.leader(1, 0, [1, 2, 3])
+    run.leader(1, 0, [1, 2, 3], partition=1)
+    for process in ("member-0", "member-1"):
+        run.join(GROUP, process)
+    run.rebalance(1, "member-0")
+    run.seek(1, None, "member-0")
+    run.everywhere([(0, 0, "w0")])
+    run.read("w0", 0, process="member-1", phase="run")
+    run.everywhere([(0, 0, "m1")], partition=1)
+    run.rebalance(1, heir)
+    run.seek(1, None, heir)
+    run.everywhere([(1, 0, "m2")], partition=1)
+    run.read("m2", 1, partition=1, process=heir, phase="run")
+    assert finding(run, "undelivered", **M1).verdict == verdict

@@ -1,0 +1,108 @@
+"""A story about Java's consumer of the brokers' protocol (KIP-848) with ``enable.auto.commit``.
+
+``early-commit``: a member's poll returns a record; the member works on it, and dies. A poll of a
+consumer with auto-commit commits what *earlier* polls returned. Up to 3.9 a thread of the client
+commits by its own timer (KAFKA-18641), so the group goes on behind a record that no member has
+handled. The member that takes over was there before the record was sent.
+
+The dead member's network is dead, too: its client must not leave the group, which would commit.
+"""
+
+from typing import Final
+
+from highwater.clusters.relay.rules import RelayRule, between, client_name
+from highwater.harness.clients.groups.membership import GroupMembership
+from highwater.harness.releases.catalogue import Release
+from highwater.harness.releases.group_protocols import CONSUMER, CONSUMER_SINCE
+from highwater.nemesis.context import ConsumingMember, ScheduleContext
+from highwater.nemesis.stories.network import network_of
+from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
+
+EARLY_COMMIT: Final = "KAFKA-18641"
+"""The id of ``early-commit``'s hazard in the catalogue."""
+
+AT_WORK: Final = "m1"
+_LATE: Final = "m2"
+_PARTITIONS: Final = (0, 1)
+_EVERY_S: Final = 0.5
+_WORK_S: Final = 2.0
+"""Interval of auto-commits, and for how long the member works before it dies."""
+
+_JOINS_S: Final = 40.0
+_READS_S: Final = 20.0
+_REFUSED: Final = "groups have the brokers' protocol by default from 4.0 on (KIP-848)"
+
+
+def _by_brokers(release: Release) -> str:
+    return "" if release.number >= CONSUMER_SINCE else _REFUSED
+
+
+@story(
+    "early-commit",
+    HazardEnding(
+        hazard=EARLY_COMMIT,
+        ending=Prediction(others=frozenset({("undelivered", AT_WORK)})),
+    ),
+    needs=StoryNeeds(wire="clients", java=True, partitions=len(_PARTITIONS)),
+    outcome=(
+        "A group goes on behind a record on which a member worked when it died: with Java's clients"
+        " before 4.0."
+    ),
+    min_isr_most=3,
+    why_not=_by_brokers,
+)
+def early_commit(context: ScheduleContext) -> None:
+    """Kill a member that works on a poll's records; its client commits automatically."""
+    membership = GroupMembership(
+        group=f"{context.topic}-group",
+        reset="earliest",
+        protocol=CONSUMER,
+        commits_every_s=_EVERY_S,
+    )
+    members = {f"member-{at}": context.groups.join(f"member-{at}", membership) for at in (0, 1)}
+    _await_both(context, members)
+    dying = next(name for name, member in members.items() if 0 in member.assigned)
+    [heir] = (member for name, member in members.items() if name != dying)
+    context.note(f"{dying} has partition 0, and is to die at work")
+    members[dying].die_at_work()
+    _send(context, AT_WORK, members[dying])
+    context.hold(_WORK_S)
+    context.note(f"{dying} has worked on {AT_WORK} for {_WORK_S:g} s, and dies", step=1)
+    network = network_of(context)
+    dead = RelayRule(kind="reset", links=between((client_name(dying),), network.brokers))
+    with network.under(dead):
+        context.until(
+            lambda: heir.assigned,
+            lambda partitions: set(partitions) == set(_PARTITIONS),
+            what="the other member to get partition 0",
+            limit_s=_JOINS_S,
+        )
+        context.note("the other member has partition 0")
+        _send(context, _LATE, heir)
+
+
+def _await_both(context: ScheduleContext, members: dict[str, ConsumingMember]) -> None:
+    """Wait until each member has one partition, and has been given a record from it."""
+    context.until(
+        lambda: [len(member.assigned) for member in members.values()],
+        lambda sizes: sizes == [1, 1],
+        what="each member to have one partition",
+        limit_s=_JOINS_S,
+    )
+    for partition in _PARTITIONS:
+        [owner] = (member for member in members.values() if partition in member.assigned)
+        _send(context, f"w{partition}", owner, partition)
+
+
+def _send(
+    context: ScheduleContext, value: str, member: ConsumingMember, partition: int = 0
+) -> None:
+    """Send a record, and wait until a member is given it."""
+    answer = context.client.send(value, partition)
+    context.until(
+        lambda: member.given.get(partition, 0),
+        lambda after: after > (answer.offset or 0),
+        what=f"a member to be given {value}",
+        limit_s=_READS_S,
+    )
+    context.note(f"a member was given {value}")

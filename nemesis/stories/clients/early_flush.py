@@ -1,0 +1,77 @@
+"""A story about ``KafkaProducer.flush``, which a program takes as the answer about its records.
+
+``early-flush``: a broker refuses a batch as too large (``max.message.bytes``), though no record is
+too large. The producer divides it into batches that it sends again (KIP-126), and up to the fix of
+KAFKA-19479 ``flush`` does not wait for these. Its Javadoc promises that every record sent before is
+completed, and commits a consumer's offsets next. The program dies then, as programs do.
+
+A batch becomes larger than ``batch.size`` where the producer expects more of compression than it
+gets: it lowers its estimate by half a percent with each batch that compresses well
+(``CompressionRatioEstimator``), so records that compress well are sent first.
+"""
+
+import random
+from typing import Final
+
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+from highwater.nemesis.stories.helpers import await_event
+from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
+
+EARLY_FLUSH: Final = "KAFKA-19479"
+"""The id of ``early-flush``'s hazard in the catalogue."""
+
+_WRITER: Final = "writer"
+_BATCH: Final = 16_384
+_LARGEST: Final = 26_000
+"""``max.message.bytes`` of the topic: more than ``batch.size``, less than all of ``_LATE``."""
+
+_EASY: Final = 120
+_EASY_BYTES: Final = 1_000
+"""Number and size of records that compress well: the estimate falls from 1 to 0.4."""
+
+_LATE: Final = tuple(f"m{number}" for number in range(15))
+_HARD_BYTES: Final = 2_000
+"""Records that do not compress, all in one batch."""
+
+_FLUSH_S: Final = 3.0
+_ARRIVES_S: Final = 15.0
+_SETTINGS: Final = {
+    "batch.size": _BATCH,
+    "compression.type": "gzip",
+    "linger.ms": 2_000,
+}
+
+
+@story(
+    "early-flush",
+    HazardEnding(hazard=EARLY_FLUSH, ending=Prediction(lost=frozenset(_LATE))),
+    needs=StoryNeeds(wire="clients", java=True),
+    outcome="A flush returns, and its records are nowhere: with Java's clients before the fix.",
+    topic_config={"max.message.bytes": str(_LARGEST)},
+    min_isr_most=3,
+    why_not=lambda release: "" if release.idempotence else "its clients do not pass the wire",
+)
+def early_flush(context: ScheduleContext) -> None:
+    """Flush records whose batch is too large; when flush has returned, the program dies."""
+    draw = random.Random(context.plan.seed)  # noqa: S311 - bytes that do not compress
+    writer = context.producer(_WRITER, _SETTINGS)
+    for number in range(_EASY):
+        writer.send_on(f"w{number}", 0, size=_EASY_BYTES)
+        if not writer.trust_flush(limit_s=_ARRIVES_S):
+            raise ScheduleNotFollowedError(f"w{number} was not flushed in time")
+    context.note(f"the producer has seen {_EASY} batches that compress well")
+    with context.intercept(f"hold Produce client:{_WRITER}>* n=2 times=0") as later:
+        for value in _LATE:
+            writer.send_on(value, 0, size=len(value) + 1, content=draw.randbytes(_HARD_BYTES))
+        returned = writer.trust_flush(limit_s=_FLUSH_S)
+        await_event(later, "caught", limit_s=_ARRIVES_S)
+        context.note("the producer has divided the batch, and sends the parts, which are late")
+        if returned:
+            context.note("flush has returned: the program says that all is written, and dies")
+            writer.close(limit_s=0)
+            later.let_pass(lose=True)
+    if not returned:
+        context.note("flush waits for the parts")
+        if not writer.trust_flush(limit_s=_ARRIVES_S):
+            raise ScheduleNotFollowedError("flush has not returned")
+        context.note("flush has returned")

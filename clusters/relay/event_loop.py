@@ -42,6 +42,7 @@ _URGENT: Final = frozenset(
         "released",
         "sent",
         "dropped",
+        "refused",
         "lost",
         "client-gone",
         "answered",

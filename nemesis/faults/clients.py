@@ -5,19 +5,28 @@ The target is a client that is named, or one of the connected clients.
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from random import Random
 from typing import Final
 
 from highwater.clusters.core.interfaces import Cluster
-from highwater.clusters.relay.messages import Action, MessageRule
-from highwater.clusters.relay.network import Network
-from highwater.clusters.relay.rules import Kind, RelayRule, between, client_name, into
+from highwater.clusters.relay.apis import api_name
+from highwater.clusters.relay.kafka_frames import PRODUCE
+from highwater.clusters.relay.messages import SIDES, Action, MessageRule
+from highwater.clusters.relay.network import CaughtMessages, Network
+from highwater.clusters.relay.refusals import ERRORS, LEGAL, NAMES, refusable
+from highwater.clusters.relay.rules import ANY, Kind, Node, RelayRule, between, client_name, into
 from highwater.harness.base.errors import HarnessError
 from highwater.nemesis.faults.network import DELAY_S, JITTER_S
 from highwater.nemesis.faults.registry import CLIENTS, FaultTarget, NothingDoneError, aimed
 
 LATE_S: Final = 0.5
 """By how many seconds ``delay-requests`` delays each request."""
+
+_PRODUCES: Final = 4
+_FIRST_MOST: Final = 3
+_TIMES_MOST: Final = 3
+"""How many Produce rules ``refuse-requests`` draws; from which request a rule acts; on how many."""
 
 
 @aimed("cut-client", at="client", needs=CLIENTS)
@@ -60,6 +69,46 @@ def delayclient_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]
         yield f"requests of {client} arrive {LATE_S:g} s late"
 
 
+@aimed("refuse-requests", at="client", needs=CLIENTS)
+def refuse_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+    """Answer some of a client's requests with errors, before or after the broker acts on them."""
+    network, client = _client(cluster, target)
+    rules = drawn_refusals(client_name(client), Random(target.choice))  # noqa: S311
+    with ExitStack() as ends:
+        for rule in rules:
+            messages = network.catch(rule)
+            ends.callback(release, messages, target)
+        words = (f"{api_name(rule.api)} {NAMES[rule.error]}" for rule in rules)
+        yield f"requests of {client} are refused: {', '.join(words)}"
+
+
+def drawn_refusals(client: Node, dice: Random) -> tuple[MessageRule, ...]:
+    """Draw an error for each kind of request, and several for Produce, of which there are many."""
+    rules = []
+    for api in (*LEGAL, *[PRODUCE] * (_PRODUCES - 1)):
+        side = dice.choice(SIDES)
+        legal = [name for name in ERRORS if refusable(api, name, acted=side == "answer")]
+        ends = (client, ANY) if side == "request" else (ANY, client)
+        rules.append(
+            MessageRule(
+                action="refuse",
+                api=api,
+                side=side,
+                source=ends[0],
+                target=ends[1],
+                first=dice.randint(1, _FIRST_MOST),
+                times=dice.randint(1, _TIMES_MOST),
+                error=ERRORS[dice.choice(legal)],
+            )
+        )
+    return tuple(rules)
+
+
+def release(messages: CaughtMessages, target: FaultTarget) -> None:
+    """End a rule; record why."""
+    messages.release("healing" if target.healing() else "schedule")
+
+
 def _client(cluster: Cluster, target: FaultTarget) -> tuple[Network, str]:
     """Return the wire and the target client: the named client, or one of the connected clients."""
     network = cluster.network
@@ -97,4 +146,4 @@ def client_requests(
     try:
         yield
     finally:
-        messages.release("healing" if target.healing() else "schedule")
+        release(messages, target)

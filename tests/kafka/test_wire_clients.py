@@ -376,6 +376,7 @@ FAULTS: Final = {
     "delay-message": ("Produce client:{name}>* by=800ms", True, 0.8, 1),
     "repeat-message": ("Produce client:{name}>* topic={topic}", True, 0.0, 2),
     "drop-message": ("Produce.answer broker-1>client:{name}", True, 0.0, 2),
+    "refuse-message": ("Produce.answer *>client:{name} error=NOT_LEADER_OR_FOLLOWER", True, 0.0, 2),
 }
 
 

@@ -45,7 +45,6 @@ ERRORS: Final[Mapping[str, int]] = {
     "INVALID_PRODUCER_ID_MAPPING": 49,
     "CONCURRENT_TRANSACTIONS": 51,
     "KAFKA_STORAGE_ERROR": 56,
-    "UNKNOWN_PRODUCER_ID": 59,
     "FETCH_SESSION_ID_NOT_FOUND": 70,
     "INVALID_FETCH_SESSION_EPOCH": 71,
     "FENCED_INSTANCE_ID": 82,
@@ -109,7 +108,6 @@ LEGAL: Final[Mapping[int, Mapping[str, _Legal]]] = {
         "REQUEST_TIMED_OUT": _Legal("after", only="all"),
         "OUT_OF_ORDER_SEQUENCE_NUMBER": _Legal("before", only="producer"),
         "INVALID_PRODUCER_EPOCH": _Legal("before", only="producer"),
-        "UNKNOWN_PRODUCER_ID": _Legal("before", only="producer"),
         "INVALID_TXN_STATE": _Legal("before", only="transaction"),
         "TRANSACTION_ABORTABLE": _Legal("before", since=11, only="transaction"),
     },
@@ -130,11 +128,8 @@ LEGAL: Final[Mapping[int, Mapping[str, _Legal]]] = {
     ADD_PARTITIONS_TO_TXN: {
         name: legal._replace(until=min(legal.until, 4)) for name, legal in _TRANSACTION.items()
     },
-    ADD_OFFSETS_TO_TXN: {
-        **_TRANSACTION,
-        "TRANSACTION_ABORTABLE": _Legal("before", since=4),
-    },
-    END_TXN: {**_TRANSACTION, "TRANSACTION_ABORTABLE": _Legal("before", since=4)},
+    ADD_OFFSETS_TO_TXN: _TRANSACTION,
+    END_TXN: _TRANSACTION,
     TXN_OFFSET_COMMIT: {
         **_GROUP,
         "FENCED_INSTANCE_ID": _Legal("before", since=3),

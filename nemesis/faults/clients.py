@@ -15,7 +15,17 @@ from highwater.clusters.relay.kafka_frames import PRODUCE
 from highwater.clusters.relay.messages import SIDES, Action, MessageRule
 from highwater.clusters.relay.network import CaughtMessages, Network
 from highwater.clusters.relay.refusals import ERRORS, LEGAL, NAMES, refusable
-from highwater.clusters.relay.rules import ANY, Kind, Node, RelayRule, between, client_name, into
+from highwater.clusters.relay.rules import (
+    ANY,
+    ANY_CLIENT,
+    Kind,
+    Node,
+    RelayRule,
+    between,
+    client_name,
+    into,
+    out_of,
+)
 from highwater.harness.base.errors import HarnessError
 from highwater.nemesis.faults.network import DELAY_S, JITTER_S
 from highwater.nemesis.faults.registry import CLIENTS, FaultTarget, NothingDoneError, aimed
@@ -23,10 +33,11 @@ from highwater.nemesis.faults.registry import CLIENTS, FaultTarget, NothingDoneE
 LATE_S: Final = 0.5
 """By how many seconds ``delay-requests`` delays each request."""
 
-_PRODUCES: Final = 4
-_FIRST_MOST: Final = 3
+_PRODUCES: Final = 6
+_FIRST_MOST: Final = 12
 _TIMES_MOST: Final = 3
-"""How many Produce rules ``refuse-requests`` draws; from which request a rule acts; on how many."""
+"""``refuse-requests`` draws so many rules for Produce; these begin at most with this request; every
+rule acts on at most so many requests."""
 
 
 @aimed("cut-client", at="client", needs=CLIENTS)
@@ -69,17 +80,37 @@ def delayclient_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]
         yield f"requests of {client} arrive {LATE_S:g} s late"
 
 
+@aimed("misroute-client", at="client", needs=CLIENTS)
+def misroute_client(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+    """Lead a client's connections for one broker to another, as after an address is reused."""
+    network, client = _client(cluster, target)
+    if len(network.brokers) == 1:
+        raise NothingDoneError("there is no other broker")
+    meant, reached = Random(target.choice).sample(sorted(network.brokers), 2)  # noqa: S311
+    links = out_of(client_name(client), [meant])
+    reset = RelayRule(kind="reset", links=links)
+    try:
+        with network.under(RelayRule(kind="misroute", links=links, to=reached)):
+            with network.under(reset):
+                pass
+            yield f"connections of {client} to broker {meant} reach broker {reached}"
+    finally:
+        with network.under(reset):
+            pass
+
+
 @aimed("refuse-requests", at="client", needs=CLIENTS)
 def refuse_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Answer some of a client's requests with errors, before or after the broker acts on them."""
-    network, client = _client(cluster, target)
-    rules = drawn_refusals(client_name(client), target.choice)
+    """Answer some requests of a client, or of any, with errors, before or after brokers act."""
+    network = _network(cluster)
+    client = client_name(target.client) if target.client else ANY_CLIENT
+    rules = drawn_refusals(client, target.choice)
     with ExitStack() as ends:
         for rule in rules:
             messages = network.catch(rule)
             ends.callback(release, messages, target)
         words = (f"{api_name(rule.api)} {NAMES[rule.error]}" for rule in rules)
-        yield f"requests of {client} are refused: {', '.join(words)}"
+        yield f"requests of {target.client or 'clients'} are refused: {', '.join(words)}"
 
 
 def drawn_refusals(client: Node, seed: float) -> tuple[MessageRule, ...]:
@@ -97,7 +128,7 @@ def drawn_refusals(client: Node, seed: float) -> tuple[MessageRule, ...]:
                 side=side,
                 source=ends[0],
                 target=ends[1],
-                first=dice.randint(1, _FIRST_MOST),
+                first=dice.randint(1, _FIRST_MOST if api == PRODUCE else 1),
                 times=dice.randint(1, _TIMES_MOST),
                 error=ERRORS[dice.choice(legal)],
             )
@@ -110,11 +141,16 @@ def release(messages: CaughtMessages, target: FaultTarget) -> None:
     messages.release("healing" if target.healing() else "schedule")
 
 
+def _network(cluster: Cluster) -> Network:
+    """Return the wire."""
+    if cluster.network is None:
+        raise HarnessError("this cluster has no wire", hint="Add --wire-clients.")
+    return cluster.network
+
+
 def _client(cluster: Cluster, target: FaultTarget) -> tuple[Network, str]:
     """Return the wire and the target client: the named client, or one of the connected clients."""
-    network = cluster.network
-    if network is None:
-        raise HarnessError("this cluster has no wire", hint="Add --wire-clients.")
+    network = _network(cluster)
     if target.client:
         return network, target.client
     clients = network.clients()

@@ -383,7 +383,7 @@ FAULTS: Final = {
 
 
 CHOICE: Final = 0.9
-"""With it ``misroute-client`` hits broker 1, and ``refuse-requests`` refuses the next Produce twice."""
+"""With it ``misroute-client`` hits broker 1, and ``refuse-requests`` the next Produce, twice."""
 
 
 class Scribe:

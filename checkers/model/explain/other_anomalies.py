@@ -24,6 +24,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     leader_changes,
     leader_of,
     refuse,
+    refused_by_wire,
     unanswered,
 )
 from highwater.checkers.model.explain.evidence.licences import (
@@ -94,7 +95,7 @@ def _sent_in_another_epoch(case: RecordCase) -> Chain:
     needs=LEADERS,
 )
 def _sent_behind(case: RecordCase) -> Chain:
-    return _sent_again(case, f"behind {case.anomaly['value']}")
+    return _sent_again(case, f"behind {case.anomaly['value']}", written=False)
 
 
 @explains(
@@ -203,8 +204,12 @@ def _taken_at_once(case: RecordCase) -> Links:
     return (link,)
 
 
-def _sent_again(case: RecordCase, how: str) -> Chain:
-    """Return a record's second send, and why the first attempt got no answer."""
+def _sent_again(case: RecordCase, how: str, *, written: bool = True) -> Chain:
+    """Return a record's second send, and why the first attempt got no answer or an error.
+
+    Args:
+        written: whether the first attempt must have been written.
+    """
     observed, trace, send, until_ns = case.observed, case.trace, case.send, case.until_ns
     if trace is None:
         return refuse("It is not known to which partition the record was sent.")
@@ -220,6 +225,7 @@ def _sent_again(case: RecordCase, how: str) -> Chain:
     link = unanswered(observed, send, until_ns + later_ns)
     link = link or disturbed(observed, trace, case.begun_ns, until_ns)
     link = link or hung_up(observed, trace, case.begun_ns, until_ns)
+    link = link or refused_by_wire(observed, send, until_ns, acted=written)
     if link is None:
         return refuse("Every request of the record's producer was answered.", again)
     return Chain(links=(link, again))

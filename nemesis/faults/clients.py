@@ -86,14 +86,14 @@ def misroute_client(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
     network, client = _client(cluster, target)
     if len(network.brokers) == 1:
         raise NothingDoneError("there is no other broker")
-    meant, reached = Random(target.choice).sample(sorted(network.brokers), 2)  # noqa: S311
-    links = out_of(client_name(client), [meant])
+    broker, other = Random(target.choice).sample(sorted(network.brokers), 2)  # noqa: S311
+    links = out_of(client_name(client), [broker])
     reset = RelayRule(kind="reset", links=links)
     try:
-        with network.under(RelayRule(kind="misroute", links=links, to=reached)):
+        with network.under(RelayRule(kind="misroute", links=links, to=other)):
             with network.under(reset):
                 pass
-            yield f"connections of {client} to broker {meant} reach broker {reached}"
+            yield f"connections of {client} to broker {broker} reach broker {other}"
     finally:
         with network.under(reset):
             pass

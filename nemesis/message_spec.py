@@ -12,6 +12,7 @@ from highwater.clusters.core.addresses import controller_ids
 from highwater.clusters.relay import apis
 from highwater.clusters.relay.apis import APIS, PROPERTIES
 from highwater.clusters.relay.messages import Action, MessageRule, Side
+from highwater.clusters.relay.refusals import ERRORS, refusable
 from highwater.clusters.relay.rules import ANY, ANY_BROKER, ANY_CLIENT, CLIENT, COORDINATION, Node
 from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
@@ -25,12 +26,14 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "drop": "drop",
     "repeat": "repeat",
     "delay": "delay",
+    "refuse": "refuse",
 }
 VERBS: Final[Mapping[Action, str]] = {
     "hold": "held",
     "drop": "dropped",
     "repeat": "repeated",
     "delay": "delayed",
+    "refuse": "refused",
 }
 """Action to its participle, for sentences that say what became of a message."""
 
@@ -42,7 +45,7 @@ _ANSWER: Final = "answer"
 _BROKER: Final = "broker-"
 _CONTROLLER: Final = "controller"
 _EXAMPLE: Final = "EndTxn client:producer-0>broker-1 n=1 transactional-id={topic}-producer-0"
-_OTHERS: Final = ("n", "times", "by")
+_OTHERS: Final = ("n", "times", "by", "error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,7 @@ class MessageSpec:
         first: the number of the first message that counts, from 1 on.
         times: how many messages count from there on; 0: all.
         by_s: by how many seconds to delay the message, if it is to be delayed.
+        error: name of the error with which to refuse the message, if it is to be refused.
         properties: name to value; the names are in ``apis.PROPERTIES``.
     """
 
@@ -66,6 +70,7 @@ class MessageSpec:
     first: int = 1
     times: int = 1
     by_s: float = 0.0
+    error: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -117,9 +122,28 @@ class MessageSpec:
                 "a message to delay needs a time, and other messages must have none",
                 hint="Write by=2s.",
             )
+        self._require_error(action)
         if self.api != _ANY_API:
             self._require_api(kafka)
         self._numbers()
+
+    def _require_error(self, action: Action) -> None:
+        """Refuse an error that no broker returns for the request, or returns at another time."""
+        if action != "refuse" and self.error:
+            raise UsageError("only a message to refuse has an error", hint="Leave it out.")
+        if action != "refuse":
+            return
+        acted = self.side == "answer"
+        api = APIS[self.api].key if self.api in APIS else apis.ANY_API
+        legal = [name for name in ERRORS if refusable(api, name, acted=acted)]
+        if self.error not in legal:
+            when = "after it has acted" if acted else "before it acts"
+            raise UsageError(
+                f"no broker answers {self.api} with {self.error or 'no error'} {when}",
+                hint=f"Write error= with one of: {', '.join(legal)}."
+                if legal
+                else "Name a request that clients send: docs/wire.md has a table.",
+            )
 
     def _require_api(self, kafka: Release) -> None:
         api = APIS[self.api]
@@ -174,6 +198,7 @@ class MessageSpec:
             partition=numbers.get(apis.PARTITION, -1),
             epoch=numbers.get(apis.EPOCH),
             correlation=numbers.get(apis.CORRELATION),
+            error=ERRORS.get(self.error, 0),
         )
 
 
@@ -181,11 +206,11 @@ def read_action(word: str) -> Action:
     """Return the action that a word names.
 
     Raises:
-        UsageError: the word is neither hold, drop, repeat nor delay.
+        UsageError: the word is no action.
     """
     if word not in ACTIONS:
         raise UsageError(
-            f"{word!r} is no action on a message: hold, drop, repeat or delay",
+            f"{word!r} is no action on a message: hold, drop, repeat, delay or refuse",
             hint=f"Write hold {_EXAMPLE}.",
         )
     return ACTIONS[word]
@@ -230,6 +255,7 @@ def _read_word(word: str, values: dict[str, Any]) -> None:
         "n": ("first", lambda text: _number(text, "n", least=1)),
         "times": ("times", lambda text: _number(text, "times", least=0)),
         "by": ("by_s", lasting),
+        "error": ("error", str),
     }
     if name in readers and value:
         field_name, read = readers[name]

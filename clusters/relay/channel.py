@@ -61,6 +61,15 @@ class FrameInspector:
         del note
         return False
 
+    def refuse(self, inspected: InspectedFrame) -> bool:
+        """Answer a request with an error; return whether the frame goes no further."""
+        del inspected
+        return False
+
+    def own_frame(self) -> bytearray | None:
+        """Return a frame of the relay's own whose turn has come."""
+        return None
+
     def on_passed(self, inspected: InspectedFrame) -> None:
         """Report a frame that is forwarded now."""
 
@@ -239,10 +248,20 @@ class Channel:
         self._frame = None
         if self._forwarded:
             self._inspector.on_passed(InspectedFrame(frame, self._inspector.read(frame)))
+            self.insert_own()
         else:
             self._inspect(frame)
 
     def _inspect(self, frame: bytearray) -> None:
+        self._take(frame)
+        self.insert_own()
+
+    def insert_own(self) -> None:
+        """Send the frames of the relay's own whose turn has come, as if they had arrived."""
+        while not self.ended and (frame := self._inspector.own_frame()) is not None:
+            self._take(frame)
+
+    def _take(self, frame: bytearray) -> None:
         if self.ended:
             return
         note = self._inspector.read(frame)
@@ -273,6 +292,8 @@ class Channel:
         if hand is not None and hand.rule.action == "drop":
             self.ended = True
             self._inspector.on_event("dropped", inspected)
+            return
+        if hand is not None and hand.rule.action == "refuse" and self._inspector.refuse(inspected):
             return
         self._inspector.on_passed(inspected)
         if not (self._slow or self._delayed):

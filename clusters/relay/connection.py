@@ -25,7 +25,7 @@ Row = dict[str, Any]
 OnEvent = Callable[[int], None]
 
 
-_LAST: Final = frozenset(("dropped", "lost"))
+_LAST: Final = frozenset(("dropped", "lost", "refused"))
 """Events after which a message is no longer in hand."""
 
 
@@ -224,6 +224,10 @@ class RelayConnection:
             self._note_message(event, *message, inspected.hand, cause)
             if event in _LAST:
                 self._host.let_go(inspected.hand)
+
+    def answer_refused(self) -> None:
+        """Send the answers to refused requests whose turn has come."""
+        self.answers.insert_own()
 
     def on_release(self, rule_ids: Collection[int], cause: str, *, lose: bool = False) -> None:
         """Let the messages that rules have in hand go on, or lose them and their connections."""

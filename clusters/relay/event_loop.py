@@ -28,6 +28,7 @@ from highwater.clusters.relay.rules import (
     Node,
     RelayRule,
     Route,
+    Users,
     client_name,
     is_controller,
 )
@@ -42,6 +43,7 @@ _URGENT: Final = frozenset(
         "released",
         "sent",
         "dropped",
+        "refused",
         "lost",
         "client-gone",
         "answered",
@@ -86,6 +88,7 @@ class Loop:
         self._watching = False
         self._recorded: tuple[frozenset[str], str] = (frozenset(), "")
         self._processes: dict[str, int] = {}
+        self._upstreams: dict[tuple[Node, Users], tuple[str, int]] = {}
         self._lines: list[str] = []
         self._unsent = b""
         self._input = b""
@@ -311,6 +314,7 @@ class Loop:
     # Sockets.
 
     def _listen(self, route: Route) -> tuple[str, int]:
+        self._upstreams[route.server, route.users] = route.upstream
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(route.listen)
@@ -353,8 +357,16 @@ class Loop:
         upstream = socket.socket()
         _prepare(upstream)
         connection.upstream = upstream
-        upstream.connect_ex(connection.upstream_address)
+        upstream.connect_ex(self._address(connection))
         self._update_events(connection)
+
+    def _address(self, connection: RelayConnection) -> tuple[str, int]:
+        """Return the address of the connection's target, or to where a rule leads it instead."""
+        source = connection.source
+        for rule in () if source is None else self.rules(source, connection.server):
+            if rule.kind == "misroute":
+                return self._upstreams[rule.to, connection.users]
+        return connection.upstream_address
 
     def _on_client(self, connection: RelayConnection, mask: int) -> None:
         client = connection.client

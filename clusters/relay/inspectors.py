@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
-from highwater.clusters.relay import kafka_frames
+from highwater.clusters.relay import kafka_frames, refusals
 from highwater.clusters.relay.channel import FrameInspector, InspectedFrame
 from highwater.clusters.relay.kafka_frames import FetchedPartition, Header
 from highwater.clusters.relay.messages import MessageInHand, Side
 from highwater.clusters.relay.request_log import RECORDED
-from highwater.clusters.relay.request_properties import Properties, properties
+from highwater.clusters.relay.request_properties import Properties, answered, properties
 from highwater.clusters.relay.rules import Node, RelayRule, Users, client_name, is_controller
 
 _METADATA: Final = frozenset(("__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAAQ"))
@@ -72,6 +72,9 @@ class InspectedConnection(Protocol):
     def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
         """Report an event that happened to a message in hand."""
 
+    def answer_refused(self) -> None:
+        """Send the answers to refused requests whose turn has come."""
+
 
 @dataclass(slots=True, eq=False)
 class PendingRequest:
@@ -81,6 +84,7 @@ class PendingRequest:
         place: place of the request among the requests on its connection, from 1.
         frame: all bytes of the request.
         hand: the request as a message in hand, if a rule acts on it.
+        refusal: the relay's own answer, if the request does not reach the broker.
     """
 
     head: Header
@@ -89,6 +93,7 @@ class PendingRequest:
     fetch: kafka_frames.Fetch | None
     decided: list[kafka_frames.LeadershipDecision]
     hand: MessageInHand | None = None
+    refusal: bytearray | None = None
 
     def properties(self) -> Properties:
         """Decode the properties that a rule can name; no properties if this is impossible."""
@@ -150,12 +155,12 @@ class RequestInspector(_KafkaInspector):
                 decided = [] if decode is None else decode(frame, head)
             if self._connection.source is None:
                 self._name_source(head, frame)
-            answered = kafka_frames.has_answer(frame, head)
+            has_answer = kafka_frames.has_answer(frame, head)
         except (struct.error, IndexError, UnicodeDecodeError):
             return None
         self._count += 1
         request = PendingRequest(head, self._count, frame, fetch, decided)
-        if answered:
+        if has_answer:
             self.pending.append(request)
         return request
 
@@ -179,6 +184,22 @@ class RequestInspector(_KafkaInspector):
         """Expect no answer to a request that will not be sent."""
         if isinstance(note, PendingRequest) and note in self.pending:
             self.pending.remove(note)
+
+    def refuse(self, inspected: InspectedFrame) -> bool:
+        """Answer a request in place of the broker; return True, as the request ends here.
+
+        The answer waits for those to earlier requests: clients rely on the order.
+        """
+        note, hand = inspected.note, inspected.hand
+        if not isinstance(note, PendingRequest) or hand is None:
+            return False
+        error = hand.rule.error
+        self._connection.on_event("refused", inspected, refusals.NAMES[error])
+        if note.head.api in RECORDED:
+            self._connection.on_request(note, has_answer=True)
+        note.refusal = refusals.refusal(note.head, note.properties(), error)
+        self._connection.answer_refused()
+        return True
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
         """Return whether a rule holds the request: it is about leadership, or changes an ISR."""
@@ -217,6 +238,18 @@ class RequestInspector(_KafkaInspector):
             self._connection.note(kind, *ends, **decision._asdict())
 
 
+def _has_no_error(note: Answer, frame: bytearray) -> bool:
+    """Return whether an answer says that the broker has done all that was asked."""
+    head = note.request.head
+    try:
+        if head.api == kafka_frames.FETCH:
+            partitions = kafka_frames.fetch_response(frame, head.version)
+            return not any(partition.error for partition in partitions)
+        return not any(partition.error for partition in answered(frame, head))
+    except (struct.error, IndexError):
+        return False
+
+
 class AnswerInspector(_KafkaInspector):
     """Inspects answers in Kafka's protocol."""
 
@@ -242,6 +275,19 @@ class AnswerInspector(_KafkaInspector):
             return Answer(request, kafka_frames.fetch_response(frame, request.head.version))
         except (struct.error, IndexError):
             return Answer(request, [])
+
+    def own_frame(self) -> bytearray | None:
+        """Return the answer to a refused request if all earlier requests are answered."""
+        return self._pending[0].refusal if self._pending else None
+
+    def refuse(self, inspected: InspectedFrame) -> bool:
+        """Replace an answer without errors by a refusal; return False, as the answer goes on."""
+        note, hand = inspected.note, inspected.hand
+        if isinstance(note, Answer) and hand is not None and _has_no_error(note, inspected.frame):
+            head, error = note.request.head, hand.rule.error
+            inspected.frame[:] = refusals.refusal(head, note.request.properties(), error)
+            self._connection.on_event("refused", inspected, refusals.NAMES[error])
+        return False
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
         """Return whether a rule holds the answer: it has a HW above the limit, or new metadata."""

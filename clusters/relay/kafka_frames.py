@@ -26,7 +26,7 @@ ZK_SET_DATA: Final = 5
 ZK_PING: Final = 11
 
 _HEADER = struct.Struct(">hhi")
-_FLEXIBLE_FETCH: Final = 12
+FLEXIBLE_FETCH: Final = 12
 _TOPIC_IDS: Final = 13
 _REPLICA_IS_TAGGED: Final = 15
 _REPLICA_STATE: Final = 1
@@ -185,7 +185,7 @@ def fetch(frame: Buffer, head: Header) -> Fetch:
         struct.error, IndexError: the frame is not a Fetch.
     """
     version = head.version
-    cursor = Cursor(frame, head.body, flexible=version >= _FLEXIBLE_FETCH)
+    cursor = Cursor(frame, head.body, flexible=version >= FLEXIBLE_FETCH)
     cursor.tags()
     replica = cursor.number(_I32) if version < _REPLICA_IS_TAGGED else -1
     # max wait, min bytes; max bytes; isolation; session's id and epoch
@@ -223,7 +223,7 @@ def fetch_response(frame: Buffer, version: int) -> list[FetchedPartition]:
     Raises:
         struct.error, IndexError: the frame is not such an answer.
     """
-    cursor = Cursor(frame, 8, flexible=version >= _FLEXIBLE_FETCH)
+    cursor = Cursor(frame, 8, flexible=version >= FLEXIBLE_FETCH)
     cursor.tags()
     # throttle time; error and session
     cursor.at += 4 * (version >= 1) + 6 * (version >= 7)  # noqa: PLR2004

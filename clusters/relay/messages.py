@@ -1,4 +1,4 @@
-"""Rules for single messages: hold, drop, repeat or delay the n-th message of a kind.
+"""Rules for single messages: hold, drop, repeat, delay or refuse the n-th message of a kind.
 
 A message that a rule acts on is "in hand" until it goes on or is lost. No message overtakes it on
 its connection, as TCP keeps the order of bytes: later messages wait. But a request in hand outlives
@@ -7,10 +7,11 @@ its client's connection, like bytes that are already on the network.
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self, get_args
 
 from highwater.clusters.relay.apis import ANY_API
 from highwater.clusters.relay.kafka_frames import Header
+from highwater.clusters.relay.refusals import is_legal
 from highwater.clusters.relay.request_properties import Properties
 from highwater.clusters.relay.rules import (
     ANY,
@@ -22,8 +23,9 @@ from highwater.clusters.relay.rules import (
     is_controller,
 )
 
-Action = Literal["hold", "drop", "repeat", "delay"]
+Action = Literal["hold", "drop", "repeat", "delay", "refuse"]
 Side = Literal["request", "answer"]
+SIDES: Final[tuple[Side, ...]] = get_args(Side)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,8 @@ class MessageRule:
         action: ``hold`` keeps the message until the rule ends, ``delay`` keeps it for ``delay_s``.
             ``drop`` loses the message and its connection, since TCP cannot lose a message alone.
             ``repeat`` sends a request a second time, on the relay's own connection, like a client
-            that tries again.
+            that tries again. ``refuse`` answers with an error in place of the broker: a request
+            does not reach the broker; an answer without errors is replaced.
         api: API key of the request; ``ANY_API`` is any.
         side: whether the rule acts on the request or on the answer to it.
         source: sender of the message: a node, ``client:*``, ``broker-*`` or ``*``.
@@ -47,6 +50,7 @@ class MessageRule:
         partition: number of the partition; -1 is any.
         epoch: the producer's epoch if the request has it, else the leader's; None is any.
         correlation: correlation id of the request on its connection; None is any.
+        error: error code of ``refuse``; a request of which it is not a legal answer does not fit.
     """
 
     action: Action
@@ -62,6 +66,7 @@ class MessageRule:
     partition: int = -1
     epoch: int | None = None
     correlation: int | None = None
+    error: int = 0
 
     def plain(self) -> dict[str, Any]:
         """Return the rule as JSON data."""
@@ -85,6 +90,8 @@ class MessageRule:
         if self.api not in {ANY_API, head.api}:
             return False
         if self.correlation not in {None, head.correlation}:
+            return False
+        if self.error and not is_legal(head, properties(), self.error, acted=self.side == "answer"):
             return False
         if self.transactional_id is None and self.epoch is None and not self._names_partition:
             return True

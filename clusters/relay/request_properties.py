@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from highwater.clusters.relay.kafka_frames import (
     ALTER_PARTITION,
     FETCH,
+    FLEXIBLE_FETCH,
     LEADER_AND_ISR,
     PRODUCE,
     Buffer,
@@ -32,6 +33,12 @@ TXN_OFFSET_COMMIT: Final = 28
 _BATCH_MAGIC, _BATCH_PRODUCER, _BATCH_EPOCH, _BATCH_COUNT, _BATCH_V2 = 16, 43, 51, 57, 2
 _NO_PRODUCER: Final = -1
 _NEVER: Final = 1 << 15
+TOPIC_IDS_SINCE: Final = {PRODUCE: 13, OFFSET_COMMIT: 10, TXN_OFFSET_COMMIT: 6}
+"""API key to the first version with topic ids instead of names (KIP-516, KIP-848, KIP-1319)."""
+
+SINGLE_ERROR: Final = frozenset((INIT_PRODUCER_ID, ADD_OFFSETS_TO_TXN, END_TXN))
+"""Requests whose answer has one error, and no partitions."""
+
 _I8, _I16, _I32, _I64 = (struct.Struct(form) for form in (">b", ">h", ">i", ">q"))
 
 
@@ -144,7 +151,7 @@ def _offset_commit(cursor: Cursor, version: int) -> Properties:
     cursor.at += 8 * (2 <= version <= 4)  # noqa: PLR2004 - retention
     places, offsets = [], []
     for _ in range(cursor.length(_I32)):
-        topic = cursor.topic(version, ids_since=10)
+        topic = cursor.topic(version, TOPIC_IDS_SINCE[OFFSET_COMMIT])
         for _ in range(cursor.length(_I32)):
             places.append((topic, cursor.number(_I32)))
             offsets.append(cursor.number(_I64))
@@ -210,7 +217,7 @@ def _txn_offset_commit(cursor: Cursor, version: int) -> Properties:
         cursor.name()  # its instance
     places, offsets = [], []
     for _ in range(cursor.length(_I32)):
-        topic = cursor.text()
+        topic = cursor.topic(version, TOPIC_IDS_SINCE[TXN_OFFSET_COMMIT])
         for _ in range(cursor.length(_I32)):
             places.append((topic, cursor.number(_I32)))
             offsets.append(cursor.number(_I64))
@@ -247,20 +254,27 @@ _READERS: Final[dict[int, tuple[Callable[[Cursor, int], Properties], int]]] = {
 """Reader of a request's body, and the first version that is flexible (KIP-482)."""
 
 
+def flexible_since(api: int) -> int:
+    """Return the first flexible version of a Fetch, or of a request with a reader."""
+    return FLEXIBLE_FETCH if api == FETCH else _READERS[api][1]
+
+
 def answered(frame: Buffer, head: Header) -> list[AnsweredPartition]:
-    """Decode the answer to a Produce or an offset commit, or to an EndTxn (a single error).
+    """Decode the answer to a Produce, an offset commit or a request with a single error.
+
+    The answers to AddPartitionsToTxn are those to clients, up to version 3.
 
     Raises:
         struct.error, IndexError: the frame is not such an answer.
     """
-    version, flexible_since = head.version, _READERS[head.api][1]
-    cursor = Cursor(frame, 8, flexible=version >= flexible_since)
+    version = head.version
+    cursor = Cursor(frame, 8, flexible=version >= flexible_since(head.api))
     cursor.tags()
     if head.api != PRODUCE:
         cursor.at += 4 * (head.api != OFFSET_COMMIT or version >= 3)  # noqa: PLR2004 - throttle time
-    if head.api == END_TXN:
+    if head.api in SINGLE_ERROR:
         return [AnsweredPartition("", 0, cursor.number(_I16))]
-    ids_since = {PRODUCE: 13, OFFSET_COMMIT: 10}.get(head.api, _NEVER)
+    ids_since = TOPIC_IDS_SINCE.get(head.api, _NEVER)
     partitions = []
     for _ in range(cursor.length(_I32)):
         topic = cursor.topic(version, ids_since)

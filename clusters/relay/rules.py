@@ -26,7 +26,7 @@ Link = tuple[Node, Node]
 Users = Literal["nodes", "clients", "both"]
 """The users of an address: nodes, which identify themselves, clients with client ids, or both."""
 
-Kind = Literal["cut", "reset", "slow", "hold"]
+Kind = Literal["cut", "reset", "slow", "hold", "misroute"]
 HeldMessage = Literal["hw", "leadership", "isr"]
 
 
@@ -69,7 +69,8 @@ class RelayRule:
         kind: ``cut`` lets nothing pass until the rule ends, as if packets were dropped and
             retransmitted; ``reset`` ends every connection of the link and refuses new ones;
             ``slow`` delays and throttles; ``hold`` holds back one kind of message, and every
-            message behind it on its connection.
+            message behind it on its connection; ``misroute`` leads new connections to another node,
+            as after an address is reused.
         delay_s: delay of every message.
         jitter_s: greatest additional random delay of a message; messages stay in order.
         bytes_per_s: limit on bytes a second for each connection; 0 is no limit.
@@ -79,6 +80,7 @@ class RelayRule:
         topics: names of topics, and their ids where brokers fetch by id; empty is any.
         partition: number of the partition; -1 is any.
         above: the highest HW that may pass; None is the last HW sent to each follower.
+        to: number of the node to which ``misroute`` leads.
     """
 
     kind: Kind
@@ -90,6 +92,7 @@ class RelayRule:
     topics: frozenset[str] = frozenset()
     partition: int = -1
     above: int | None = None
+    to: int = COORDINATION
 
     def plain(self) -> dict[str, Any]:
         """Return the rule as JSON data."""

@@ -189,11 +189,13 @@ MESSAGES: Final = pa.schema(
         # caught: a rule acts on the message; released: it need not wait any more; client-gone: its
         # client closed the connection; sent: the wire sent it on; repeated: the wire sent a copy;
         # answered: its client got the answer; discarded: the answer came after the client had
-        # gone; dropped: by the rule; lost: with its connection; passed: another message, between
-        # the same ends, that the wire sent on meanwhile, or later because it had to wait behind
+        # gone; dropped: by the rule; refused: the wire answered with an error, for a request before
+        # the broker acted, for an answer after it; lost: with its connection; passed: another
+        # message, between the same ends, that the wire sent on meanwhile, or later because it had
+        # to wait behind
         pa.field("event", pa.string(), nullable=False),
         pa.field("message", pa.int32()),  # numbers the caught messages; null for passed
-        pa.field("action", pa.string()),  # hold, drop, repeat, delay; null for passed
+        pa.field("action", pa.string()),  # hold, drop, repeat, delay, refuse; null for passed
         pa.field("side", pa.string(), nullable=False),  # request, answer
         pa.field("source", pa.string(), nullable=False),  # client:producer-0, broker-1
         pa.field("target", pa.string(), nullable=False),
@@ -207,12 +209,13 @@ MESSAGES: Final = pa.schema(
         pa.field("epoch", pa.int32()),  # the producer's, else the leader's
         pa.field("topic", pa.string()),  # of the rule's partition, or the first partition
         pa.field("partition", pa.int32()),
-        pa.field("cause", pa.string()),  # for released: order, schedule, healing, time
+        pa.field(
+            "cause", pa.string()
+        ),  # for released: order, schedule, healing, time; refused: error
     ]
 )
-"""What happened to single messages that the wire held, dropped, repeated or delayed; and messages
-between the same two ends that passed meanwhile, or that waited behind. No checker needs this
-table."""
+"""What happened to single messages that the wire held, dropped, repeated, delayed or refused; and
+to messages between the same ends that passed meanwhile, or waited behind. No checker needs it."""
 
 DECISIONS: Final = pa.schema(
     [

@@ -5,19 +5,39 @@ The target is a client that is named, or one of the connected clients.
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from random import Random
 from typing import Final
 
 from highwater.clusters.core.interfaces import Cluster
-from highwater.clusters.relay.messages import Action, MessageRule
-from highwater.clusters.relay.network import Network
-from highwater.clusters.relay.rules import Kind, RelayRule, between, client_name, into
+from highwater.clusters.relay.apis import api_name
+from highwater.clusters.relay.kafka_frames import PRODUCE
+from highwater.clusters.relay.messages import SIDES, Action, MessageRule
+from highwater.clusters.relay.network import CaughtMessages, Network
+from highwater.clusters.relay.refusals import ERRORS, LEGAL, NAMES, refusable
+from highwater.clusters.relay.rules import (
+    ANY,
+    ANY_CLIENT,
+    Kind,
+    Node,
+    RelayRule,
+    between,
+    client_name,
+    into,
+    out_of,
+)
 from highwater.harness.base.errors import HarnessError
 from highwater.nemesis.faults.network import DELAY_S, JITTER_S
 from highwater.nemesis.faults.registry import CLIENTS, FaultTarget, NothingDoneError, aimed
 
 LATE_S: Final = 0.5
 """By how many seconds ``delay-requests`` delays each request."""
+
+_PRODUCES: Final = 6
+_FIRST_MOST: Final = 12
+_TIMES_MOST: Final = 3
+"""``refuse-requests`` draws so many rules for Produce; these begin at most with this request; every
+rule acts on at most so many requests."""
 
 
 @aimed("cut-client", at="client", needs=CLIENTS)
@@ -60,11 +80,77 @@ def delayclient_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]
         yield f"requests of {client} arrive {LATE_S:g} s late"
 
 
+@aimed("misroute-client", at="client", needs=CLIENTS)
+def misroute_client(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+    """Lead a client's connections for one broker to another, as after an address is reused."""
+    network, client = _client(cluster, target)
+    if len(network.brokers) == 1:
+        raise NothingDoneError("there is no other broker")
+    broker, other = Random(target.choice).sample(sorted(network.brokers), 2)  # noqa: S311
+    links = out_of(client_name(client), [broker])
+    reset = RelayRule(kind="reset", links=links)
+    try:
+        with network.under(RelayRule(kind="misroute", links=links, to=other)):
+            with network.under(reset):
+                pass
+            yield f"connections of {client} to broker {broker} reach broker {other}"
+    finally:
+        with network.under(reset):
+            pass
+
+
+@aimed("refuse-requests", at="client", needs=CLIENTS)
+def refuse_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+    """Answer some requests of a client, or of any, with errors, before or after brokers act."""
+    network = _network(cluster)
+    client = client_name(target.client) if target.client else ANY_CLIENT
+    rules = drawn_refusals(client, target.choice)
+    with ExitStack() as ends:
+        for rule in rules:
+            messages = network.catch(rule)
+            ends.callback(release, messages, target)
+        words = (f"{api_name(rule.api)} {NAMES[rule.error]}" for rule in rules)
+        yield f"requests of {target.client or 'clients'} are refused: {', '.join(words)}"
+
+
+def drawn_refusals(client: Node, seed: float) -> tuple[MessageRule, ...]:
+    """Draw an error for each kind of request, and several for Produce, of which there are many."""
+    dice = Random(seed)  # noqa: S311 - a schedule is to be repeatable, not secret
+    rules = []
+    for api in (*LEGAL, *[PRODUCE] * (_PRODUCES - 1)):
+        side = dice.choice(SIDES)
+        legal = [name for name in ERRORS if refusable(api, name, acted=side == "answer")]
+        ends = (client, ANY) if side == "request" else (ANY, client)
+        rules.append(
+            MessageRule(
+                action="refuse",
+                api=api,
+                side=side,
+                source=ends[0],
+                target=ends[1],
+                first=dice.randint(1, _FIRST_MOST if api == PRODUCE else 1),
+                times=dice.randint(1, _TIMES_MOST),
+                error=ERRORS[dice.choice(legal)],
+            )
+        )
+    return tuple(rules)
+
+
+def release(messages: CaughtMessages, target: FaultTarget) -> None:
+    """End a rule; record why."""
+    messages.release("healing" if target.healing() else "schedule")
+
+
+def _network(cluster: Cluster) -> Network:
+    """Return the wire."""
+    if cluster.network is None:
+        raise HarnessError("this cluster has no wire", hint="Add --wire-clients.")
+    return cluster.network
+
+
 def _client(cluster: Cluster, target: FaultTarget) -> tuple[Network, str]:
     """Return the wire and the target client: the named client, or one of the connected clients."""
-    network = cluster.network
-    if network is None:
-        raise HarnessError("this cluster has no wire", hint="Add --wire-clients.")
+    network = _network(cluster)
     if target.client:
         return network, target.client
     clients = network.clients()
@@ -97,4 +183,4 @@ def client_requests(
     try:
         yield
     finally:
-        messages.release("healing" if target.healing() else "schedule")
+        release(messages, target)

@@ -1,7 +1,7 @@
-"""Faults of single messages: held, dropped, repeated or delayed by the wire (docs/wire.md).
+"""Faults of single messages: held, dropped, repeated, delayed or refused by the wire.
 
-The step says which message (``nemesis.message_spec``). If that message never came, the run missed
-its schedule.
+See docs/wire.md. The step says which message (``nemesis.message_spec``). If that message never
+came, the run missed its schedule.
 """
 
 from collections.abc import Iterator
@@ -35,6 +35,12 @@ def repeat_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 def delay_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
     """Delay one message; a request arrives even if its client has gone."""
     yield from _act(cluster, target, "delay")
+
+
+@aimed("refuse-message", at="message", needs=MESSAGE)
+def refuse_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
+    """Answer one request with an error in place of its broker, before or after the broker acts."""
+    yield from _act(cluster, target, "refuse")
 
 
 def _act(cluster: Cluster, target: FaultTarget, action: Action) -> Iterator[str]:

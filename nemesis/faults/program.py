@@ -12,10 +12,10 @@ from typing import Final
 from highwater.clusters.core.interfaces import Cluster
 from highwater.clusters.relay.apis import APIS
 from highwater.clusters.relay.messages import MessageRule
-from highwater.clusters.relay.network import CaughtMessages, Network
+from highwater.clusters.relay.network import Network
 from highwater.clusters.relay.rules import client_name
 from highwater.harness.base.errors import HarnessError
-from highwater.nemesis.faults.clients import answers_lost, client_links, client_requests
+from highwater.nemesis.faults.clients import answers_lost, client_links, client_requests, release
 from highwater.nemesis.faults.network import DELAY_S
 from highwater.nemesis.faults.registry import (
     PROGRAM,
@@ -131,12 +131,8 @@ def app_hold_commit(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
         for name in _COMMITS:
             rule = MessageRule(action="hold", api=APIS[name].key, source=source)
             messages = network.catch(rule)
-            rules.callback(_release, messages, target)
+            rules.callback(release, messages, target)
         yield f"the next commit of instance {victim.number} of the program is held"
-
-
-def _release(messages: CaughtMessages, target: FaultTarget) -> None:
-    messages.release("healing" if target.healing() else "schedule")
 
 
 def _connected(cluster: Cluster, target: FaultTarget) -> tuple[Network, InstanceUnderTest]:

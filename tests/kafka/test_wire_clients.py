@@ -372,11 +372,18 @@ FAULTS: Final = {
     "slow-client": ("", True, 0.2, 1),
     "delay-requests": ("", True, 0.5, 1),
     "repeat-requests": ("", True, 0.0, 2),
+    "refuse-requests": ("", True, 0.1, 1),
+    "misroute-client": ("", False, 0.0, 1),
     "hold-message": ("Produce client:{name}>broker-1 partition=0", False, 0.0, 1),
     "delay-message": ("Produce client:{name}>* by=800ms", True, 0.8, 1),
     "repeat-message": ("Produce client:{name}>* topic={topic}", True, 0.0, 2),
     "drop-message": ("Produce.answer broker-1>client:{name}", True, 0.0, 2),
+    "refuse-message": ("Produce.answer *>client:{name} error=NOT_LEADER_OR_FOLLOWER", True, 0.0, 2),
 }
+
+
+CHOICE: Final = 0.9
+"""With it ``misroute-client`` hits broker 1, and ``refuse-requests`` the next Produce, twice."""
 
 
 class Scribe:
@@ -403,7 +410,7 @@ def test_a_fault_takes_effect_and_heals(stage: Stage, fault: str) -> None:
     assert producer.flush(LIMIT_S) == 0  # so that it is connected to the leader
     nemesis = Nemesis(stage.cluster, Scribe(), Topic(name=TOPIC))
     words = message.replace("{name}", name)
-    nemesis.inject(fault, client=name, message=words)
+    nemesis.inject(fault, client=name, message=words, choice=CHOICE)
     began = time.monotonic()
     producer.produce(TOPIC, value.encode(), partition=0)
     if answered:

@@ -24,6 +24,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     leader_changes,
     leader_of,
     refuse,
+    refused_by_wire,
     unanswered,
 )
 from highwater.checkers.model.explain.evidence.licences import (
@@ -49,6 +50,9 @@ _FIRST, _FIXED = (0, 10, 2), (0, 11, 0, 1)
 """The first release whose broker handles two requests of a closed connection at once (KAFKA-3703),
 and the first release that no longer does so (KAFKA-5587)."""
 
+_NO_ANSWER: Final = "because no answer to the first attempt came"
+_REFUSAL: Final = "because the first attempt was answered with an error"
+
 TWO_AT_ONCE: Final = of_releases(
     "KAFKA-5587",
     "Only from 0.10.2.0 to 0.11.0.0 a broker handles two requests of a closed connection at once.",
@@ -58,7 +62,7 @@ TWO_AT_ONCE: Final = of_releases(
 
 @explains("retry", RESENT, "The producer had no answer, and sent the record again.", needs=LEADERS)
 def _sent_again_at_all(case: RecordCase) -> Chain:
-    return _sent_again(case, "because no answer to the first attempt came")
+    return _sent_again(case, _NO_ANSWER)
 
 
 def _has_two_epochs(case: RecordCase) -> bool:
@@ -82,7 +86,7 @@ def _sent_in_another_epoch(case: RecordCase) -> Chain:
     librdkafka takes a new epoch after requests without an answer, and sends their records again: a
     broker does not recognise these.
     """
-    how = "because no answer to the first attempt came, in a new epoch of its producer"
+    how = f"{_NO_ANSWER}, in a new epoch of its producer"
     return _sent_again(case, f"{how}, in which no broker recognises the record")
 
 
@@ -94,7 +98,7 @@ def _sent_in_another_epoch(case: RecordCase) -> Chain:
     needs=LEADERS,
 )
 def _sent_behind(case: RecordCase) -> Chain:
-    return _sent_again(case, f"behind {case.anomaly['value']}")
+    return _sent_again(case, f"behind {case.anomaly['value']}", written=False)
 
 
 @explains(
@@ -203,11 +207,23 @@ def _taken_at_once(case: RecordCase) -> Links:
     return (link,)
 
 
-def _sent_again(case: RecordCase, how: str) -> Chain:
-    """Return a record's second send, and why the first attempt got no answer."""
+def _sent_again(case: RecordCase, how: str, *, written: bool = True) -> Chain:
+    """Return a record's second send, and why the first attempt got no answer or an error.
+
+    Args:
+        written: whether the first attempt must have been written.
+    """
     observed, trace, send, until_ns = case.observed, case.trace, case.send, case.until_ns
     if trace is None:
         return refuse("It is not known to which partition the record was sent.")
+    # With acks=0 the producer takes a send as successful when its request has left.
+    later_ns = WITHIN.log if observed.plan.workload.acks == "0" else 0
+    link = unanswered(observed, send, until_ns + later_ns)
+    link = link or disturbed(observed, trace, case.begun_ns, until_ns)
+    link = link or hung_up(observed, trace, case.begun_ns, until_ns)
+    if link is None:
+        link = refused_by_wire(observed, send, until_ns, acted=written)
+        how = how if link is None else how.replace(_NO_ANSWER, _REFUSAL)
     again = ExplanationLink(
         rule="retry",
         says=f"{send['value']} was sent again, {how}.",
@@ -215,11 +231,6 @@ def _sent_again(case: RecordCase, how: str) -> Chain:
         f" {(until_ns - send['invoke_ns']) / SECOND:.3f} s",
         time_ns=send["complete_ns"],
     )
-    # With acks=0 the producer takes a send as successful when its request has left.
-    later_ns = WITHIN.log if observed.plan.workload.acks == "0" else 0
-    link = unanswered(observed, send, until_ns + later_ns)
-    link = link or disturbed(observed, trace, case.begun_ns, until_ns)
-    link = link or hung_up(observed, trace, case.begun_ns, until_ns)
     if link is None:
         return refuse("Every request of the record's producer was answered.", again)
     return Chain(links=(link, again))

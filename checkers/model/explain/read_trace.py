@@ -109,8 +109,9 @@ def observe(run: Run) -> RunTraces:
         clients=_unanswered(run),
         divided=_divided(run),
         left_ns=_left(ops),
-        messages=_late_messages(run, "request"),
-        late_answers=_late_messages(run, "answer"),
+        messages=_messages(run, "sent", "repeated", side="request"),
+        refusals=_messages(run, "refused"),
+        late_answers=_messages(run, "sent", "repeated", side="answer"),
         journal=_journal(run),
         missing=missing,
     )
@@ -200,12 +201,15 @@ def _journal(run: Run) -> list[dict[str, Any]]:
     return run.table(GROUPS_TABLE).to_pylist() if run.parquet(GROUPS_TABLE).exists() else rows
 
 
-def _late_messages(run: Run, side: str) -> list[dict[str, Any]]:
-    """Return late requests or answers, which the wire held back and then let pass."""
+def _messages(run: Run, *events: str, side: str = "") -> list[dict[str, Any]]:
+    """Return the rows of these events of single messages, of both sides unless one is named.
+
+    ``sent`` and ``repeated`` are those that the wire held back and then let pass: they are late.
+    """
     if not run.parquet(MESSAGES_TABLE).exists():
         return []
     rows = _rows(run, MESSAGES_TABLE)
-    return [row for row in rows if row["event"] in ("sent", "repeated") and row["side"] == side]
+    return [row for row in rows if row["event"] in events and side in {"", row["side"]}]
 
 
 def _faults(

@@ -300,6 +300,7 @@ class RunTraces:
         left_ns: when each producer that another producer replaced had its last answer, by name.
         messages: requests that the wire held back, repeated or delayed, and then let pass: the
             rows ``sent`` and ``repeated`` of ``events/messages``.
+        refusals: the rows ``refused`` of ``events/messages``: the wire's errors to clients.
         late_answers: the answers between brokers that the wire held back and then let pass.
         suspects: the sends of the records that anomalies are about, by the records' ids.
         journal: the actions of group members, with their responses: rows of ``history/groups``.
@@ -316,6 +317,7 @@ class RunTraces:
     divided: dict[str, list[ClientLogLine]] = field(default_factory=dict)
     left_ns: dict[str, int] = field(default_factory=dict)
     messages: list[dict[str, Any]] = field(default_factory=list)
+    refusals: list[dict[str, Any]] = field(default_factory=list)
     late_answers: list[dict[str, Any]] = field(default_factory=list)
     suspects: dict[str, dict[str, Any]] = field(default_factory=dict)
     journal: list[dict[str, Any]] = field(default_factory=list)

@@ -51,6 +51,7 @@ _FACTS: Final[Mapping[str, FaultFacts]] = {
     "drop-message": _OF_MESSAGE,
     "repeat-message": _OF_MESSAGE,
     "delay-message": _OF_MESSAGE,
+    "refuse-message": _OF_MESSAGE,
 }
 
 STATES: Final = frozenset(facts.state for facts in _FACTS.values() if facts.state)

@@ -4,22 +4,28 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-_ENDS: Final = frozenset(("sent", "dropped", "lost"))
+_ENDS: Final = frozenset(("sent", "dropped", "lost", "refused"))
 _AFTERWARDS: Final = {
     "repeated": "the wire sent a copy",
     "answered": "the client got the answer",
     "discarded": "the answer arrived after the client had gone",
 }
-_VERBS: Final = {"hold": "held", "drop": "dropped", "repeat": "repeated", "delay": "delayed"}
+_VERBS: Final = {
+    "hold": "held",
+    "drop": "dropped",
+    "repeat": "repeated",
+    "delay": "delayed",
+    "refuse": "refused",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSpan:
-    """One message that the wire held, dropped, repeated or delayed.
+    """One message that the wire held, dropped, repeated, delayed or refused.
 
     Attributes:
         name: the message's name: ``EndTxn client:producer-0>broker-1``.
-        verb: what the wire did to the message: held, dropped, repeated or delayed.
+        verb: what the wire did to the message: held, dropped, repeated, delayed or refused.
         start_ns: when the message reached the wire.
         end_ns: when the wire sent, dropped or lost the message; None if that was not recorded.
         says: what happened to the message, in a sentence.
@@ -71,6 +77,12 @@ def _sentence(events: list[Mapping[str, Any]], overtaken: int) -> str:
     words = ["the client had gone before the message was sent on"] if "client-gone" in names else []
     if "lost" in names:
         words.append("the message was lost with its connection")
+    words += [
+        f"the wire answered with {row['cause']}"
+        f" {'after' if row['side'] == 'answer' else 'before'} the broker acted"
+        for row in events
+        if row["event"] == "refused"
+    ]
     words += [says for name, says in _AFTERWARDS.items() if name in names]
     if overtaken:
         words.append(f"other messages that passed between the same ends meanwhile: {overtaken}")

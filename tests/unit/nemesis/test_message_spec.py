@@ -44,6 +44,13 @@ def test_a_message_in_words_is_a_rule() -> None:
     )
 
 
+def test_a_message_to_refuse_has_an_error() -> None:
+    spec = MessageSpec.of("Produce.answer *>client:producer-0 error=REQUEST_TIMED_OUT")
+    spec.require("refuse", WIRED, release(WIRED.kafka))
+    rule = spec.rule("refuse", "events-7")
+    assert (rule.side, rule.error) == ("answer", 7)
+
+
 def test_a_partition_is_of_the_topic_under_test_unless_another_is_named() -> None:
     own = MessageSpec.of("Fetch.answer broker-1>broker-2 partition=0").rule("hold", "events-7")
     assert (own.side, own.source, own.target) == ("answer", 1, 2)
@@ -99,6 +106,21 @@ def test_the_option_has_the_times_of_a_step() -> None:
         (held("EndTxn.answer", action="repeat"), "an answer cannot be repeated"),
         (held("EndTxn", action="delay"), "a message to delay needs a time"),
         (held("EndTxn by=2s"), "a message to delay needs a time"),
+        (held("EndTxn", action="refuse"), "no broker answers EndTxn with no error before it acts"),
+        (held("EndTxn error=NOT_COORDINATOR"), "only a message to refuse has an error"),
+        (
+            held("Produce error=NOT_ENOUGH_REPLICAS_AFTER_APPEND", action="refuse"),
+            "no broker answers Produce with NOT_ENOUGH_REPLICAS_AFTER_APPEND before it acts",
+        ),
+        (
+            held("Produce.answer error=CORRUPT_MESSAGE", action="refuse"),
+            "no broker answers Produce with CORRUPT_MESSAGE after it has acted",
+        ),
+        (
+            held("Produce error=THROTTLING_QUOTA_EXCEEDED", action="refuse"),
+            "no broker answers Produce with THROTTLING_QUOTA_EXCEEDED",
+        ),
+        (held("Metadata error=NOT_COORDINATOR", action="refuse"), "no broker answers Metadata"),
         (held(""), "no message is called ''"),
         (
             Plan(kafka="4.3.1", steps=(FaultStep(fault="kill", message="EndTxn", at_s=1),)),

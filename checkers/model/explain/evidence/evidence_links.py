@@ -237,6 +237,29 @@ def cut_link(line: BrokerLogLine) -> ExplanationLink:
     return event_link("cut", says, line, line.broker)
 
 
+def refused_by_wire(
+    observed: RunTraces, send: Row, until_ns: int, *, acted: bool
+) -> ExplanationLink | None:
+    """Return a Produce of a send's producer that the wire answered with an error.
+
+    Args:
+        acted: only requests on which the broker had acted, so that the records were written.
+    """
+    client = f"client:{send['process']}"
+    for row in observed.refusals:
+        after = row["side"] == "answer"
+        refused = row["api"] == "Produce" and client == row["target" if after else "source"]
+        if refused and (after or not acted) and send["invoke_ns"] <= row["time_ns"] <= until_ns:
+            says = (
+                f"The wire answered a Produce of {send['process']} with {row['cause']},"
+                f" {'after' if after else 'before'} the broker had written its records."
+            )
+            return ExplanationLink(
+                rule="retry", says=says, event=row["cause"], time_ns=row["time_ns"]
+            )
+    return None
+
+
 def unanswered(observed: RunTraces, send: Row, until_ns: int) -> ExplanationLink | None:
     """Return the client's log line about an unanswered request between a send and a time."""
     for line in observed.clients.get(send["process"], ()):

@@ -30,6 +30,8 @@ class GroupFinding:
     Attributes:
         offset: None if the anomaly does not concern one offset.
         says: the sentence that describes the anomaly.
+        records: records of the coordinators' topic that show the anomaly, each with its offset
+            there and a sentence.
     """
 
     kind: str
@@ -37,6 +39,7 @@ class GroupFinding:
     partition: int
     says: str
     offset: int | None = None
+    records: tuple[tuple[int, str], ...] = ()
 
 
 def no_group(_tables: Tables, case: RunFiles) -> str:
@@ -80,7 +83,10 @@ def _rows(
                 "topic": case.plan.topic.name,
                 "partition": finding.partition,
                 "offset": finding.offset,
-                "copies": [{"partition": finding.partition, "note": finding.says}],
+                "copies": [
+                    {"partition": finding.partition, "note": finding.says},
+                    *({"offset": offset, "note": says} for offset, says in finding.records),
+                ],
             }
 
 

@@ -24,6 +24,7 @@ _FAMILIES: Final = (
     "clients.java_producer",
     "clients.idempotent_producer",
     "clients.added_partitions",
+    "clients.removed_groups",
 )
 
 _HERE: Final = __name__.rpartition(".")[0]

@@ -92,6 +92,8 @@ AT_NIGHT = {
         Cell("earliest-partition"),
         Cell("added-partition-share"),
         Cell("earliest-share"),
+        Cell("removed-group"),
+        Cell("kept-group"),
     ),
 }
 """The nightly plays all on all, too (``highwater.campaigns.nightly_plan``)."""

@@ -80,13 +80,18 @@ ENDINGS: dict[str, Ending] = {
     "earliest-partition": lambda *_: NOTHING,
     "added-partition-share": lambda kafka, *_: SKIPPED if kafka.number < (4, 4) else NOTHING,
     "earliest-share": lambda *_: NOTHING,
+    # 4.0.0 alone removes a group whose first offsets are in an open transaction.
+    "removed-group": lambda kafka, *_: (
+        found(("coordinator-contradiction", "")) if kafka.number == (4, 0, 0) else NOTHING
+    ),
+    "kept-group": lambda *_: NOTHING,
 }
 
 
 SINCE: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("torn-transaction", "fenced-transaction", "reused-sequence"), (0, 11)),
     **dict.fromkeys(("flushed-abort", "late-produce", "hanging-transaction"), (0, 11)),
-    "fenced-produce": (0, 11),
+    **dict.fromkeys(("fenced-produce", "removed-group", "kept-group"), (0, 11)),
     "replaced-disk": (2, 7),
     "tiered-new-leader": (3, 9),
     **dict.fromkeys(("added-partition-share", "earliest-share"), (4, 2)),

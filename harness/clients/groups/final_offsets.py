@@ -73,6 +73,7 @@ def read_group_offsets(plan: Plan, recorder: Recorder, settings: Settings) -> No
     steady = SteadyCondition[GroupAnswer](
         lambda _: answers[0][1:] == answers[-1][1:], for_s=0 if plan.external else _SETTLES_S
     )
+    answer: GroupAnswer | None
     try:
         answer = await_condition(
             ask,

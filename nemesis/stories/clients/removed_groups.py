@@ -33,8 +33,8 @@ _NEEDS: Final = StoryNeeds(transactions=True, group=True)
     HazardEnding(hazard=REMOVED_GROUP, ending=CONTRADICTED),
     needs=_NEEDS,
     outcome=(
-        "On 4.0.0 the coordinator does not know the offsets that a transaction has committed; other"
-        " releases do."
+        "On 4.0.0 the coordinator does not know the offsets that a transaction has committed; on"
+        " other releases it does."
     ),
     min_isr_most=3,
 )
@@ -73,7 +73,7 @@ def _remove(context: ScheduleContext, writer: NamedTransactions) -> None:
         limit_s=_LOOKS_S,
     )
     there = "is there" if context.plan.group in groups else "is gone, too"
-    context.note(f"the coordinator has removed {second}; {context.plan.group} {there}")
+    context.note(f"the coordinator has removed {second}; {context.plan.group} {there}", step=1)
     _commit(context, writer)
 
 

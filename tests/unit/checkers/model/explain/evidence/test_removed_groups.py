@@ -4,6 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa  # noqa: TC002
 import pytest
 
 from highwater.checkers.groups.coordinator_answers import coordinator_contradiction
@@ -24,7 +25,8 @@ def test_the_removal_explains_the_answer_on_4_0_0(
     case = RunFiles.of(run, "run")
     (tmp_path / "staged").mkdir()
     stage(case, tmp_path / "staged")
-    [row] = coordinator_contradiction.find(cast("Any", SimpleNamespace(cases=(case,)))).to_pylist()
+    found = coordinator_contradiction.find(cast("Any", SimpleNamespace(cases=(case,))))
+    [row] = cast("pa.Table", found).to_pylist()
     assert row["copies"][0]["note"] == (
         "The coordinator of group events-group had no offset for partition 0; __consumer_offsets"
         " has offset 1."

@@ -28,7 +28,9 @@ from highwater.checkers.run_tables import Tables
 from highwater.harness.runs.history import GROUPS_TABLE
 
 REMOVES_GROUP: Final = "the group is removed, with a transaction open"
-"""The sentence about a record that removes a group which has offsets in an open transaction."""
+ENDS: Final = "the transaction ends"
+"""Sentences about a record that removes a group which has offsets in an open transaction, and about
+a marker, which then says how."""
 
 _SHOWN_MAX: Final = 8
 
@@ -127,20 +129,23 @@ def _named(offset: int | None) -> str:
     return "no offset" if offset is None else f"offset {offset}"
 
 
-def _records(log: Iterable[Row], place: Place, topic: str) -> Iterator[tuple[int, str]]:
-    """Yield the records of a log that decide about a place, each with a sentence."""
+def _records(log: Iterable[Row], place: Place, topic: str) -> Iterator[tuple[int, int | None, str]]:
+    """Yield the records of a log that decide about a place, as ``GroupFinding`` has them."""
     pending: set[int] = set()
     for row in log:
         producer, at = row["producer_id"], row["offset"]
         if row["control"]:
             if producer in pending:
                 pending.discard(producer)
-                yield at, f"the transaction of producer {producer} ends: {row['control_type']}"
+                yield at, producer, f"{ENDS}: {row['control_type']}"
             continue
         commit = committed(row, topic)
         if commit is not None and commit.place == place:
-            within = f", in a transaction of producer {producer}" if commit.transactional else ""
-            pending |= {producer} if commit.transactional else set()
-            yield at, f"the group has {_named(commit.offset)}{within}"
+            has = f"the group has {_named(commit.offset)}"
+            if commit.transactional:
+                pending.add(producer)
+                yield at, producer, f"{has}, in a transaction of producer {producer}"
+            else:
+                yield at, None, has
         elif pending and removed_group(row) == place[0]:
-            yield at, REMOVES_GROUP
+            yield at, None, REMOVES_GROUP

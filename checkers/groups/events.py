@@ -30,8 +30,8 @@ class GroupFinding:
     Attributes:
         offset: None if the anomaly does not concern one offset.
         says: the sentence that describes the anomaly.
-        records: records of the coordinators' topic that show the anomaly, each with its offset
-            there and a sentence.
+        records: the offset of each record of the coordinators' topic that shows the anomaly, the
+            producer of its transaction, and a sentence.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class GroupFinding:
     partition: int
     says: str
     offset: int | None = None
-    records: tuple[tuple[int, str], ...] = ()
+    records: tuple[tuple[int, int | None, str], ...] = ()
 
 
 def no_group(_tables: Tables, case: RunFiles) -> str:
@@ -85,7 +85,10 @@ def _rows(
                 "offset": finding.offset,
                 "copies": [
                     {"partition": finding.partition, "note": finding.says},
-                    *({"offset": offset, "note": says} for offset, says in finding.records),
+                    *(
+                        {"offset": at, "value": producer and str(producer), "note": says}
+                        for at, producer, says in finding.records
+                    ),
                 ],
             }
 

@@ -70,27 +70,37 @@ def handed_over(
 
 
 def contradicted(
-    path: Path, *, answer: int | None, group_goes: bool = False, kafka: str = "4.0.0"
+    path: Path,
+    *,
+    answer: int | None,
+    group_goes: bool = False,
+    aborted: bool = False,
+    kafka: str = "4.0.0",
 ) -> Run:
     """A transaction commits offset 1 of the group; then the coordinator is asked.
 
     Args:
         group_goes: whether the group is removed while the transaction is open.
+        aborted: whether a transaction of the same producer was aborted before.
     """
     run = RunBuilder(path, kafka=kafka, workload=Workload(transactions=True, idempotence=True))
     run.everywhere([(0, 0, "m0")])
-    log = batch(0, [offsets_record(1)], producer=(7, 0, 0), transactional=True)
     gone = struct.pack(">hh", 2, len(GROUP)) + GROUP.encode(), None
-    log += batch(1, [gone if group_goes else (b"?", b"")])
-    log += marker(2, producer=7, commit=True)
-    run.journal("committed", "reader", answer, end=3)
+    log, end = b"", 0
+    for commit in (False, True) if aborted else (True,):
+        offset = offsets_record(int(commit))
+        log += batch(end, [offset], producer=(7, 0, 0), transactional=True)
+        log += batch(end + 1, [gone if group_goes else (b"?", b"")])
+        log += marker(end + 2, producer=7, commit=commit)
+        end += 3
+    run.journal("committed", "reader", answer, end=end)
     run.fence(1)
     run.disk([1, 2, 3], [(1, 0, "fence-0")])
     built = run.write()
     for broker in (1, 2, 3):
         folder = Broker(built.coordinators / str(broker), broker).meta()
         folder.log(f"{OFFSETS_TOPIC}-0", log)
-        folder.checkpoint("replication-offset-checkpoint", {f"{OFFSETS_TOPIC}-0": 3})
+        folder.checkpoint("replication-offset-checkpoint", {f"{OFFSETS_TOPIC}-0": end})
     return built
 
 
@@ -152,6 +162,11 @@ CASES: Final[Sequence[tuple[str, Callable[[Path], Run], tuple[Finding, ...]]]] =
     (
         "coordinator-contradiction",
         lambda path: contradicted(path, answer=None, group_goes=True),
+        (("coordinator-contradiction", 0, 1, None),),
+    ),
+    (
+        "coordinator-contradiction-with-offset",
+        lambda path: contradicted(path, answer=0, aborted=True),
         (("coordinator-contradiction", 0, 1, None),),
     ),
     _shared("hands-over"),

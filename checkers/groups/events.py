@@ -86,7 +86,11 @@ def _rows(
                 "copies": [
                     {"partition": finding.partition, "note": finding.says},
                     *(
-                        {"offset": at, "value": producer and str(producer), "note": says}
+                        {
+                            "offset": at,
+                            "value": None if producer is None else str(producer),
+                            "note": says,
+                        }
                         for at, producer, says in finding.records
                     ),
                 ],

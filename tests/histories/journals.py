@@ -89,9 +89,9 @@ def contradicted(
     log, end = b"", 0
     for commit in (False, True) if aborted else (True,):
         offset = offsets_record(int(commit))
-        log += batch(end, [offset], producer=(7, 0, 0), transactional=True)
+        log += batch(end, [offset], producer=(0, 0, 0), transactional=True)
         log += batch(end + 1, [gone if group_goes else (b"?", b"")])
-        log += marker(end + 2, producer=7, commit=commit)
+        log += marker(end + 2, producer=0, commit=commit)
         end += 3
     run.journal("committed", "reader", answer, end=end)
     run.fence(1)

@@ -41,8 +41,8 @@ _EXPIRED_S: Final = 120.0
     ),
     needs=StoryNeeds(transactions=True, group=True),
     outcome=(
-        "On 1.0.2, and from 1.1.1 to 3.9.0, the coordinator does not know the offset of a committed"
-        " transaction; on other releases it does."
+        "On 1.0.2, and from 1.1.1 to 3.9.0, the coordinator lacks the offset of a committed"
+        " transaction."
     ),
     min_isr_most=3,
 )

@@ -32,10 +32,7 @@ _NEEDS: Final = StoryNeeds(transactions=True, group=True)
     "removed-group",
     HazardEnding(hazard=REMOVED_GROUP, ending=CONTRADICTED),
     needs=_NEEDS,
-    outcome=(
-        "On 4.0.0 the coordinator does not know the offsets that a transaction has committed; on"
-        " other releases it does."
-    ),
+    outcome=("On 4.0.0 the coordinator lacks the offset of a committed transaction."),
     min_isr_most=3,
 )
 def removed_group(context: ScheduleContext) -> None:

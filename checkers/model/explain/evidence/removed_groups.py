@@ -34,8 +34,7 @@ def _removed(case: AnomalyCase) -> Links:
 @explains(
     "late-end",
     hazard_of_release(_LATE_END),
-    "The end of a transaction removed the offsets of the same producer's next transaction from the"
-    f" coordinator's memory ({_LATE_END}).",
+    f"The late end of a transaction removed the offsets of the next one from memory ({_LATE_END}).",
 )
 def _late_end(case: AnomalyCase) -> Links:
     """Return the records of the log, if the last transaction is not its producer's first."""
@@ -57,6 +56,5 @@ def _links(case: AnomalyCase, rule: str) -> Links:
 
 removed_group: Final = Explainer(
     (_removed, _late_end),
-    "The log does not remove the group while a transaction is open, and the offset's transaction is"
-    " its producer's first.",
+    "The log does not remove the group meanwhile, and its producer had no transaction before.",
 )

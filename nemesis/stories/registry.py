@@ -25,7 +25,6 @@ _FAMILIES: Final = (
     "clients.idempotent_producer",
     "clients.added_partitions",
     "clients.removed_groups",
-    "clients.busy_coordinator",
 )
 
 _HERE: Final = __name__.rpartition(".")[0]

@@ -93,8 +93,6 @@ AT_NIGHT = {
         Cell("added-partition-share"),
         Cell("earliest-share"),
         Cell("removed-group"),
-        Cell("kept-group"),
-        Cell("busy-coordinator"),
     ),
 }
 """The nightly plays all on all, too (``highwater.campaigns.nightly_plan``)."""

@@ -20,8 +20,18 @@ def coordinator_records(case: RunFiles, topic: str) -> list[Row] | None:
     """Return every record of a coordinators' topic, in columns of ``reader.SCHEMA``.
 
     The records of a partition are in order, and come from its most up-to-date replica; another
-    checker compares the replicas. The result is None if the run has no copy of the topic, or if a
-    part of the copy is no evidence.
+    checker compares the replicas. The result is None where ``coordinator_copies`` returns None.
+    """
+    copies = coordinator_copies(case, topic)
+    if copies is None:
+        return None
+    return [row for logs in copies.values() for row in max(logs, key=_end)]
+
+
+def coordinator_copies(case: RunFiles, topic: str) -> dict[int, list[list[Row]]] | None:
+    """Return the records of each replica of each partition of a coordinators' topic, in order.
+
+    The result is None if the run has no copy of the topic, or if a part of the copy is no evidence.
     """
     folder = case.run.coordinators
     if any(unused.path.startswith(f"{folder.name}/") for unused in case.unread):
@@ -32,12 +42,10 @@ def coordinator_records(case: RunFiles, topic: str) -> list[Row] | None:
         replicas[segment.partition][segment.broker].append(segment)
     if not replicas:
         return None
-    records: list[Row] = []
-    for _, copies in sorted(replicas.items()):
-        logs = [list(_records(segments)) for segments in copies.values()]
-        newest = max(logs, key=_end)
-        records += newest
-    return records
+    return {
+        partition: [list(_records(segments)) for segments in copies.values()]
+        for partition, copies in sorted(replicas.items())
+    }
 
 
 def _end(rows: list[Row]) -> tuple[int, int]:

@@ -102,6 +102,16 @@ class GroupClients(Protocol):
     def share(self, name: str, group: str) -> GroupMember:
         """Start a member of a share group (KIP-932)."""
 
+    def outside(self, group: str) -> object:
+        """Return the metadata with which transactions commit offsets of a group without members."""
+
+    def listed(self) -> frozenset[str]:
+        """Return the groups that the brokers list.
+
+        Raises:
+            UnreachableError: a broker did not answer.
+        """
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleContext:

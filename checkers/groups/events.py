@@ -30,6 +30,8 @@ class GroupFinding:
     Attributes:
         offset: None if the anomaly does not concern one offset.
         says: the sentence that describes the anomaly.
+        records: the offset of each record of the coordinators' topic that shows the anomaly, the
+            producer of its transaction, and a sentence.
     """
 
     kind: str
@@ -37,6 +39,7 @@ class GroupFinding:
     partition: int
     says: str
     offset: int | None = None
+    records: tuple[tuple[int, int | None, str], ...] = ()
 
 
 def no_group(_tables: Tables, case: RunFiles) -> str:
@@ -82,7 +85,17 @@ def _rows(
                 "topic": case.plan.topic.name,
                 "partition": finding.partition,
                 "offset": finding.offset,
-                "copies": [{"partition": finding.partition, "note": finding.says}],
+                "copies": [
+                    {"partition": finding.partition, "note": finding.says},
+                    *(
+                        {
+                            "offset": at,
+                            "value": None if producer is None else str(producer),
+                            "note": says,
+                        }
+                        for at, producer, says in finding.records
+                    ),
+                ],
             }
 
 

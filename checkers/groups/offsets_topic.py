@@ -19,6 +19,8 @@ from highwater.harness.runs.store import COORDINATOR_TOPICS
 TOPIC: Final = COORDINATOR_TOPICS[1]
 _KEY_VERSIONS: Final = (0, 1)
 _KEY: Final = Schema(("group", String()), ("topic", String()), ("partition", Int32))
+_GROUP_KEY: Final = Schema(("group", String()))
+_GROUP_KEY_VERSION: Final = 2
 _VALUE: Final = Schema(("version", Int16), ("offset", Int64))
 
 
@@ -26,15 +28,69 @@ class CommittedOffset(NamedTuple):
     """One record of a committed offset.
 
     Attributes:
+        at: the record's offset in its own log.
         offset: None if the record removes the offset.
         timestamp_ms: when the commit took effect, since 1970; None if the log does not say.
         transactional: whether the commit is part of a transaction.
     """
 
+    at: int
     place: Place
     offset: int | None
     timestamp_ms: int | None
     transactional: bool
+
+
+class OffsetsLog:
+    """The committed offsets of a topic, record by record, as a coordinator loads its log.
+
+    An offset that was written in a transaction counts from the transaction's commit on, unless an
+    offset that was written later counts by then (``OffsetMetadataManager.replay`` of 4.0,
+    ``GroupMetadataManager.loadGroupsAndOffsets`` of 3.9). Releases differ in one case: an offset
+    that is removed while a transaction has a new one for the same place. Then both are possible.
+    """
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._last: dict[Place, CommittedOffset] = {}
+        self._possible: dict[Place, frozenset[int | None]] = {}
+        self._open: dict[int, dict[Place, CommittedOffset]] = defaultdict(dict)
+        self._removed: set[CommittedOffset] = set()
+
+    def possible(self, place: Place) -> frozenset[int | None]:
+        """Return the offsets that a coordinator may have for a group and partition; None: none."""
+        return self._possible.get(place, frozenset({None}))
+
+    def apply(self, row: Row) -> list[CommittedOffset]:
+        """Apply the next record; return the commits that take effect by it."""
+        if row["control"]:
+            return self._end(row)
+        commit = committed(row, self._topic)
+        if commit is None:
+            return []
+        if commit.transactional:
+            self._open[row["producer_id"]][commit.place] = commit
+            return []
+        if commit.offset is None:
+            pending = (of.get(commit.place) for of in self._open.values())
+            self._removed |= {before for before in pending if before is not None}
+        self._set(commit)
+        return [commit]
+
+    def _end(self, marker: Row) -> list[CommittedOffset]:
+        done = []
+        for commit in self._open.pop(marker["producer_id"], {}).values():
+            last = self._last.get(commit.place)
+            newer = last is not None and last.offset is not None and last.at > commit.at
+            if marker["control_type"] == "commit" and not newer:
+                done.append(commit._replace(timestamp_ms=marker["timestamp_ms"]))
+                before = self.possible(commit.place) if commit in self._removed else frozenset()
+                self._set(commit, before)
+        return done
+
+    def _set(self, commit: CommittedOffset, before: frozenset[int | None] = frozenset()) -> None:
+        self._last[commit.place] = commit
+        self._possible[commit.place] = before | {commit.offset}
 
 
 def committed_on_disk(case: RunFiles) -> dict[Place, int | None] | None:
@@ -52,30 +108,11 @@ def commits_on_disk(case: RunFiles) -> list[CommittedOffset] | None:
     None where ``coordinator_records`` returns None.
     """
     rows = coordinator_records(case, TOPIC)
-    return None if rows is None else _commits(rows, case.plan.topic.name)
+    log = OffsetsLog(case.plan.topic.name)
+    return None if rows is None else [commit for row in rows for commit in log.apply(row)]
 
 
-def _commits(rows: list[Row], topic: str) -> list[CommittedOffset]:
-    """Return the offsets that the rows of a log commit.
-
-    An offset that was written in a transaction counts from the transaction's commit on.
-    """
-    committed = list[CommittedOffset]()
-    open_: dict[int, list[CommittedOffset]] = defaultdict(list)
-    for row in rows:
-        if row["control"]:
-            pending = open_.pop(row["producer_id"], [])
-            if row["control_type"] == "commit":
-                at_ms = row["timestamp_ms"]
-                committed += [commit._replace(timestamp_ms=at_ms) for commit in pending]
-            continue
-        commit = _committed(row, topic)
-        if commit is not None:
-            (open_[row["producer_id"]] if row["transactional"] else committed).append(commit)
-    return committed
-
-
-def _committed(row: Row, topic: str) -> CommittedOffset | None:
+def committed(row: Row, topic: str) -> CommittedOffset | None:
     """Return the offset of a topic that a record commits; None if it commits none."""
     key, offset = BytesIO(row["key"] or b""), None
     try:
@@ -89,8 +126,20 @@ def _committed(row: Row, topic: str) -> CommittedOffset | None:
     with contextlib.suppress(ValueError):
         _, offset = _VALUE.decode(BytesIO(row["value"] or b""))
     return CommittedOffset(
+        at=row["offset"],
         place=(group, partition),
         offset=offset,
         timestamp_ms=row["timestamp_ms"],
         transactional=bool(row["transactional"]),
     )
+
+
+def removed_group(row: Row) -> str | None:
+    """Return the group whose metadata a record removes; None if it removes none."""
+    key = BytesIO(row["key"] or b"")
+    try:
+        if row["value"] or Int16.decode(key) != _GROUP_KEY_VERSION:
+            return None
+        return str(_GROUP_KEY.decode(key)[0])
+    except ValueError:
+        return None

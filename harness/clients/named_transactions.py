@@ -1,8 +1,10 @@
 """Sends single, named records in transactions, one step at a time: for the stories."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
+
+from confluent_kafka import TopicPartition
 
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients.client_config import Settings
@@ -105,6 +107,20 @@ class NamedTransactions:
         """Send a record within the transaction, and do not wait for an answer."""
         self._queue(value, partition, lambda _: None)
         self._session.client.poll(0)
+
+    def send_positions(self, positions: Mapping[int, int], group: object) -> None:
+        """Add a group's offsets to the transaction.
+
+        Args:
+            positions: partition to offset.
+            group: the group's metadata, from the same library.
+
+        Raises:
+            HarnessError: no coordinator has accepted the offsets.
+        """
+        places = [TopicPartition(self._topic, *place) for place in positions.items()]
+        if not self._session.offsets(places, group):
+            raise HarnessError(f"{self._process} could not add a group's offsets")
 
     def flush(self) -> None:
         """Wait until every record has an answer."""

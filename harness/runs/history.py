@@ -284,7 +284,8 @@ GROUPS: Final = pa.schema(
         pa.field("outcome", pa.string(), nullable=False),  # ok, or info: it may have happened
         pa.field("partition", pa.int32()),  # null for ended
         pa.field("offset", pa.int64()),
-        pa.field("end", pa.int64()),  # for given
+        # for given; for committed, of the process reader: the end of __consumer_offsets before
+        pa.field("end", pa.int64()),
         pa.field("epoch", pa.int32()),  # for assigned: the generation or member epoch
         pa.field("deliveries", pa.int32()),  # for acquired: delivery count in the response
         pa.field("error", pa.string()),  # the client's error name; null when ok
@@ -294,7 +295,8 @@ GROUPS: Final = pa.schema(
 
 For assigned, revoked and lost, ``invoke_ns`` and ``complete_ns`` are the begin and the end of the
 client's callback. The process ``reader`` asks for the group's offsets when all members have ended.
-Only runs with ``--subscribe`` or ``--share``, or with a program under test, have this table."""
+Only runs with ``--subscribe`` or ``--share``, with a program under test, or of a story that commits
+a group's offsets have this table."""
 
 OUTPUTS: Final = pa.schema(
     [

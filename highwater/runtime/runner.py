@@ -41,6 +41,7 @@ from highwater.nemesis.model_replay.script_lookup import find_script
 from highwater.nemesis.schedules import generator, step_executor
 from highwater.nemesis.schedules.cluster_needs import dynamic_quorum, wired
 from highwater.nemesis.schedules.upgrade_path import levels, settings
+from highwater.nemesis.stories.registry import find_story
 from highwater.runtime.broker_log_parser import endings, log_lines
 from highwater.runtime.client_libraries import download_libraries
 from highwater.runtime.decisions import record_end, record_topic, recorded
@@ -220,9 +221,13 @@ def _recorder(plan: Plan, run: Run, cluster: Cluster, clock: Clock) -> Recorder:
         clock,
         wired=cluster.network is not None,
         racked=plan.racks > 0,
-        grouped=plan.workload.members > 0,
+        grouped=plan.workload.members > 0 or _commits_for_group(plan),
         program=plan.program is not None,
     )
+
+
+def _commits_for_group(plan: Plan) -> bool:
+    return plan.story is not None and find_story(plan.story).needs.group
 
 
 def _program(plan: Plan, run: Run, cluster: Cluster, recorder: Recorder) -> RunningProgram | None:

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Final, Self
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from highwater.clusters.admin.direct_sender import DirectSender
 from highwater.clusters.core.interfaces import UnreachableError
@@ -153,6 +154,8 @@ class RunningWorkload:
         self._asking: dict[str, Consumer] = {}
         self._transactional: list[NamedTransactions] = []
         self._named: list[Sender] = []
+        self._outside: set[str] = set()
+        self._admin: AdminClient | None = None
         self._all_ended = True
         self._failure: BaseException | None = None
 
@@ -221,6 +224,35 @@ class RunningWorkload:
         member = ShareLoop(self._plan, self._recorder, settings, process=name)
         self._spawn(name, partial(member.run, self._stop, lambda: self._answer_limit_s))
         return member
+
+    def outside(self, group: str) -> object:
+        """Return the metadata with which transactions commit offsets of a group without members.
+
+        The group's offsets are read at the end of the run.
+        """
+        self._outside.add(group)
+        client = self._clients.producers.consumer(
+            clients.consumer(self._common("outside"), group=group)
+        )
+        try:
+            return client.consumer_group_metadata()
+        finally:
+            client.close()
+
+    def listed(self) -> frozenset[str]:
+        """Return the groups that the brokers list.
+
+        Raises:
+            UnreachableError: a broker did not answer.
+        """
+        self._admin = self._admin or AdminClient(self._common("admin"))
+        try:
+            groups = self._admin.list_consumer_groups(request_timeout=_ASK_S).result()
+        except KafkaException as error:
+            raise UnreachableError(str(error)) from error
+        if groups.errors:
+            raise UnreachableError(str(groups.errors[0]))
+        return frozenset(group.group_id for group in groups.valid)
 
     def _share(self, number: int) -> None:
         """Start a member of the share group, which goes on until the group has read everything."""
@@ -452,6 +484,9 @@ class RunningWorkload:
         reader = clients.consumer(self._common("reader"))
         if self._plan.workload.subscribe or self._plan.program:
             read_group_offsets(self._plan, self._recorder, self.group_reader())
+        for group in sorted(self._outside):
+            settings = clients.consumer(self._common("reader"), group=group)
+            read_group_offsets(self._plan, self._recorder, settings)
         return final_read(
             self._plan,
             self._recorder,

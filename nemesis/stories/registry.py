@@ -28,6 +28,7 @@ _FAMILIES: Final = (
     "clients.idempotent_producer",
     "clients.added_partitions",
     "clients.expired_positions",
+    "clients.removed_groups",
 )
 
 _HERE: Final = __name__.rpartition(".")[0]

@@ -45,12 +45,16 @@ CHECKPOINT_S: Final = 0.7
 """Interval at which a broker writes its high watermarks to disk: short enough to wait for a write,
 and long enough to kill a broker between two writes."""
 
+CLEANUP_S: Final = 1.0
+"""Interval at which a coordinator removes groups without members and offsets: 10 min by default."""
+
 BROKER_CONFIG: Final[Mapping[str, str]] = MappingProxyType(
     {
         "zookeeper.session.timeout.ms": str(SESSION_MS),
         "broker.session.timeout.ms": str(SESSION_MS),
         "broker.heartbeat.interval.ms": str(SESSION_MS // 4),
         "replica.high.watermark.checkpoint.interval.ms": str(int(CHECKPOINT_S * 1000)),
+        "offsets.retention.check.interval.ms": str(int(CLEANUP_S * 1000)),
         **widen(FETCH_WAIT_S),
         **CONSUMER_SETTINGS,
     }
@@ -127,6 +131,7 @@ class StoryNeeds:
         added: how many partitions the story adds to ``partitions``.
         expiry: whether brokers soon delete what has expired.
         joined: how many members of a group the story starts.
+        group: whether transactions of the story commit a group's offsets.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
@@ -140,6 +145,7 @@ class StoryNeeds:
     added: int = 0
     expiry: bool = False
     joined: int = 0
+    group: bool = False
 
     @property
     def client(self) -> str:

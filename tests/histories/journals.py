@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from highwater.harness.runs.plan import Workload
 from highwater.harness.runs.store import Run
-from tests.support.logdirs import Broker, batch
+from tests.support.logdirs import Broker, batch, marker
 from tests.support.run_builder import RunBuilder
 
 GROUP: Final = "events-group"
@@ -69,6 +69,41 @@ def handed_over(
     return built
 
 
+def contradicted(
+    path: Path,
+    *,
+    answer: int | None,
+    group_goes: bool = False,
+    aborted: bool = False,
+    kafka: str = "4.0.0",
+) -> Run:
+    """A transaction commits offset 1 of the group; then the coordinator is asked.
+
+    Args:
+        group_goes: whether the group is removed while the transaction is open.
+        aborted: whether a transaction of the same producer was aborted before.
+    """
+    run = RunBuilder(path, kafka=kafka, workload=Workload(transactions=True, idempotence=True))
+    run.everywhere([(0, 0, "m0")])
+    gone = struct.pack(">hh", 2, len(GROUP)) + GROUP.encode(), None
+    log, end = b"", 0
+    for commit in (False, True) if aborted else (True,):
+        offset = offsets_record(int(commit))
+        log += batch(end, [offset], producer=(0, 0, 0), transactional=True)
+        log += batch(end + 1, [gone if group_goes else (b"?", b"")])
+        log += marker(end + 2, producer=0, commit=commit)
+        end += 3
+    run.journal("committed", "reader", answer, end=end)
+    run.fence(1)
+    run.disk([1, 2, 3], [(1, 0, "fence-0")])
+    built = run.write()
+    for broker in (1, 2, 3):
+        folder = Broker(built.coordinators / str(broker), broker).meta()
+        folder.log(f"{OFFSETS_TOPIC}-0", log)
+        folder.checkpoint("replication-offset-checkpoint", {f"{OFFSETS_TOPIC}-0": end})
+    return built
+
+
 def shared(
     path: Path,
     *,
@@ -123,6 +158,17 @@ CASES: Final[Sequence[tuple[str, Callable[[Path], Run], tuple[Finding, ...]]]] =
     _case("lost-commit-on-disk", ("lost-commit", 0, 3, None), disk=2),
     _case("stale-commit", ("stale-commit", 0, 2, None), told=None),
     _case("given-again", ("given-again", 0, 1, None), given=1),
+    ("group-of-transaction", lambda path: contradicted(path, answer=1), ()),
+    (
+        "coordinator-contradiction",
+        lambda path: contradicted(path, answer=None, group_goes=True),
+        (("coordinator-contradiction", 0, 1, None),),
+    ),
+    (
+        "coordinator-contradiction-with-offset",
+        lambda path: contradicted(path, answer=0, aborted=True),
+        (("coordinator-contradiction", 0, 1, None),),
+    ),
     _shared("hands-over"),
     _shared("two-holders", ("two-holders", 0, 0, None), answer=None),
     _shared("two-holders-after-a-fault", answer=None, fault=True),

@@ -99,6 +99,7 @@ AT_NIGHT = {
         Cell("bounded-timestamp"),
         Cell("expired-positions"),
         Cell("earliest-positions"),
+        Cell("removed-group"),
     ),
 }
 """The nightly plays all on all, too (``highwater.campaigns.nightly_plan``)."""
@@ -171,7 +172,8 @@ def _unacknowledged(plan: Plan) -> int:
     """The records that are aborted, that no follower has, or that expire."""
     told = find_story(plan.story or "")
     alone = told.harm.uncommitted if told.harm and plan.workload.acks == "all" else ()
-    return told.needs.transactions + told.needs.idempotent + 2 * told.needs.java + len(alone)
+    aborted = told.needs.transactions and not told.needs.group
+    return aborted + told.needs.idempotent + 2 * told.needs.java + len(alone)
 
 
 def _expected_word(plan: Plan) -> str:

@@ -17,6 +17,7 @@ from highwater.checkers.model.explain.evidence.group_beginnings import undeliver
 from highwater.checkers.model.explain.evidence.licences import Explainer, Explanation
 from highwater.checkers.model.explain.evidence.markers import WITHDRAWN
 from highwater.checkers.model.explain.evidence.other_losses import OTHERWISE
+from highwater.checkers.model.explain.evidence.removed_groups import removed_group
 from highwater.checkers.model.explain.evidence.stale_values import stale
 from highwater.checkers.model.explain.evidence.successions import SUCCESSION
 from highwater.checkers.model.explain.evidence.unanswered_sends import UNANSWERED
@@ -65,6 +66,7 @@ _EXPLAINERS: Final[Mapping[str, Explainer[Any]]] = {
     "corrupt": corrupt,
     "lost-decision": decided,
     "lost-commit": forgotten,
+    "coordinator-contradiction": removed_group,
 }
 """The explanations by kind of anomaly."""
 

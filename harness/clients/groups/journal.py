@@ -65,6 +65,7 @@ class GroupJournal(MemberJournal):
         invoke_ns: int,
         *,
         epoch: int | None = None,
+        end: int | None = None,
     ) -> None:
         """Record an event that ends now, with a row for each partition in ``places``."""
         complete_ns = self.clock()
@@ -76,6 +77,7 @@ class GroupJournal(MemberJournal):
                 partition=partition,
                 offset=offset,
                 epoch=epoch,
+                end=end,
             )
 
     def given(self, messages: Iterable[ReadRecord], invoke_ns: int) -> None:

@@ -1,6 +1,9 @@
 """Clusters that files describe: what they say, what they leave open, and what is no such file."""
 
+import json
+import re
 from pathlib import Path
+from typing import Final
 
 import pytest
 from typer.testing import CliRunner
@@ -70,6 +73,8 @@ services:
     image: confluentinc/cp-zookeeper:7.6.1
     environment: {ZOOKEEPER_CLIENT_PORT: 2181}
 """
+
+DOCS: Final = Path(__file__).parents[4] / "docs"
 
 
 def read(path: Path, name: str, text: str) -> ClusterFacts:
@@ -276,3 +281,17 @@ def test_options_of_topics_are_for_files_too_and_those_of_connections_are_not(
     refused = run.invoke(app, ["advise", str(path), "--command-config", str(path)])
     assert isinstance(refused.exception, UsageError)
     assert "--command-config is for a running cluster" in refused.exception.message
+
+
+def test_six_clusters_can_lose_by_what_the_page_says() -> None:
+    page = (DOCS / "advise.md").read_text("utf-8")
+    rows = re.findall(r"\| \[[^]]+\]\((examples/clusters/[^)]+)\) \| ([^|]+) \|", page)
+    assert {Path(name) for name, _ in rows} == {
+        path.relative_to(DOCS) for path in (DOCS / "examples" / "clusters").iterdir()
+    }
+    for name, ids in rows:
+        release = ["--kafka", "2.8.2"] if name.endswith("properties") else []
+        done = CliRunner().invoke(app, ["advise", str(DOCS / name), *release, "--json"])
+        hazards = json.loads(done.stdout)["hazards"]
+        losing = [row["id"] for row in hazards if row["status"] == "can lose"]
+        assert sorted(losing) == sorted(ids.split(", ")), name

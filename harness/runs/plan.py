@@ -506,7 +506,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         idempotent = workload.idempotence or not workload.transactions
         brokers = {} if self.external else brokers
         plan = replace(self, topic=plain, broker_config=brokers)
-        return grouped and idempotent and plan == self
+        return grouped and idempotent and not workload.joined and plan == self
 
     def command(self) -> str:
         """Return the command that repeats this run with every setting.

@@ -183,6 +183,7 @@ def story_plans(draw_: st.DrawFn) -> Plan:
             workload=msgspec.structs.replace(
                 workload,
                 record_bytes=own.record_bytes,
+                joined=own.joined,
                 idempotence=own.idempotence or workload.idempotence,
                 transactions=own.transactions or workload.transactions,
             ),

@@ -53,8 +53,8 @@ _FAULTS: Final = """\
 Acknowledged records of 60 s with lost answers, late requests, killed brokers and moved leaders; in
 the last column moved coordinators of transactions in place of late requests and leaders
 (`python -m tools.client_matrix FOLDER`). `duplicate` is in the log twice, `nonmonotonic-send` in
-another order than sent; plain producers are promised neither. acks=1 loses what only a dead leader
-had. *Hung*: a commit that never ended, as with sarama 1.50.3 ([results](results.md)).
+another order than sent; plain producers are promised neither. *Hung*: a commit that never ended, as
+with sarama 1.50.3 ([results](results.md)).
 """
 _COMMITS: Final = """\
 A transaction has a record that was written, and one that cannot be: the broker refuses it

@@ -4,6 +4,7 @@ from typing import Final
 
 import pyarrow.compute as pc
 
+from highwater.checkers.core.anomaly_kinds import TORN
 from highwater.checkers.core.promises import CONTROLLER_DISK_LOSS
 from highwater.checkers.model.explain.evidence.client_numbers import (
     answered_as_another,
@@ -31,6 +32,7 @@ from highwater.checkers.model.explain.evidence.licences import (
     FAULT,
     NEW_EPOCH,
     OLD_SETS,
+    PARTIAL,
     RESENT,
     SEEN_TO_HAPPEN,
     UNACKNOWLEDGED,
@@ -347,7 +349,26 @@ unseen: Final = Explainer(
 )
 corrupt: Final = Explainer((_whole_set, _bit_flip), "No rule of replication damages a disk.")
 decided: Final = Explainer((_controller_disks,), "Every controller kept its disk.")
+
+
+@explains(
+    "partial-commit",
+    PARTIAL,
+    "The transaction was committed without the record, whose send had failed.",
+)
+def _committed_in_part(case: AnomalyCase) -> Links:
+    """Return the send of the missing record of a torn transaction, which had failed."""
+    send = case.observed.suspects.get(case.anomaly["value"])
+    if case.anomaly["kind"] != TORN or send is None or send["offset"] is not None:
+        return ()
+    if not send["error"]:
+        return ()
+    says = f"The send of {send['value']} had not succeeded: {send['error']}."
+    event = f"{send['process']}: {send['error']}"
+    return (ExplanationLink(rule="partial-commit", says=says, event=event),)
+
+
 seen: Final = Explainer(
-    (written_later, answered_as_another),
+    (_committed_in_part, written_later, answered_as_another),
     "Nothing was truncated there, and no rule of replication lets a client see this.",
 )

@@ -14,7 +14,13 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     Row,
     refuse,
 )
-from highwater.checkers.model.explain.evidence.licences import Explainer, explains, has, lacks
+from highwater.checkers.model.explain.evidence.licences import (
+    SEEN_TO_HAPPEN,
+    Explainer,
+    explains,
+    has,
+    lacks,
+)
 from highwater.checkers.model.explain.evidence.markers import cut_marker, late_marker
 from highwater.checkers.model.explain.observations import FILES, LEADERS, MESSAGES
 from highwater.checkers.model.explain.tolerances import MS, WITHIN
@@ -178,6 +184,39 @@ _forgotten_first: Final = explains(
 )(_written_again)
 
 
+@explains(
+    "commit-refused",
+    SEEN_TO_HAPPEN,
+    "The wire answered a commit that had taken effect with an error, and the client aborted.",
+    needs=MESSAGES,
+)
+def _committed_all_the_same(case: RecordCase) -> Links:
+    """Return the wire's error about a commit that had taken effect, and the client's abort."""
+    send = case.send
+    for row in case.observed.refusals if send["outcome"] == FAIL else ():
+        if (row["api"], row["side"], row["target"]) == (
+            "EndTxn",
+            "answer",
+            _sender(case),
+        ) and case.begun_ns <= row["time_ns"] <= case.until_ns:
+            says = (
+                f"The coordinator had ended the transaction of {send['value']}; then the wire put"
+                f" {row['cause']} in place of its answer to {send['process']}."
+            )
+            link = ExplanationLink(
+                rule="commit-refused", says=says, event=row["cause"], time_ns=row["time_ns"]
+            )
+            aborted = ExplanationLink(
+                rule="commit-refused",
+                says=f"After that {send['process']} aborted it, and that was answered without an"
+                " error.",
+                event=f"{send['process']}: {FAIL}",
+                time_ns=send["complete_ns"],
+            )
+            return link, aborted
+    return ()
+
+
 def _sender(case: RecordCase) -> str:
     """Return the name of a record's producer on the wire."""
     return f"client:{case.send['process']}"
@@ -219,6 +258,7 @@ def _aborted_case(observed: RunTraces, anomaly: Row) -> RecordCase | Chain:
 
 aborted_read: Final = Explainer(
     (
+        _committed_all_the_same,
         _late_end_txn,
         late_marker,
         cut_marker,

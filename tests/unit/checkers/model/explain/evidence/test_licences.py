@@ -17,6 +17,7 @@ from highwater.checkers.model.explain.software import Software
 from highwater.checkers.model.explain.trace import RunTraces
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES
 from highwater.checkers.model.transactions.transaction_rules import TRANSACTION_SWITCHES
+from highwater.harness.runs.history import MESSAGES_TABLE
 from highwater.harness.runs.plan import Workload
 from tests.support import logdirs
 from tests.support.explained import TRANSACTIONS, finding, transactional
@@ -90,6 +91,40 @@ def late_end_txn(
     run.read("m3", 0)
     run.disk((1, 2, 3), [(0, 0, "m3")])
     return {"kind": "G1a", "offset": 0, "value": "m3"}
+
+
+def commit_refused(
+    run: RunBuilder,
+    *,
+    api: str = "EndTxn",
+    source: str = "client:writer",
+    when: str = "within",
+    side: str = "answer",
+    outcome: str = "fail",
+) -> Row:
+    """The commit of m3 takes effect, the wire answers it with an error, and m3 is aborted."""
+    for moment in ("before", "within", "after"):
+        run.tick(100)
+        if moment == when:
+            run.message(api, source, event="refused")
+            ends = {"source": "broker-1", "target": source} if side == "answer" else {}
+            error = {"side": side, "cause": "UNKNOWN_SERVER_ERROR"}
+            run.rows[MESSAGES_TABLE][-1] |= error | ends
+        if moment == "before":
+            run.send("m3", 0, outcome=outcome, process="writer")
+            run.rows["history/ops"][-1]["complete_ns"] = run.now_ns + 150 * MS
+    run.read("m3", 0)
+    run.disk((1, 2, 3), [(0, 0, "m3")])
+    return {"kind": "G1a", "offset": 0, "value": "m3"}
+
+
+def committed_in_part(run: RunBuilder, *, offset: int | None = None, outcome: str = "info") -> Row:
+    """The send of m3 fails, and its transaction is committed all the same."""
+    run.send("m2", 0, outcome="info", process="writer")
+    run.send("m3", offset, outcome=outcome, process="writer")
+    run.read("m2", 0)
+    run.disk((1, 2, 3), [(0, 0, "m2")])
+    return {"kind": "torn-transaction", "offset": 0, "value": "m3"}
 
 
 def late_produce(
@@ -206,6 +241,15 @@ OLD = ("3.3.2", "java")
 DRIVER = ("4.4.0", "./my-driver")
 
 TRIALS = {
+    "commit-refused": Trial(
+        build=commit_refused, rule="commit-refused", explained=(V1, V2, OLD, DRIVER), unexplained=()
+    ),
+    "committed-in-part": Trial(
+        build=committed_in_part,
+        rule="partial-commit",
+        explained=(DRIVER, ("4.4.0", "kafka-python"), ("4.4.0", "aiokafka")),
+        unexplained=(V1, V2),
+    ),
     "late-end-txn": Trial(
         build=late_end_txn,
         rule="late-end-txn",
@@ -291,6 +335,13 @@ def test_what_happens_in_transactions_is_explained_by_the_rules_of_release_and_c
 
 OTHER = {"source": "client:other"}
 NEARLY: dict[str, dict[str, tuple[Row, ...]]] = {
+    "commit-refused": {
+        "unexplained": (
+            *({"when": "before"}, {"when": "after"}, OTHER, {"api": "Produce"}),
+            *({"side": "request"}, {"outcome": "ok"}),
+        ),
+    },
+    "committed-in-part": {"unexplained": ({"offset": 1}, {"outcome": "ok"})},
     "late-end-txn": {
         "unexplained": ({"when": "before"}, {"when": "after"}, OTHER, {"api": "Produce"}),
     },

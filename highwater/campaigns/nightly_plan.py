@@ -217,11 +217,13 @@ def _random_cells(
 def settings() -> Iterator[NightlyCell]:
     """Yield every setting that a night can draw; ``kafka``, ``driver`` and ``seed`` are open.
 
-    Faults of the network are mixed with each other, so that all settings fit into a week.
+    Faults of the network are mixed with each other, and stories of what brokers delete by age have
+    acks=all, so that all settings fit into a week.
     """
     for name, story in STORIES.items():
+        needs = story.needs
         for unclean in (False, True) if name == "unclean" else (False,):
-            for acks in ("all",) if story.needs.waits_for_all else _ACKS:
+            for acks in ("all",) if needs.waits_for_all or needs.expiry else _ACKS:
                 yield NightlyCell(
                     kafka="",
                     story=name,

@@ -37,7 +37,9 @@ def play(folder: Path) -> MatrixFolder:
         words += ["--name", NAME, "--kafka", KAFKAS, "--client", ",".join(clients)]
         words += ["--acks", "1,all", "--delivery", "plain,idempotent,transactional", "--for", "60s"]
         words += [word for mix in MIXES for word in ("--nemesis", mix)]
-    subprocess.run((sys.executable, "-m", "highwater", *words), check=False)
+    done = subprocess.run((sys.executable, "-m", "highwater", *words), check=False)
+    if not (store / NAME / "cells.json").exists():
+        sys.exit(done.returncode)  # it has said why
     return MatrixFolder.open(Path(NAME), store)
 
 

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from highwater.harness.base.exit_codes import INTERRUPTED
 from highwater.harness.campaigns.matrix_cells import MatrixFolder
 from highwater.harness.releases.client_choice import LIBRARIES
 from tools import client_drivers
@@ -37,10 +38,19 @@ def play(folder: Path) -> MatrixFolder:
         words += ["--name", NAME, "--kafka", KAFKAS, "--client", ",".join(clients)]
         words += ["--acks", "1,all", "--delivery", "plain,idempotent,transactional", "--for", "60s"]
         words += [word for mix in MIXES for word in ("--nemesis", mix)]
-    done = subprocess.run((sys.executable, "-m", "highwater", *words), check=False)
-    if not (store / NAME / "cells.json").exists():
-        sys.exit(done.returncode)  # it has said why
+    code = _run(sys.executable, "-m", "highwater", *words)
+    if code == INTERRUPTED or not (store / NAME / "cells.json").exists():
+        sys.exit(code)  # it has said why
     return MatrixFolder.open(Path(NAME), store)
+
+
+def _run(*words: str) -> int:
+    """Return the exit code of a command; Ctrl-C ends it by its own rules, not at once."""
+    running = subprocess.Popen(words)
+    try:
+        return running.wait()
+    except KeyboardInterrupt:
+        return running.wait()
 
 
 def main() -> int:

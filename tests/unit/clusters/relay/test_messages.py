@@ -40,6 +40,15 @@ class Broker(Wire):
     def events(self, number: int) -> list[str]:
         return [row["event"] for row in self.relay.events(number)]
 
+    def await_events(self, number: int, count: int) -> list[str]:
+        """Return a rule's events as soon as there are so many: the wire tells them a little late."""
+        return await_condition(
+            lambda: self.events(number),
+            lambda events: len(events) >= count,
+            what=f"the wire to report {count} events",
+            limit_s=SOON_S,
+        )
+
     def await_event(self, number: int, event: str) -> dict[str, Any]:
         rows = await_condition(
             lambda: [row for row in self.relay.events(number) if row["event"] == event],

@@ -132,7 +132,7 @@ def test_a_refused_request_is_answered_in_its_turn_and_does_not_arrive(broker: B
         end_txn_answer(3, ERROR),
         end_txn_answer(4, 0),
     ]
-    assert broker.events(refused) == ["caught", "refused"] * 2 + ["answered"] * 2
+    assert broker.await_events(refused, 6) == ["caught", "refused"] * 2 + ["answered"] * 2
     row = broker.await_event(refused, "refused")
     assert (row["side"], row["cause"]) == ("request", "NOT_COORDINATOR")
 
@@ -149,4 +149,5 @@ def test_an_answer_is_replaced_after_the_broker_has_acted(broker: Broker) -> Non
         answers = [read_frame(client) for _ in range(2)]
         server.close()
     assert answers == [end_txn_answer(1, ERROR), end_txn_answer(2, 51)]
-    assert broker.events(refused) == ["caught", "refused", "sent", "caught", "sent"]
+    seen = broker.await_events(refused, 5)
+    assert seen == ["caught", "refused", "sent", "caught", "sent"]

@@ -41,7 +41,7 @@ class Broker(Wire):
         return [row["event"] for row in self.relay.events(number)]
 
     def await_events(self, number: int, count: int) -> list[str]:
-        """Return a rule's events as soon as there are so many: the wire tells them a little late."""
+        """Return a rule's events when there are so many: the wire tells them a little late."""
         return await_condition(
             lambda: self.events(number),
             lambda events: len(events) >= count,

@@ -20,6 +20,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     cut_link,
     disturbed,
     event_link,
+    failed_send,
     fault_link,
     hung_up,
     leader_changes,
@@ -361,11 +362,7 @@ def _committed_in_part(case: AnomalyCase) -> Links:
     send = case.observed.suspects.get(case.anomaly["value"])
     if case.anomaly["kind"] != TORN or send is None or send["offset"] is not None:
         return ()
-    if not send["error"]:
-        return ()
-    says = f"The send of {send['value']} had not succeeded: {send['error']}."
-    event = f"{send['process']}: {send['error']}"
-    return (ExplanationLink(rule="partial-commit", says=says, event=event),)
+    return (failed_send(send),) if send["error"] else ()
 
 
 seen: Final = Explainer(

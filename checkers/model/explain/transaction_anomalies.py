@@ -12,6 +12,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     Links,
     RecordCase,
     Row,
+    refusals_by_wire,
     refuse,
 )
 from highwater.checkers.model.explain.evidence.licences import (
@@ -193,12 +194,10 @@ _forgotten_first: Final = explains(
 def _committed_all_the_same(case: RecordCase) -> Links:
     """Return the wire's error about a commit that had taken effect, and the client's abort."""
     send = case.send
-    for row in case.observed.refusals if send["outcome"] == FAIL else ():
-        if (row["api"], row["side"], row["target"]) == (
-            "EndTxn",
-            "answer",
-            _sender(case),
-        ) and case.begun_ns <= row["time_ns"] <= case.until_ns:
+    if send["outcome"] != FAIL:
+        return ()
+    for row in refusals_by_wire(case.observed, send, case.until_ns, "EndTxn"):
+        if row["side"] == "answer":
             says = (
                 f"The coordinator had ended the transaction of {send['value']}; then the wire put"
                 f" {row['cause']} in place of its answer to {send['process']}."

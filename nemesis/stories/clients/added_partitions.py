@@ -119,7 +119,7 @@ def _add_to_share_group(context: ScheduleContext) -> None:
 
 
 def _member(context: ScheduleContext, reset: str) -> GroupMember:
-    group = GroupMembership(group=f"{context.topic}-group", reset=reset, refresh_s=_REFRESH_S)
+    group = GroupMembership(group=context.plan.group, reset=reset, refresh_s=_REFRESH_S)
     return context.groups.join("member-0", group)
 
 

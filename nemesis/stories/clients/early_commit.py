@@ -54,7 +54,7 @@ def _by_brokers(release: Release) -> str:
 def early_commit(context: ScheduleContext) -> None:
     """Kill a member that works on a poll's records; its client commits automatically."""
     membership = GroupMembership(
-        group=f"{context.topic}-group",
+        group=context.plan.group,
         reset="earliest",
         protocol=CONSUMER,
         commits_every_s=_EVERY_S,

@@ -66,7 +66,7 @@ def earliest_positions(context: ScheduleContext) -> None:
 def _be_away(context: ScheduleContext, reset: str) -> None:
     """Play a story of this module."""
     leader = context.replicas[0]
-    membership = GroupMembership(group=f"{context.topic}-group", reset=reset, refresh_s=_REFRESH_S)
+    membership = GroupMembership(group=context.plan.group, reset=reset, refresh_s=_REFRESH_S)
     member = context.groups.join("member-0", membership)
     await_first_record(context, member)
     end = context.replica(leader).leo

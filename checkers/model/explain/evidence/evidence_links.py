@@ -237,6 +237,22 @@ def cut_link(line: BrokerLogLine) -> ExplanationLink:
     return event_link("cut", says, line, line.broker)
 
 
+def failed_send(send: Row) -> ExplanationLink:
+    """Return the error of a record's send, before its transaction was committed."""
+    says = f"The send of {send['value']} had failed before: {send['error']}."
+    event = f"{send['process']}: {send['error']}"
+    return ExplanationLink(rule="partial-commit", says=says, event=event)
+
+
+def refusals_by_wire(observed: RunTraces, send: Row, until_ns: int, api: str) -> Iterator[Row]:
+    """Yield the errors of the wire to a send's producer, from the send to a time, for one API."""
+    client = f"client:{send['process']}"
+    for row in observed.refusals:
+        is_its = row["target" if row["side"] == "answer" else "source"] == client
+        if is_its and row["api"] == api and send["invoke_ns"] <= row["time_ns"] <= until_ns:
+            yield row
+
+
 def refused_by_wire(
     observed: RunTraces, send: Row, until_ns: int, *, acted: bool
 ) -> ExplanationLink | None:
@@ -245,11 +261,9 @@ def refused_by_wire(
     Args:
         acted: only requests on which the broker had acted, so that the records were written.
     """
-    client = f"client:{send['process']}"
-    for row in observed.refusals:
+    for row in refusals_by_wire(observed, send, until_ns, "Produce"):
         after = row["side"] == "answer"
-        refused = row["api"] == "Produce" and client == row["target" if after else "source"]
-        if refused and (after or not acted) and send["invoke_ns"] <= row["time_ns"] <= until_ns:
+        if after or not acted:
             says = (
                 f"The wire answered a Produce of {send['process']} with {row['cause']},"
                 f" {'after' if after else 'before'} the broker had written its records."

@@ -185,27 +185,25 @@ def _after(row: Row, added_ns: int) -> str:
 )
 def _after_its_offset_expired(case: AnomalyCase) -> Links:
     """Return the commit that had expired when a member asked for it, and where it began then."""
-    observed, anomaly, retention_ns = (
-        case.observed,
-        case.anomaly,
-        offsets_retention_ns(case.observed.plan),
-    )
+    observed, anomaly = case.observed, case.anomaly
     send = observed.suspects.get(anomaly["value"])
     trace, group = observed.traces.get(anomaly["partition"]), anomaly["copies"][0]["note"]
+    if send is None or trace is None:
+        return ()
+    retention_ns = offsets_retention_ns(observed.plan)
+    rows = _of_members(observed.ops, group)
     journal = by_place(observed.journal).get((group, anomaly["partition"]), [])
     commits = [row for row in journal if row["event"] == "commit" and row["outcome"] == OK]
-    for question in journal if send is not None and trace is not None else ():
+    for question in journal:
         before = [row for row in commits if ended_ns(row) < question["invoke_ns"]]
         if question["event"] != "committed" or question["offset"] is not None or not before:
             continue
-        last, rows = before[-1], _of_members(observed.ops, group)
+        last = before[-1]
         here = [row for row in rows if row["process"] == question["process"]]
         begins = _beginning(here, anomaly["partition"])
         is_known = begins is None or begins["offset"] is not None
         if is_known or ended_ns(question) - last["invoke_ns"] < retention_ns:
             continue
-        assert send is not None
-        assert trace is not None
         return (
             _committed(last),
             acknowledged(observed, trace, send),

@@ -9,6 +9,7 @@ from highwater.checkers.model.explain.evidence.evidence_links import (
     Links,
     disturbed,
     event_link,
+    failed_send,
     fault_link,
     hung_up,
     led_without,
@@ -138,11 +139,7 @@ def _connection_closed(case: LostRecord) -> Links:
 def _left_out(case: LostRecord) -> Links:
     if not case.send.get("error"):
         return ()
-    says = f"The send of {case.send['value']} had failed before: {case.send['error']}."
-    link = ExplanationLink(
-        rule="partial-commit", says=says, event=f"{case.send['process']}: {case.send['error']}"
-    )
-    return (link, case.ack)
+    return (failed_send(case.send), case.ack)
 
 
 @explains(

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from highwater.checkers.model.explain.explanations import EXPLANATIONS
-from highwater.checkers.model.explain.observations import SOURCES
+from highwater.checkers.explain.explanations import EXPLANATIONS
+from highwater.checkers.explain.observations import SOURCES
 from highwater.checkers.model.protocol.invariants import INVARIANTS
 from highwater.checkers.model.protocol.rules_by_release import SWITCHES, rules_of
 from highwater.checkers.model.protocol.scope import Scope

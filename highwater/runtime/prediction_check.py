@@ -56,7 +56,7 @@ def reconcile(run: Run, verdict: Verdict) -> "Reconciliation":
 
 def _answer(run: Run, verdict: Verdict) -> "Reconciliation":
     # The rules use Numba, which takes half a second to import.
-    from highwater.checkers.model.explain.reconcile import as_random  # noqa: PLC0415
+    from highwater.checkers.explain.reconcile import as_random  # noqa: PLC0415
     from highwater.checkers.model.protocol.rules_by_release import RELEASES  # noqa: PLC0415
 
     if not verdict.complete:
@@ -75,7 +75,7 @@ def _answer(run: Run, verdict: Verdict) -> "Reconciliation":
 
 
 def _ruled(run: Run, plan: Plan, verdict: Verdict) -> "Reconciliation":
-    from highwater.checkers.model.explain.reconcile import as_random, as_scripted  # noqa: PLC0415 - for the same reason
+    from highwater.checkers.explain.reconcile import as_random, as_scripted  # noqa: PLC0415 - for the same reason
     from highwater.checkers.model.protocol.rules_by_release import rules_of  # noqa: PLC0415 - for the same reason
     from highwater.checkers.model.schedules.script import ScriptError, remedies  # noqa: PLC0415 - for the same reason
 

@@ -5,8 +5,8 @@ import random
 import pytest
 from pyspark.sql import SparkSession
 
+from highwater.checkers.explain.reconcile import as_random
 from highwater.checkers.judge import judge
-from highwater.checkers.model.explain.reconcile import as_random
 from highwater.checkers.model.report_types import Reconciliation
 from tests.histories.failover import NEW, OLD, failover
 from tests.support.seeds import FIRST, histories

@@ -1,6 +1,6 @@
 """What the model says of a run that was built by hand, when anomalies were found in it."""
 
-from highwater.checkers.model.explain.reconcile import as_random
+from highwater.checkers.explain.reconcile import as_random
 from highwater.checkers.model.report_types import ModelFinding
 from highwater.harness.runs.history import record_value
 from highwater.harness.runs.plan import Workload

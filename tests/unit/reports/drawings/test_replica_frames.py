@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from highwater.checkers.model.explain.observations import Observation
+from highwater.checkers.explain.observations import Observation
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import Anomaly
 from highwater.reports.drawings.frame_strip import describe, frame, key
@@ -23,7 +23,7 @@ from highwater.reports.replica_contents import (
 from highwater.reports.run_evidence import gather
 from tests.browser.samples import SAMPLES
 from tests.browser.stories import lost_anomaly, witness
-from tests.unit.checkers.model.explain.test_observations import TAKEN, take_away
+from tests.unit.checkers.explain.test_observations import TAKEN, take_away
 
 
 def told(name: str, store: Path, number: int = 0) -> tuple[Anomaly, list[Frame]]:

@@ -1,0 +1,129 @@
+"""Checks that the rules allow every observed election and every change of an ISR."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from highwater.checkers.explain.evidence.evidence_links import event_link
+from highwater.checkers.explain.observations import Observation
+from highwater.checkers.explain.tolerances import WITHIN
+from highwater.checkers.explain.trace import RunTraces, Trace
+from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.faults.facts import facts_of
+from highwater.harness.runs.faults.intervals import NEVER
+from highwater.harness.runs.partition_trace import Leadership
+
+
+def wrong_elections(observed: RunTraces, trace: Trace) -> Iterator[ExplanationLink]:
+    """Yield the elections and ISR changes of a partition that no rule allows."""
+    first = next(iter(trace.leaderships), None)
+    assigned = frozenset(first.isr if first else ())
+    for row in trace.leaderships:
+        if row.leader >= 0 and row.leader not in row.isr:
+            yield _wrong(row, "leader-in-isr", f"leader {row.leader} is not in the ISR")
+        if len(assigned) == observed.plan.topic.replication_factor and not assigned >= {*row.isr}:
+            yield _wrong(row, "assignment", "the ISR has a member that has no replica")
+    for before, now in pairwise(trace.leaderships):
+        if now.epoch < before.epoch:
+            yield _wrong(now, "epochs-rise", f"the leader epoch fell from {before.epoch}")
+        elif now.leader != before.leader and now.leader >= 0:
+            yield from _elected(observed, trace, before, now)
+        if now.leader == before.leader and now.epoch == before.epoch:
+            yield from _changed(observed, trace, before, now)
+
+
+def _elected(
+    observed: RunTraces, trace: Trace, before: Leadership, now: Leadership
+) -> Iterator[ExplanationLink]:
+    """Yield elections of leaders from outside the ISR, if unclean elections are forbidden."""
+    if now.epoch == before.epoch:
+        yield _wrong(
+            now,
+            "elections",
+            f"epoch {now.epoch} has two leaders: broker {before.leader} led in it, too",
+        )
+    # Only the brokers' logs show changes of the ISR between two observations.
+    if observed.lacks(Observation.BROKER_LOGS):
+        return
+    if observed.elects_anybody or trace.was_eligible(before, now):
+        return
+    too_small = len(before.isr) < observed.plan.topic.min_insync_replicas
+    if too_small and observed.software.may_have("elr", now.time_ns):
+        return  # an eligible leader replica (KIP-966) may be elected; no broker reports these
+    yield _wrong(now, "elections", f"leader {now.leader} was not in the ISR {list(before.isr)}")
+
+
+def _changed(
+    observed: RunTraces, trace: Trace, before: Leadership, now: Leadership
+) -> Iterator[ExplanationLink]:
+    """Yield brokers that joined the ISR, but did not run or had not caught up.
+
+    A broker that leaves is not checked: that it lagged, or lost its session, is not observed.
+    """
+    for joined in {*now.isr} - {*before.isr}:
+        asks = not observed.software.may_lack("live_joins_only", now.time_ns, now.leader)
+        if asks and _away(observed, trace, joined, now.time_ns):
+            yield _wrong(now, "live_joins_only", f"broker {joined} joined the ISR, but did not run")
+        if _lacks(observed, trace, joined, now) and not _emptied(observed, trace, joined, now):
+            yield _wrong(now, "isr", f"broker {joined} joined the ISR below the leader's HW")
+
+
+def _away(observed: RunTraces, trace: Trace, broker: int, time_ns: int) -> bool:
+    """Return whether a broker was certainly down: from well before a time until well after it.
+
+    A broker that starts is not down: on a busy machine healing may take a minute to take effect.
+    """
+    starts = [line.time_ns for line in trace.of_kind(broker, "start")]
+    return any(
+        fault.broker == broker
+        and facts_of(fault.name).idle
+        and fault.start_ns < time_ns - WITHIN.outage
+        and time_ns + WITHIN.outage < fault.sure_until_ns
+        and not any(fault.effect_ns < at <= time_ns for at in starts)
+        for fault in observed.faults
+    )
+
+
+def _lacks(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> bool:
+    """Return whether a replica certainly lacked records that its leader had committed well before.
+
+    Observations of the leader do not count if a fault removed records from its log after them.
+    Observations of the follower do not count after a fault that removed records from its log.
+    """
+    leader = trace.sample(now.leader, now.time_ns - WITHIN.log)
+    cuts = [*observed.may_have_removed(trace.partition)]
+    if leader is not None and any(
+        cut.broker == now.leader and leader.time_ns <= cut.until_ns and cut.start_ns <= now.time_ns
+        for cut in cuts
+    ):
+        return False
+    since_ns = now.time_ns - WITHIN.look
+    until_ns = min(
+        (cut.start_ns for cut in cuts if cut.broker == broker and cut.start_ns > now.time_ns),
+        default=NEVER,
+    )
+    later = [seen.leo for seen in trace.samples(broker) if since_ns <= seen.time_ns < until_ns]
+    return leader is not None and bool(later) and max(later) < leader.hw
+
+
+def _emptied(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> bool:
+    """Return whether a broker lost records after its leader had asked to add it to the ISR.
+
+    A controller without KIP-903 does not check whether the broker has restarted since that request
+    (KAFKA-14139). Only a request that the wire held back is known to be so late.
+    """
+    asked_ns = [
+        row["time_ns"]
+        for row in observed.late("AlterPartition", source=f"broker-{now.leader}")
+        if observed.software.may_lack("joins_by_broker_epoch", row["time_ns"])
+    ]
+    return any(
+        fault.broker == broker
+        and offsets
+        and any(fault.start_ns < time_ns <= now.time_ns + WITHIN.log for time_ns in asked_ns)
+        for fault, offsets in observed.removals(trace.partition)
+    )
+
+
+def _wrong(row: Leadership, rule: str, says: str) -> ExplanationLink:
+    broker = row.leader if row.leader >= 0 else None
+    return event_link(rule, f"{says[:1].upper()}{says[1:]}.", row, broker)

@@ -1,0 +1,145 @@
+"""Finds, on the disks, numbers with which an idempotent producer's client hides its own copies.
+
+A broker recognises a record by producer id, epoch and sequence number, and keeps the order of the
+numbers (KIP-98). What a client numbered in another way, no broker can recognise.
+"""
+
+from collections.abc import Iterable
+from itertools import product
+from typing import Final
+
+from highwater.checkers.explain.evidence.evidence_links import (
+    AnomalyCase,
+    Links,
+    RecordCase,
+)
+from highwater.checkers.explain.evidence.licences import NEW_EPOCH, UNKNOWN_CLIENT, explains
+from highwater.checkers.explain.evidence.lost_record import LostRecord
+from highwater.checkers.explain.observations import FILES
+from highwater.checkers.explain.trace import Number
+from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.history import SEND
+
+_ANEW: Final = "numbered-anew"
+_BEHIND: Final = "numbered-behind"
+_AS_ANOTHER: Final = "numbered-as-another"
+_ANSWERED_AS_ANOTHER: Final = "answered-as-another"
+
+
+def _is_idempotent(case: RecordCase) -> bool:
+    return case.observed.plan.workload.idempotence
+
+
+@explains(
+    _ANEW,
+    NEW_EPOCH & UNKNOWN_CLIENT,
+    "The client sent the record again with another sequence number.",
+    needs=FILES,
+    applies=_is_idempotent,
+)
+def numbered_anew(case: RecordCase) -> Links:
+    """Return a record's copies on a disk, if no two of them have the same number."""
+    record = case.anomaly["value"]
+    for broker, disk in case.trace.disks.items() if case.trace else ():
+        copies = disk.copies(record)
+        numbers = [number for _, number in copies if None not in number]
+        if len(copies) > 1 and len(numbers) == len(set(numbers)):
+            placed = [(record, *copy) for copy in copies]
+            return (_link(_ANEW, broker, placed, "no broker can take these for one record"),)
+    return ()
+
+
+@explains(
+    _BEHIND,
+    NEW_EPOCH & UNKNOWN_CLIENT,
+    "The client gave the earlier record a higher sequence number than the later one.",
+    needs=FILES,
+    applies=_is_idempotent,
+)
+def numbered_behind(case: RecordCase) -> Links:
+    """Return two records' places on a disk, if they stand in the order of their numbers."""
+    earlier, later = (step["value"] for step in case.anomaly["steps"])
+    for broker, disk in case.trace.disks.items() if case.trace else ():
+        for before, behind in product(disk.copies(later), disk.copies(earlier)):
+            if before[0] < behind[0] and _after(behind[1], before[1]):
+                placed = [(later, *before), (earlier, *behind)]
+                return (_link(_BEHIND, broker, placed, "the broker kept the order of the numbers"),)
+    return ()
+
+
+@explains(
+    _AS_ANOTHER,
+    NEW_EPOCH & UNKNOWN_CLIENT,
+    "The client gave the record another one's sequence number; the leader took it for that.",
+    needs=FILES,
+)
+def numbered_as_another(case: LostRecord) -> Links:
+    """Return the record at the offset with which a record that is in no log was answered.
+
+    A leader answers what it takes for a copy with the offset of the record that it has. That one
+    was sent, or answered, before: no leader that lost this record gave its offset away again.
+    """
+    lost, offset, disks = case.send["value"], case.send["offset"], case.trace.disks
+    if any(lost in disk.records for disk in disks.values()):
+        return ()
+    for broker, disk in disks.items():
+        number = disk.numbers[disk.at[offset]] if offset in disk.at else (None, None, None)
+        holders = case.observed.sends(value=disk.record(offset) or "").to_pylist()
+        for holder in holders if None not in number else ():
+            sent = holder["invoke_ns"] < case.begun_ns
+            answered = holder["offset"] == offset and holder["complete_ns"] < case.ended_ns
+            if (sent or answered) and holder["process"] == case.send["process"]:
+                placed = [(holder["value"], offset, number)]
+                order = "sent" if sent else "answered"
+                so = f"{lost}, {order} later by the same producer, was answered with that offset"
+                return (_link(_AS_ANOTHER, broker, placed, so), case.ack)
+    return ()
+
+
+@explains(
+    _ANSWERED_AS_ANOTHER,
+    NEW_EPOCH & UNKNOWN_CLIENT,
+    "The client sent the record again with another one's sequence number; the leader answered with"
+    " that one's offset.",
+    needs=FILES,
+)
+def answered_as_another(case: AnomalyCase) -> Links:
+    """Return the record that has the offset, where the answered one is in the log elsewhere."""
+    anomaly, observed = case.anomaly, case.observed
+    trace = observed.traces.get(anomaly["partition"])
+    for step in anomaly["steps"] or () if anomaly["offset"] is not None else ():
+        answered = step["kind"] == SEND and step["offset"] == anomaly["offset"]
+        for broker, disk in trace.disks.items() if trace and answered else ():
+            holder = disk.record(anomaly["offset"])
+            elsewhere = disk.copies(step["value"])
+            sends = observed.sends(value=holder or "", process=step["process"])
+            if holder == step["value"] or not elsewhere or not sends.num_rows:
+                continue
+            number = disk.numbers[disk.at[anomaly["offset"]]]
+            if None not in number:
+                placed = [(step["value"], *elsewhere[0]), (holder or "", anomaly["offset"], number)]
+                so = "a copy of the first was taken for the second, of the same producer"
+                return (_link(_ANSWERED_AS_ANOTHER, broker, placed, so),)
+    return ()
+
+
+def _after(number: Number, other: Number) -> bool:
+    """Return whether a broker has to take a number behind another one."""
+    (producer, *at), (other_producer, *other_at) = number, other
+    unnumbered = None in number or None in other
+    return unnumbered or producer != other_producer or at > other_at
+
+
+def _link(
+    rule: str, broker: int, placed: Iterable[tuple[str, int, Number]], so: str
+) -> ExplanationLink:
+    places = " and ".join(f"{name} at offset {at} with {_words(by)}" for name, at, by in placed)
+    says = f"The disk has {places}: {so}."
+    return ExplanationLink(rule=rule, says=says, event="replicas", broker=broker)
+
+
+def _words(number: Number) -> str:
+    producer, epoch, sequence = number
+    if None in number:
+        return "no sequence number"
+    return f"sequence number {sequence} of producer {producer}, epoch {epoch}"

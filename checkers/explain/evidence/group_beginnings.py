@@ -1,0 +1,240 @@
+"""Explains records that a group was never given: it, or a member of it, began behind them.
+
+A consumer asks for the list of partitions from time to time. In a partition that is new to its
+group no offset is committed, and ``auto.offset.reset`` says where to begin (ConsumerConfig,
+KIP-1327), as it does where the group's offsets have expired (``offsets.retention.minutes``,
+KIP-211). For a share group the coordinator asks, and up to 4.3 it begins at
+``share.auto.offset.reset`` (KAFKA-20742).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from highwater.checkers.explain.evidence.evidence_links import (
+    AnomalyCase,
+    Chain,
+    Links,
+    Row,
+    acknowledged,
+    refuse,
+)
+from highwater.checkers.explain.evidence.licences import (
+    SEEN_TO_HAPPEN,
+    Explainer,
+    explains,
+    hazard_of_clients,
+    hazard_of_release,
+)
+from highwater.checkers.explain.observations import LEADERS
+from highwater.checkers.explain.tolerances import SECOND
+from highwater.checkers.explain.trace import RunTraces, Trace
+from highwater.checkers.groups.commits import offsets_retention_ns
+from highwater.checkers.groups.events import by_place, ended_ns
+from highwater.checkers.hazards.catalogue import find_hazard
+from highwater.checkers.hazards.evaluate import of_release
+from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.cluster_facts import POSITIONS_RETENTION
+from highwater.harness.runs.history import OK, READ, REBALANCE, SEEK, SUBSCRIBE
+
+SHARE_HAZARD: Final = "KAFKA-20742"
+SHARE_SKIPS: Final = hazard_of_release(SHARE_HAZARD)
+
+
+@explains(
+    "auto.offset.reset",
+    SEEN_TO_HAPPEN | SHARE_SKIPS,
+    "A partition was added, and the group, which had committed no offset there, began behind the"
+    " record; share groups do so up to 4.3 (KAFKA-20742).",
+    needs=LEADERS,
+)
+def _before_its_beginning(case: AnomalyCase) -> Chain:
+    """Return how the group came to begin its reading of the partition behind the record."""
+    observed, anomaly = case.observed, case.anomaly
+    send = observed.suspects.get(anomaly["value"])
+    trace = observed.traces.get(anomaly["partition"])
+    group = anomaly["copies"][0]["note"]
+    rows = _of_members(observed.ops, group)
+    given = [row for row in rows if row["kind"] == READ and row["complete_ns"] is not None]
+    here = [row for row in given if row["partition"] == anomaly["partition"]]
+    if send is None or trace is None or not trace.leaderships or not here:
+        return refuse("The history does not show the record's send, or when the group read there.")
+    added_ns, first = trace.leaderships[0].time_ns, min(here, key=lambda row: row["complete_ns"])
+    if min(row["complete_ns"] for row in given) > added_ns:
+        return refuse("The partition existed before the group had read any record.")
+    links = [_added(observed, anomaly, trace, group), acknowledged(observed, trace, send)]
+    if first["complete_ns"] < send["complete_ns"]:
+        return refuse(
+            "The group already read that partition when the record was acknowledged.", *links
+        )
+    begins = _beginning(rows, anomaly["partition"])
+    if begins is not None and begins["offset"] is not None:
+        return refuse(f"The group began at a known offset, {begins['offset']}.", *links)
+    if begins is None and not _skips(observed, added_ns, first["complete_ns"]):
+        why = "From 4.4 on a share group reads an added partition from its beginning."
+        return refuse(why, *links)
+    begun = _shared(first, added_ns, group) if begins is None else _reset(begins, first, added_ns)
+    return Chain(links=(*links, begun))
+
+
+@explains(
+    "early-commit",
+    hazard_of_clients("KAFKA-18641"),
+    "A member died at work on it; its client had committed the position behind it (KAFKA-18641).",
+)
+def _committed_at_work(case: AnomalyCase) -> Links:
+    """Return how the partition went from a member that died to the member that read on."""
+    observed, anomaly = case.observed, case.anomaly
+    send = observed.suspects.get(anomaly["value"])
+    trace = observed.traces.get(anomaly["partition"])
+    if send is None or trace is None:
+        return ()
+    rows = [
+        row
+        for row in _of_members(observed.ops, anomaly["copies"][0]["note"])
+        if row["partition"] == anomaly["partition"]
+    ]
+    begins = [row for row in rows if row["kind"] == SEEK and row["offset"] is None]
+    before = [row for row in begins if row["complete_ns"] <= send["invoke_ns"]]
+    later = [row for row in begins if row["complete_ns"] > send["complete_ns"]]
+    if not before or not later or before[-1]["process"] == later[0]["process"]:
+        return ()
+    heir = later[0]["process"]
+    given = [row for row in rows if row["kind"] == READ and row["process"] == heir]
+    links = [_taken_over(before[-1], later[0], first) for first in given[:1]]
+    return (acknowledged(observed, trace, send), *links) if links else ()
+
+
+def _of_members(ops: pa.Table, group: str) -> list[Row]:
+    """Return the rows of a group's members, in their order."""
+    joined = pc.and_(pc.equal(ops["kind"], SUBSCRIBE), pc.equal(ops["value"], group))
+    members = pc.unique(ops["process"].filter(joined))
+    rows: list[Row] = ops.filter(pc.is_in(ops["process"], members)).to_pylist()
+    return rows
+
+
+def _beginning(rows: Sequence[Row], partition: int) -> Row | None:
+    """Return a member's first seek in an assigned partition; None for a share group."""
+    assigned = any(row["kind"] == REBALANCE and row["partition"] == partition for row in rows)
+    seeks = [row for row in rows if row["kind"] == SEEK and row["partition"] == partition]
+    return seeks[0] if assigned and seeks else None
+
+
+def _skips(observed: RunTraces, *times_ns: int) -> bool:
+    """Return whether all brokers' releases let share groups skip an added partition's beginning."""
+    ran = {software.kafka for time_ns in times_ns for software in observed.software.at(time_ns)}
+    return all(of_release(find_hazard(SHARE_HAZARD), release(kafka)) for kafka in ran)
+
+
+def _added(observed: RunTraces, anomaly: Row, trace: Trace, group: str) -> ExplanationLink:
+    first = trace.leaderships[0]
+    return ExplanationLink(
+        rule="added-partition",
+        says=f"Partition {anomaly['partition']} was added to {observed.topic}, from which {group}"
+        f" had read records before; broker {first.leader} led the partition.",
+        event="the first observation of the partition",
+        broker=first.leader if first.leader >= 0 else None,
+        time_ns=first.time_ns,
+    )
+
+
+def _reset(begins: Row, first: Row, added_ns: int) -> ExplanationLink:
+    return ExplanationLink(
+        rule="auto.offset.reset",
+        says=f"{begins['process']} was assigned the partition {_after(begins, added_ns)}. Its group"
+        " had committed no offset there, so that it began where auto.offset.reset says: the first"
+        f" record that it was given is {first['value']}, at offset {first['offset']}.",
+        event=f"{begins['process']}: {SEEK}, to an unknown offset",
+        time_ns=begins["complete_ns"],
+    )
+
+
+def _taken_over(owner: Row, heir: Row, first: Row) -> ExplanationLink:
+    return ExplanationLink(
+        rule="early-commit",
+        says=f"{owner['process']} had the partition when the record was sent, and died."
+        f" {heir['process']} went on where the group's offset was: the first record that it was"
+        f" given is {first['value']}, at offset {first['offset']}.",
+        event=f"{heir['process']}: {SEEK}, to the group's offset",
+        time_ns=heir["complete_ns"],
+    )
+
+
+def _shared(first: Row, added_ns: int, group: str) -> ExplanationLink:
+    return ExplanationLink(
+        rule="share.auto.offset.reset",
+        says=f"The first record of the partition that {group} was given is {first['value']}, at"
+        f" offset {first['offset']}, {_after(first, added_ns)}: the group's coordinator had begun"
+        " by then, where share.auto.offset.reset says.",
+        event=f"{first['process']}: {READ} {first['value']}",
+        time_ns=first["complete_ns"],
+    )
+
+
+def _after(row: Row, added_ns: int) -> str:
+    return f"{(row['complete_ns'] - added_ns) / SECOND:.1f} s after it was added"
+
+
+@explains(
+    "offsets.retention",
+    SEEN_TO_HAPPEN,
+    "The group's offsets had expired.",
+)
+def _after_its_offset_expired(case: AnomalyCase) -> Links:
+    """Return the commit that had expired when a member asked for it, and where it began then."""
+    observed, anomaly = case.observed, case.anomaly
+    send = observed.suspects.get(anomaly["value"])
+    trace, group = observed.traces.get(anomaly["partition"]), anomaly["copies"][0]["note"]
+    if send is None or trace is None:
+        return ()
+    retention_ns = offsets_retention_ns(observed.plan)
+    rows = _of_members(observed.ops, group)
+    journal = by_place(observed.journal).get((group, anomaly["partition"]), [])
+    commits = [row for row in journal if row["event"] == "commit" and row["outcome"] == OK]
+    for question in journal:
+        before = [row for row in commits if ended_ns(row) < question["invoke_ns"]]
+        if question["event"] != "committed" or question["offset"] is not None or not before:
+            continue
+        last = before[-1]
+        here = [row for row in rows if row["process"] == question["process"]]
+        begins = _beginning(here, anomaly["partition"])
+        is_known = begins is None or begins["offset"] is not None
+        if is_known or ended_ns(question) - last["invoke_ns"] < retention_ns:
+            continue
+        return (
+            _committed(last),
+            acknowledged(observed, trace, send),
+            _expired(question, last, retention_ns),
+        )
+    return ()
+
+
+def _committed(commit: Row) -> ExplanationLink:
+    return ExplanationLink(
+        rule="offsets.retention",
+        says=f"{commit['process']} committed offset {commit['offset']} of partition"
+        f" {commit['partition']} for {commit['group']}, which is the group's last commit there.",
+        event=f"{commit['process']}: commit, {OK}",
+        time_ns=commit["complete_ns"],
+    )
+
+
+def _expired(question: Row, last: Row, retention_ns: int) -> ExplanationLink:
+    away_s = (ended_ns(question) - last["invoke_ns"]) / SECOND
+    return ExplanationLink(
+        rule="offsets.retention",
+        says=f"{away_s:.1f} s later {question['process']} joined, and the coordinator had no"
+        f" offset: it keeps offsets of a group without members for {retention_ns / SECOND:g} s"
+        f" ({POSITIONS_RETENTION}). So the group began where auto.offset.reset says.",
+        event=f"{question['process']}: committed, no offset",
+        time_ns=question["complete_ns"],
+    )
+
+
+undelivered: Final = Explainer(
+    (_after_its_offset_expired, _before_its_beginning, _committed_at_work),
+    "The history does not show where the group began.",
+)

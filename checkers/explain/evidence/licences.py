@@ -1,0 +1,314 @@
+"""Licences: each explanation names the rule, or the fact, that lets its anomaly happen.
+
+A licence is a switch of the model that is on or off in a run's software (brokers and client), or a
+fact about the run's release, settings, client or faults. An explanation whose licence is not in
+force explains nothing: an anomaly that stays unexplained looks like a bug in Kafka.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from highwater.checkers.explain.evidence.evidence_links import (
+    AnomalyCase,
+    Chain,
+    Links,
+    Row,
+    not_known,
+    refuse,
+)
+from highwater.checkers.explain.observations import Observation
+from highwater.checkers.explain.trace import RunTraces
+from highwater.checkers.hazards.catalogue import find_hazard
+from highwater.checkers.hazards.evaluate import of_clients, of_release
+from highwater.checkers.model.protocol.rules_by_release import Rules, old_format
+from highwater.checkers.model.transactions.transaction_rules import TransactionRules
+from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.client_choice import (
+    AIOKAFKA,
+    DRIVER,
+    KAFKA_PYTHON,
+    read_client,
+)
+from highwater.harness.releases.release import Release
+
+_NEW_SETS: Final = (0, 11)
+
+
+Holds: TypeAlias = Callable[[RunTraces, int | None], bool]
+"""A function that returns whether a licence was in force in a run: at a time, or (None) at any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Licence:
+    """A rule or a fact that lets an anomaly happen in a run.
+
+    Attributes:
+        name: a switch of the model, or a fact in a few words.
+        says: the sentence for an anomaly if the licence is not in force.
+        holds: returns whether the licence was in force. Only the evidence knows for which broker
+            it must be in force, and asks ``SoftwareHistory`` itself.
+        switches: the switches of ``Rules`` and ``TransactionRules`` that decide; none for a fact.
+    """
+
+    name: str
+    says: str
+    holds: Holds
+    switches: tuple[str, ...] = ()
+
+    def __or__(self, other: "Licence") -> "Licence":
+        return self._with(other, "or", lambda run, at: self.holds(run, at) or other.holds(run, at))
+
+    def __and__(self, other: "Licence") -> "Licence":
+        return self._with(
+            other, "and", lambda run, at: self.holds(run, at) and other.holds(run, at)
+        )
+
+    def _with(self, other: "Licence", word: str, holds: Holds) -> "Licence":
+        return Licence(
+            name=f"{self.name} {word} {other.name}",
+            says=f"{self.says} {other.says}",
+            switches=self.switches + other.switches,
+            holds=holds,
+        )
+
+
+def lacks(switch: str) -> Licence:
+    """Return the licence that is in force if the release, with its client, lacks a rule."""
+    return Licence(
+        name=f"{switch}: off",
+        says=f"On this release, with this client: {_says(switch)}",
+        switches=(switch,),
+        holds=lambda run, at: run.software.may_lack(switch, at),
+    )
+
+
+def has(switch: str) -> Licence:
+    """Return the licence that is in force if the release, with its client, has a rule."""
+    return Licence(
+        name=switch,
+        says=f"Not on this release, with this client: {_says(switch)}",
+        switches=(switch,),
+        holds=lambda run, at: run.software.may_have(switch, at),
+    )
+
+
+def hazard_of_release(hazard: str) -> Licence:
+    """Return the licence that is in force if the release has a hazard of the catalogue."""
+    row = find_hazard(hazard)
+    return of_releases(
+        hazard, "This release is not affected.", lambda entry: of_release(row, entry)
+    )
+
+
+def of_releases(name: str, says: str, has_it: Callable[[Release], bool]) -> Licence:
+    """Return the licence that is in force if ``has_it`` is true for a release in the run."""
+    return Licence(
+        name=name,
+        says=says,
+        holds=lambda run, at: any(has_it(release(ran.kafka)) for ran in run.software.at(at)),
+    )
+
+
+def hazard_of_clients(hazard: str) -> Licence:
+    """Return the licence that is in force if the client has a hazard of the catalogue."""
+    row = find_hazard(hazard)
+
+    def holds(run: RunTraces, _: int | None) -> bool:
+        brokers = run.plan.played_on
+        return of_clients(row, read_client(run.plan.client, brokers), release(brokers))
+
+    return Licence(name=hazard, says="This client is not affected.", holds=holds)
+
+
+def of_plan(name: str, says: str, holds: Callable[[RunTraces], bool]) -> Licence:
+    """Return a licence that depends on the settings of a run."""
+    return Licence(name=name, says=says, holds=lambda run, _: holds(run))
+
+
+def _says(switch: str) -> str:
+    """Return the sentence about a switch, with a small first letter, to follow a colon."""
+    rules = Rules if switch in Rules.__dataclass_fields__ else TransactionRules
+    sentence = str(rules.__dataclass_fields__[switch].metadata["says"])
+    return f"{sentence[:1].lower()}{sentence[1:]}"
+
+
+C = TypeVar("C", bound=AnomalyCase)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation(Generic[C]):
+    """One cause of an anomaly: its licence, and the function that finds its evidence.
+
+    Attributes:
+        name: a switch of the model's rules, or a plain name.
+        licence: what must be in force for the explanation.
+        says: the cause in a sentence.
+        evidence: returns the links of the explanation, in order of time; empty if the cause was not
+            observed. Or it returns a chain, which says why the cause is excluded.
+        applies: returns whether the explanation fits the case.
+        needs: the observations without which the evidence may be missing.
+    """
+
+    name: str
+    licence: Licence
+    says: str
+    evidence: Callable[[C], Links | Chain]
+    applies: Callable[[C], bool]
+    needs: frozenset[Observation]
+
+    def may_explain(self, case: C) -> bool:
+        """Return whether release, client and settings allow the explanation, at any time."""
+        return self.licence.holds(case.observed, None) and self.applies(case)
+
+    def outcome(self, case: C) -> Chain:
+        """Return the evidence for the explanation, even if its licence is not in force."""
+        evidence = self.evidence(case) if self.applies(case) else ()
+        return evidence if isinstance(evidence, Chain) else Chain(links=evidence)
+
+    def allows(self, case: C, outcome: Chain) -> bool:
+        """Return whether the explanation's licence was in force when a chain's events happened."""
+        named = (link.time_ns for link in outcome.links if link.rule == self.name)
+        return self.licence.holds(case.observed, next(named, None))
+
+    def links(self, case: C) -> Links:
+        """Return the explanation's links; empty if it does not explain the anomaly."""
+        outcome = self.outcome(case) if self.may_explain(case) else Chain()
+        return () if outcome.why_not or not self.allows(case, outcome) else outcome.links
+
+
+def explains(
+    name: str,
+    licence: Licence,
+    says: str,
+    *,
+    needs: frozenset[Observation] = frozenset(),
+    applies: Callable[[Any], bool] = lambda _: True,
+) -> Callable[[Callable[[C], Links | Chain]], Explanation[C]]:
+    """Return a decorator that makes an ``Explanation`` of the function that finds its evidence."""
+
+    def explanation(evidence: Callable[[C], Links | Chain]) -> Explanation[C]:
+        return Explanation(
+            name=name, licence=licence, says=says, evidence=evidence, applies=applies, needs=needs
+        )
+
+    return explanation
+
+
+def first(explanations: Sequence[Explanation[C]], case: C) -> Links:
+    """Return the links of the first explanation of an anomaly; empty if none explains it."""
+    return next((links for rule in explanations if (links := rule.links(case))), ())
+
+
+def if_observed(outcome: Chain, explanations: Iterable[Explanation[C]], case: C) -> Chain:
+    """Return a chain; a refusal becomes "not known" if an allowed explanation lacks observations.
+
+    Args:
+        outcome: the chain that was found; an explanation is returned unchanged.
+        explanations: the explanations that were tried.
+        case: the anomaly.
+    """
+    needs = (rule.needs for rule in explanations if rule.may_explain(case))
+    missing = case.observed.missing.intersection(chain.from_iterable(needs))
+    return not_known(missing, *outcome.links) if outcome.why_not and missing else outcome
+
+
+def _any_case(observed: RunTraces, anomaly: Row) -> AnomalyCase:
+    return AnomalyCase(observed=observed, anomaly=anomaly)
+
+
+@dataclass(frozen=True, slots=True)
+class Explainer(Generic[C]):
+    """The explanations of one kind of anomaly; called with a run and an anomaly, it explains that.
+
+    Attributes:
+        explanations: the explanations, in the order in which they are tried.
+        why_not: the reason if none of them has evidence; empty for a single explanation that gives
+            the reason itself.
+        case: returns the case that the explanations need, or a chain that says why there is none.
+        always: returns links to show even if there is no explanation.
+    """
+
+    explanations: tuple[Explanation[C], ...]
+    why_not: str = ""
+    case: Callable[[RunTraces, Row], Any] = _any_case
+    always: Callable[[Any], Links] = lambda _: ()
+
+    def __call__(self, observed: RunTraces, anomaly: Row) -> Chain:
+        """Explain an anomaly of a run."""
+        case = self.case(observed, anomaly)
+        if isinstance(case, Chain):
+            return case
+        outcome = self._first(case) if self.why_not else self.explanations[0].outcome(case)
+        return if_observed(outcome, self.explanations, case)
+
+    def _first(self, case: C) -> Chain:
+        """Return the first outcome that explains; else the best reason why none does."""
+        refused = []
+        for rule in self.explanations:
+            outcome = rule.outcome(case)
+            if outcome.why_not:
+                refused += [outcome] if rule.may_explain(case) else []
+            elif outcome.links and rule.allows(case, outcome):
+                return outcome
+            elif outcome.links:
+                refused.insert(0, refuse(rule.licence.says, *outcome.links))
+        return refused[0] if refused else refuse(self.why_not, *self.always(case))
+
+
+UNACKNOWLEDGED: Final = Licence(
+    name="acks=0",
+    says="A broker has acknowledged the record: only with acks=0 no broker answers.",
+    holds=lambda run, _: run.plan.workload.acks == "0",
+)
+LEADER_ALONE: Final = Licence(
+    name="acks=0 or 1",
+    says="With acks=all its leader waits for every member of the ISR.",
+    holds=lambda run, _: run.plan.workload.acks != "all",
+)
+UNCLEAN: Final = Licence(
+    name="unclean elections",
+    says="Unclean elections are off: no replica outside the ISR may be elected.",
+    holds=lambda run, _: run.elects_anybody,
+)
+FAULT: Final = Licence(
+    name="an injected fault",
+    says="The evidence is the fault itself.",
+    holds=lambda _, __: True,
+)
+SEEN_TO_HAPPEN: Final = Licence(
+    name="what the run shows",
+    says="It may happen on every release.",
+    holds=lambda _, __: True,
+)
+OLD_SETS: Final = Licence(
+    name="message sets from before 0.11",
+    says="Only message sets from before 0.11 are sent whole.",
+    holds=lambda run, _: (
+        any(software.number < _NEW_SETS for software in run.software.at(None))
+        or old_format(run.plan.protocol, run.plan.format)
+    ),
+)
+RESENT: Final = Licence(
+    name="no idempotence",
+    says="Its producer is idempotent (KIP-98).",
+    holds=lambda run, _: not run.plan.workload.idempotence,
+)
+NEW_EPOCH: Final = Licence(
+    name="a new producer epoch",
+    says="Its producer is not idempotent (KIP-98).",
+    holds=lambda run, _: run.plan.workload.idempotence,
+)
+PARTIAL: Final = Licence(
+    name="kafka-python, aiokafka or a client driver",
+    says="This client commits no transaction after a record of it has failed.",
+    holds=lambda run, _: (
+        read_client(run.plan.client, run.plan.played_on).library in {DRIVER, KAFKA_PYTHON, AIOKAFKA}
+    ),
+)
+UNKNOWN_CLIENT: Final = Licence(
+    name="a client driver",
+    says="This client is known to number a record once, and in order.",
+    holds=lambda run, _: read_client(run.plan.client, run.plan.played_on).library == DRIVER,
+)

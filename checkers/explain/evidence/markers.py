@@ -1,0 +1,189 @@
+"""Explains records whose outcome another transaction's marker decided, or that came later.
+
+A coordinator sends a marker (WriteTxnMarkers) again if its connection to a leader ends without an
+answer. The leader then ends the producer's open transaction, unless the marker's producer epoch is
+below the epoch that the leader knows. With version 1 all transactions of a producer have the same
+epoch (``ProducerAppendInfo.checkProducerEpoch``; KIP-1228 for version 2, KAFKA-19446).
+
+A fault that removes a log's end also removes the markers there. A transaction without its marker is
+open again, and the producer's next marker decides its records' outcome: for the coordinator the
+transaction is complete, so that it never sends the marker again (KIP-98,
+``TransactionCoordinator``).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from highwater.checkers.explain.evidence.evidence_links import (
+    AnomalyCase,
+    Links,
+    RecordCase,
+    event_link,
+    fault_link,
+)
+from highwater.checkers.explain.evidence.licences import FAULT, explains, lacks
+from highwater.checkers.explain.observations import FILES, LEADERS, MESSAGES
+from highwater.checkers.explain.trace import FrozenReplica, RunTraces, Trace
+from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.faults.intervals import FaultInterval
+from highwater.harness.runs.partition_trace import Leadership
+
+
+@explains(
+    "late-marker",
+    lacks("marker_above"),
+    "An earlier transaction's marker came late, and ended the record's transaction, which had the"
+    " same producer epoch (KAFKA-19446).",
+    applies=lambda case: case.observed.plan.workload.transactions,
+    needs=LEADERS | FILES | MESSAGES,
+)
+def late_marker(case: RecordCase) -> Links:
+    """Return the late marker that ended a record's transaction, and the marker's place on a disk.
+
+    The marker reached the leader between the record's send and the end of its transaction, and the
+    leader's log has the marker, with the same producer and epoch, behind the record.
+    """
+    send, trace = case.send, case.trace
+    last = trace.leaderships[-1] if trace and trace.leaderships else None
+    disk = trace.last_disk if trace else None
+    late = [*case.observed.late("WriteTxnMarkers", partition=send["partition"])]
+    if disk is None or send["offset"] is None or not late:
+        return ()
+    marker = _marker_behind(disk, send["offset"])
+    for row in late:
+        if marker is None or not case.begun_ns <= row["time_ns"] <= case.until_ns:
+            continue
+        if row["epoch"] != marker[2]:
+            continue
+        came = ExplanationLink(
+            rule="late-marker",
+            says=f"A WriteTxnMarkers of {row['source']} that the wire had held back reached"
+            f" {row['target']} while the transaction of {send['value']} was open. It is from an"
+            f" earlier transaction. Its producer epoch, {row['epoch']}, is also that of"
+            f" {send['value']}.",
+            event=f"WriteTxnMarkers {row['event']}: message {row['message']}",
+            time_ns=row["time_ns"],
+        )
+        stands = ExplanationLink(
+            rule="late-marker",
+            says=f"Its marker is at offset {marker[0]}, behind {send['value']}, with producer id"
+            f" {marker[1]} and epoch {marker[2]}. It decided the outcome of {send['value']}: the"
+            " marker of the record's own transaction came later.",
+            event="replicas",
+            broker=last.leader if last else None,
+        )
+        return came, stands
+    return ()
+
+
+def _marker_behind(disk: FrozenReplica, offset: int) -> tuple[int, int | None, int | None] | None:
+    """Return the first marker of a record's producer behind the record: offset, id and epoch."""
+    if offset not in disk.at:
+        return None
+    writer, *_ = disk.numbers[disk.at[offset]]
+    for index in range(disk.at[offset] + 1, len(disk.offsets)):
+        if disk.ids[index] is None and disk.numbers[index][0] == writer:
+            return int(disk.offsets[index]), *disk.numbers[index][:2]
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cut:
+    """Offsets that a fault removed from a log, and when the log's broker then began to lead."""
+
+    fault: FaultInterval
+    offsets: range
+    start: Leadership
+
+    def links(self, says: str) -> Links:
+        election = event_link("elections", says, self.start, self.start.leader)
+        return fault_link(self.fault), election
+
+
+@explains(
+    "cut-marker",
+    FAULT,
+    "A fault removed the marker of the record's transaction from the leader's log, and a later"
+    " transaction's marker decided the record's outcome.",
+    applies=lambda case: case.observed.plan.workload.transactions,
+    needs=LEADERS | FILES,
+)
+def cut_marker(case: RecordCase) -> Links:
+    """Return the fault that removed a transaction's marker, and the marker that decided instead.
+
+    The first marker of the record's producer behind the record must be from a leader that began to
+    lead after the transaction had ended. Between these times a fault must have removed offsets
+    behind the record from that leader's log.
+    """
+    send, trace, offset = case.send, case.trace, case.send["offset"]
+    disk = trace.last_disk if trace else None
+    if trace is None or disk is None or offset is None or send["complete_ns"] is None:
+        return ()
+    marker = _marker_behind(disk, offset)
+    if marker is None:
+        return ()
+    epoch = int(disk.epochs[disk.at[marker[0]]])
+    for cut in _cuts(case.observed, trace, epoch, send["complete_ns"]):
+        if cut.offsets.stop > offset + 1:
+            decided = ExplanationLink(
+                rule="cut-marker",
+                says=f"The next marker of producer id {marker[1]} in its log, at {marker[0]}, is"
+                f" from a later transaction; it decided the outcome of {send['value']}, too.",
+                event="replicas",
+                broker=cut.start.leader,
+            )
+            return *cut.links(f"Broker {cut.start.leader} led then, without the marker."), decided
+    return ()
+
+
+WITHDRAWN: Final = (cut_marker, late_marker)
+"""Explanations of a record whose outcome another transaction's marker decided."""
+
+
+def _skipped(case: AnomalyCase) -> set[int]:
+    """Return the offsets that a client left out, as far as they are known."""
+    copies = case.anomaly["copies"] or ()
+    return {copy["offset"] for copy in copies if copy["note"] == "skipped"}
+
+
+@explains(
+    "written-later",
+    FAULT,
+    "A fault removed records there, and others were written in their place.",
+    applies=lambda case: bool(_skipped(case)),
+    needs=LEADERS | FILES,
+)
+def written_later(case: AnomalyCase) -> Links:
+    """Return why a client could not read the records that it left out: they were written later.
+
+    A fault removed these offsets from the log after the client had passed them, and the records
+    there now are from an epoch that began after the fault.
+    """
+    observed, anomaly, places = case.observed, case.anomaly, _skipped(case)
+    trace, steps = observed.traces.get(anomaly["partition"]), anomaly["steps"] or ()
+    disk = trace.last_disk if trace else None
+    if trace is None or disk is None or not steps or not places <= disk.at.keys():
+        return ()
+    told_ns = max(step["complete_ns"] or step["invoke_ns"] for step in steps)
+    there = [
+        next((cut for cut in _cuts(observed, trace, epoch, told_ns) if place in cut.offsets), None)
+        for place, epoch in ((place, int(disk.epochs[disk.at[place]])) for place in sorted(places))
+    ]
+    cuts = [cut for cut in there if cut is not None]
+    if not cuts or len(cuts) < len(places):
+        return ()
+    return cuts[-1].links(
+        f"Broker {cuts[-1].start.leader} led then, and wrote other records there."
+    )
+
+
+def _cuts(observed: RunTraces, trace: Trace, epoch: int, since_ns: int) -> list[_Cut]:
+    """Return what faults removed from a leader's log between a time and the start of its epoch."""
+    start = next((row for row in trace.leaderships if row.epoch == epoch), None)
+    if start is None:
+        return []
+    return [
+        _Cut(fault=fault, offsets=offsets, start=start)
+        for fault, offsets in observed.removals(trace.partition)
+        if since_ns < fault.start_ns < start.time_ns and fault.broker == start.leader
+    ]

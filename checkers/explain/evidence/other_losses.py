@@ -1,0 +1,219 @@
+"""Explains lost records whose loss is no matter of a later leader's election."""
+
+import re
+from typing import Final
+
+import pyarrow.compute as pc
+
+from highwater.checkers.explain.evidence.client_numbers import numbered_as_another
+from highwater.checkers.explain.evidence.evidence_links import (
+    Links,
+    event_link,
+    fault_link,
+    led_without,
+)
+from highwater.checkers.explain.evidence.licences import (
+    FAULT,
+    LEADER_ALONE,
+    explains,
+    has,
+    hazard_of_release,
+    of_plan,
+)
+from highwater.checkers.explain.evidence.lost_record import LostRecord, deposed
+from highwater.checkers.explain.observations import FILES, LEADERS, LOGS
+from highwater.checkers.explain.tolerances import SECOND
+from highwater.checkers.explain.trace import BrokerLogLine
+from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.history import FAIL, OK
+
+_BREACH: Final = re.compile(
+    r"due to retention size (?P<allowed>\d+) breach\. Log size after deletion will be (?P<left>\d+)"
+)
+"""A leader's line about a segment that it deletes from the remote tier (KIP-405)."""
+
+_OVERHEAD_BYTES: Final = 1024
+"""The most bytes that a batch of one record adds to the record's value."""
+
+
+@explains(
+    "zombie",
+    LEADER_ALONE,
+    "A deposed leader that did not know its successor acknowledged the record.",
+    needs=LEADERS | LOGS,
+)
+def _acknowledged_by_deposed(case: LostRecord) -> Links:
+    """Return the election about which a deposed leader did not know when it acknowledged."""
+    now = case.leader_before
+    for start in case.trace.starts:
+        if start.epoch == now.epoch and case.is_replaced(start) and (link := deposed(case, start)):
+            return (led_without(start, case.send), link, case.ack)
+    return ()
+
+
+@explains(
+    "segment-deleted",
+    FAULT,
+    "A fault removed the record from the front of the leader's log.",
+    needs=LEADERS,
+)
+def _removed_from_the_front(case: LostRecord) -> Links:
+    """Return the fault that deleted the leader's oldest segment, and its leadership after that."""
+    for fault in case.faults_removing:
+        rows = (row for row in case.trace.leaderships if row.time_ns > fault.start_ns)
+        later = next((row for row in rows if row.leader == fault.broker), None)
+        if fault.name == "segment-deleted" and later and case.begun_ns <= fault.effect_ns:
+            says = f"Broker {fault.broker} led then, in epoch {later.epoch}."
+            link = event_link("elections", says, later, fault.broker)
+            return (case.ack, fault_link(fault), link)
+    return ()
+
+
+@explains(
+    "reused-sequence",
+    has("purges_unanswered"),
+    "The client had used the sequence number for an unanswered record of an aborted"
+    " transaction; the leader took the lost record for that one.",
+    applies=lambda case: case.observed.plan.workload.transactions,
+    needs=LEADERS | FILES,
+)
+def _taken_for_another(case: LostRecord) -> Links:
+    """Return the aborted record at the offset with which the lost record was acknowledged.
+
+    0.11 returns the offset of the last marker behind the aborted record instead.
+    """
+    leader = case.trace.leadership(case.ended_ns)
+    disk = case.trace.disks.get(leader.leader) if leader else None
+    offset = case.send["offset"]
+    while disk and offset in disk.at and disk.record(offset) is None:
+        offset -= 1
+    holder = disk.record(offset) if disk else None
+    for row in case.observed.sends(value=holder or "").to_pylist():
+        unanswered_abort = row["outcome"] != OK and row["offset"] is None
+        if row["process"] != case.send["process"] or not unanswered_abort:
+            continue
+        says = (
+            f"{holder} has offset {offset}: {row['process']} had sent it, had no answer about it,"
+            f" and aborted its transaction. Then the client gave the sequence number of {holder} to"
+            f" {case.send['value']}, and the leader took that for the record that it already has."
+        )
+        link = ExplanationLink(
+            rule="reused-sequence",
+            says=says,
+            event=f"{row['process']}: {holder}, {row['outcome']} without an offset",
+            time_ns=row["complete_ns"],
+        )
+        return (link, case.ack)
+    return ()
+
+
+@explains(
+    "counted-twice",
+    hazard_of_release("KAFKA-20732"),
+    "A new leader counted twice the segments that are both local and remote, so that the"
+    " partition seemed larger than retention.bytes, and deleted the oldest (KAFKA-20732).",
+    applies=lambda case: case.observed.plan.tiered,
+    needs=LOGS,
+)
+def _counted_twice(case: LostRecord) -> Links:
+    """Return the leader that deleted the record, if it counted more bytes than were ever sent.
+
+    The leader logs the partition's size, by its own count, without the segment that it deletes.
+    """
+    offset, sent = case.send["offset"], _bytes_sent(case)
+    for broker in case.trace.lines:
+        starts = case.trace.of_kind(broker, "log-start")
+        moved = next((line for line in starts if offset is not None and line.offset > offset), None)
+        for line in case.trace.of_kind(broker, "expired") if moved else ():
+            breach = _BREACH.search(line.text)
+            if breach and int(breach["left"]) > sent:
+                assert moved is not None
+                return (
+                    case.ack,
+                    *_leadership(case, line),
+                    _deleted(line, breach, sent),
+                    _begun("counted-twice", moved),
+                )
+    return ()
+
+
+def _bytes_sent(case: LostRecord) -> int:
+    """Return an upper bound of the bytes in all batches of the partition."""
+    sends = case.observed.sends(partition=case.trace.partition)
+    sent = sends.filter(pc.not_equal(sends["outcome"], FAIL))
+    return int(sent.num_rows) * (case.observed.plan.workload.record_bytes + _OVERHEAD_BYTES)
+
+
+def _leadership(case: LostRecord, line: BrokerLogLine) -> Links:
+    rows = (row for row in case.trace.leaderships if row.leader == line.broker)
+    later = next((row for row in rows if row.time_ns >= case.ended_ns), None)
+    if later is None:
+        return ()
+    says = f"Broker {line.broker} led then, in epoch {later.epoch}."
+    return (event_link("elections", says, later, line.broker),)
+
+
+def _deleted(line: BrokerLogLine, breach: re.Match[str], sent: int) -> ExplanationLink:
+    says = (
+        f"Broker {line.broker} deleted a segment of the remote tier, by its log because without it"
+        f" the partition would still have {int(breach['left']):,} bytes, and retention.bytes is"
+        f" {int(breach['allowed']):,}. But all records ever sent to the partition have at most"
+        f" {sent:,} bytes: the broker had counted segments twice, as local and as remote."
+    )
+    return event_link("counted-twice", says, line, line.broker)
+
+
+def _begun(rule: str, line: BrokerLogLine) -> ExplanationLink:
+    says = f"Since then its log and its followers' logs begin at {line.offset}."
+    return event_link(rule, says, line, line.broker)
+
+
+@explains(
+    "retention",
+    of_plan(
+        "retention.ms",
+        "The topic keeps its records for ever.",
+        lambda run: run.plan.topic.expires,
+    ),
+    "Retention deleted its segment, by timestamps.",
+    needs=LOGS,
+)
+def _expired(case: LostRecord) -> Links:
+    """Return the broker that deleted the record's segment, if the topic's settings allow it.
+
+    With LogAppendTime the timestamp is the broker's own, so that no younger record may be deleted.
+    """
+    offset, settings = case.send["offset"], case.observed.plan.topic.settings()
+    kept_ns = int(settings["retention.ms"]) * 1_000_000
+    chosen = settings.get("message.timestamp.type", "CreateTime") == "CreateTime"
+    for broker in case.trace.lines if offset is not None else ():
+        starts = case.trace.of_kind(broker, "log-start")
+        moved = next((line for line in starts if line.offset > offset), None)
+        for line in case.trace.of_kind(broker, "retention") if moved else ():
+            age_ns = line.time_ns - case.begun_ns
+            if line.offset <= offset and age_ns >= 0 and (chosen or age_ns > kept_ns):
+                assert moved is not None
+                return (case.ack, _by_retention(case, line, kept_ns), _begun("retention", moved))
+    return ()
+
+
+def _by_retention(case: LostRecord, line: BrokerLogLine, kept_ns: int) -> ExplanationLink:
+    age_ns, value = line.time_ns - case.begun_ns, case.send["value"]
+    says = (
+        f"{age_ns / SECOND:.1f} s after {value} was sent, broker {line.broker} deleted its segment,"
+        f" because retention.ms, {kept_ns / SECOND:,g} s, had passed since the newest timestamp in"
+        " it."
+    )
+    if age_ns <= kept_ns:
+        says += f" So the producer had given {value} an old timestamp."
+    return event_link("retention", says, line, line.broker)
+
+
+OTHERWISE: Final = (
+    _acknowledged_by_deposed,
+    _taken_for_another,
+    numbered_as_another,
+    _removed_from_the_front,
+    _counted_twice,
+    _expired,
+)

@@ -1,0 +1,61 @@
+"""Explains a replica with another last value of a key: it was away while the others cleaned.
+
+Tombstones and abort markers are removed from a compacted log ``delete.retention.ms`` after they
+were cleaned. A replica that is out of sync for longer never gets them: it keeps the deleted value,
+or takes records of an aborted transaction for records of its producer's next transaction, which
+commits. (KAFKA-8522 and KIP-354 say how long consumers have; nothing says so for followers.)
+"""
+
+from typing import Final
+
+from highwater.checkers.explain.evidence.evidence_links import AnomalyCase, Links
+from highwater.checkers.explain.evidence.licences import SEEN_TO_HAPPEN, Explainer, explains
+from highwater.checkers.explain.observations import LEADERS
+from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.derived_settings import DELETE_RETENTION
+
+DAY_MS = 24 * 60 * 60 * 1000
+"""The default of ``delete.retention.ms``."""
+
+
+@explains(
+    "delete-retention",
+    SEEN_TO_HAPPEN,
+    "A replica was out of sync for longer than delete.retention.ms, while the others removed"
+    " tombstones and markers.",
+    needs=LEADERS,
+)
+def _out_of_sync(case: AnomalyCase) -> Links:
+    """Return a replica's absence from the ISR, if it was longer than ``delete.retention.ms``."""
+    observed, anomaly = case.observed, case.anomaly
+    trace = observed.traces.get(anomaly["partition"])
+    retention_ms = int(observed.plan.topic.config.get(DELETE_RETENTION, DAY_MS))
+    brokers = {copy["broker"] for copy in anomaly["copies"]}
+    rows = trace.leaderships if trace else []
+    for broker in sorted(brokers):
+        since: int | None = None
+        for row in rows:
+            if broker not in row.isr:
+                since = row.time_ns if since is None else since
+                continue
+            if since is not None and row.time_ns - since >= retention_ms * 1_000_000:
+                return (_away(broker, since, row.time_ns, retention_ms),)
+            since = None
+    return ()
+
+
+def _away(broker: int, since_ns: int, until_ns: int, retention_ms: int) -> ExplanationLink:
+    seconds = (until_ns - since_ns) / 1e9
+    return ExplanationLink(
+        rule="delete-retention",
+        says=f"Broker {broker} was out of the ISR for {seconds:.1f} s, and {DELETE_RETENTION} is"
+        f" {retention_ms / 1000:g} s: it never got tombstones and markers removed meanwhile.",
+        event=f"broker {broker} is in the ISR again",
+        broker=broker,
+        time_ns=until_ns,
+    )
+
+
+stale: Final = Explainer(
+    (_out_of_sync,), f"No replica was out of sync for as long as {DELETE_RETENTION}."
+)

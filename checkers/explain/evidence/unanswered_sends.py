@@ -1,0 +1,214 @@
+"""Explains lost records whose send has no offset: no broker said that it appended them."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import pyarrow.compute as pc
+
+from highwater.checkers.explain.evidence.evidence_links import (
+    Links,
+    disturbed,
+    event_link,
+    failed_send,
+    fault_link,
+    hung_up,
+    led_without,
+    unanswered,
+)
+from highwater.checkers.explain.evidence.licences import (
+    LEADER_ALONE,
+    PARTIAL,
+    UNACKNOWLEDGED,
+    UNCLEAN,
+    explains,
+    hazard_of_clients,
+)
+from highwater.checkers.explain.evidence.lost_record import LostRecord, deposed
+from highwater.checkers.explain.observations import FILES, LEADERS, LOGS, STARTS
+from highwater.checkers.explain.tolerances import WITHIN
+from highwater.checkers.model.report_types import ExplanationLink
+
+
+def _acked(case: LostRecord, link: ExplanationLink | None) -> Links:
+    return (case.ack, link) if link else ()
+
+
+@explains(
+    "fault",
+    UNACKNOWLEDGED,
+    "A fault, or a change of leader, kept the leader from appending the record. With acks=0 a"
+    " broker that refuses a record closes the connection, losing requests in flight.",
+    needs=LEADERS,
+)
+def _disturbance(case: LostRecord) -> Links:
+    return _acked(case, disturbed(case.observed, case.trace, case.begun_ns, case.ended_ns))
+
+
+@explains("retry", UNACKNOWLEDGED, "The client reports a request without an answer.")
+def _no_answer(case: LostRecord) -> Links:
+    return _acked(case, unanswered(case.observed, case.send, case.ended_ns + WITHIN.log))
+
+
+@explains(
+    "client-left",
+    UNACKNOWLEDGED,
+    "The client left right after the send: its closed connection loses the record.",
+    needs=FILES,
+)
+def _client_left(case: LostRecord) -> Links:
+    """Return the last answer to a client that left right after the send.
+
+    A broker without CPU time may leave more requests unread, up to the client's last record,
+    because it reads a connection in order.
+    """
+    process = case.send["process"]
+    left_ns = case.observed.left_ns.get(process)
+    if left_ns is None or left_ns > case.ended_ns + WITHIN.backlog:
+        return ()
+    if left_ns > case.ended_ns + WITHIN.look and _anything_later(case):
+        return ()
+    link = ExplanationLink(
+        rule="acks=0",
+        says=f"{process} left right after it, and no client waits for requests in flight.",
+        event=f"{process}: its last answer",
+        time_ns=left_ns,
+    )
+    return (case.ack, link)
+
+
+def _anything_later(case: LostRecord) -> bool:
+    """Return whether the last leader's disk has a later record of the same client."""
+    disk = case.trace.last_disk
+    if disk is None:
+        return True
+    sends = case.observed.sends(process=case.send["process"], partition=case.trace.partition)
+    later = sends.filter(pc.greater(sends["invoke_ns"], case.begun_ns))
+    return not disk.records.isdisjoint(later["value"].to_pylist())
+
+
+@explains(
+    "zombie-send",
+    UNACKNOWLEDGED,
+    "The record went to a deposed leader; a producer with acks=0 does not learn that.",
+    needs=LEADERS | LOGS,
+)
+def _sent_to_deposed(case: LostRecord) -> Links:
+    now = case.trace.leadership(case.begun_ns)
+    starts = (start for start in case.trace.starts if now is not None and start.epoch == now.epoch)
+    return _acked(case, _first(deposed(case, start) for start in starts))
+
+
+@explains(
+    "shorter-log",
+    LEADER_ALONE | UNCLEAN,
+    "The record was beyond the end of a later leader's log.",
+    needs=STARTS,
+)
+def _shorter_successor(case: LostRecord) -> Links:
+    """Return a later leader whose log ended before the record.
+
+    An upper bound of the record's offset comes from its leader's LEO, as it was observed before the
+    send and after the answer.
+    """
+    trace = case.trace
+    if (then := trace.leadership(case.begun_ns)) is None:
+        return ()
+    before = trace.sample(then.leader, case.begun_ns)
+    after = trace.sample(then.leader, case.ended_ns + WITHIN.look)
+    at_most = max((before.leo if before else -1), (after.leo - 1 if after else -1))
+    later = (start for start in trace.starts if start.epoch > then.epoch)
+    shorter = (start for start in later if 0 <= start.offset <= at_most)
+    return _acked(case, _first(led_without(start, case.send) for start in shorter))
+
+
+@explains(
+    "connection",
+    UNACKNOWLEDGED,
+    "The broker closed the connection because it no longer led another partition.",
+    needs=LEADERS,
+)
+def _connection_closed(case: LostRecord) -> Links:
+    return _acked(case, hung_up(case.observed, case.trace, case.begun_ns, case.ended_ns))
+
+
+@explains(
+    "partial-commit",
+    PARTIAL,
+    "The client committed the transaction without the record, whose send had failed.",
+)
+def _left_out(case: LostRecord) -> Links:
+    if not case.send.get("error"):
+        return ()
+    return (failed_send(case.send), case.ack)
+
+
+@explains(
+    "early-flush",
+    hazard_of_clients("KAFKA-19479"),
+    "Flush returned before the record was written: its batch had been too large (KAFKA-19479).",
+)
+def _flushed_early(case: LostRecord) -> Links:
+    """Return the client's log line about the batch, between the send and the flush."""
+    process = case.send["process"]
+    for line in case.observed.divided.get(process, ()):
+        if case.begun_ns <= line.time_ns <= case.ended_ns + WITHIN.log:
+            says = f"{process} divided the batch, which was too large, before its flush returned."
+            return (event_link("early-flush", says, line, None), case.ack)
+    return ()
+
+
+@explains(
+    "unread",
+    UNACKNOWLEDGED,
+    "The broker had not read the record when the connection ended: no log has a record that the"
+    " producer sent in between.",
+    needs=LEADERS | FILES,
+)
+def _left_unread(case: LostRecord) -> Links:
+    """Return the end of a connection whose last requests its broker had not read.
+
+    With acks=0 a request counts as acknowledged when it is in the client's socket. A broker reads
+    a connection's requests in order, so that only the producer's last requests are unread.
+    """
+    observed, process = case.observed, case.send["process"]
+    leadership = case.trace.leadership(case.begun_ns)
+    gave_up = f"{process} gave up its connection."
+    ends = {
+        line.time_ns: event_link("acks=0", gave_up, line, None)
+        for line in observed.clients.get(process, ())
+    }
+    for fault in observed.faults:
+        if leadership is not None and fault.broker == leadership.leader:
+            ends[fault.start_ns] = fault_link(fault)
+    near = range(case.ended_ns, case.ended_ns + WITHIN.backlog)
+    end_ns = min((time_ns for time_ns in ends if time_ns in near), default=None)
+    if end_ns is None or _was_one_appended(case, end_ns):
+        return ()
+    return (case.ack, ends[end_ns])
+
+
+def _was_one_appended(case: LostRecord, until_ns: int) -> bool:
+    """Return whether a log has a record that the producer handed over after the lost record."""
+    sends = case.observed.sends(process=case.send["process"], partition=case.trace.partition)
+    between = pc.and_(
+        pc.greater(sends["complete_ns"], case.ended_ns), pc.less(sends["complete_ns"], until_ns)
+    )
+    later = set(sends["value"].filter(between).to_pylist())
+    return any(later & disk.records for disk in case.trace.disks.values())
+
+
+def _first(links: Iterable[ExplanationLink | None]) -> ExplanationLink | None:
+    return next(filter(None, links), None)
+
+
+UNANSWERED: Final = (
+    _disturbance,
+    _no_answer,
+    _client_left,
+    _sent_to_deposed,
+    _shorter_successor,
+    _connection_closed,
+    _left_out,
+    _flushed_early,
+    _left_unread,
+)

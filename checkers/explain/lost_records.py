@@ -1,0 +1,86 @@
+"""Explains lost records by tables of explanations: the first one with evidence explains a record.
+
+``WITHDRAWN`` is for records that are in the log but are not read, ``UNANSWERED`` for records
+without an offset, ``SUCCESSION`` for each leader that began without the record, and ``OTHERWISE``
+for other causes.
+"""
+
+from highwater.checkers.explain.evidence.evidence_links import (
+    Chain,
+    Row,
+    acknowledged,
+    cut_link,
+    refuse,
+    unknown,
+)
+from highwater.checkers.explain.evidence.licences import first, if_observed
+from highwater.checkers.explain.evidence.lost_record import LostRecord
+from highwater.checkers.explain.evidence.markers import WITHDRAWN
+from highwater.checkers.explain.evidence.other_losses import OTHERWISE
+from highwater.checkers.explain.evidence.successions import SUCCESSION, Succession, successors
+from highwater.checkers.explain.evidence.unanswered_sends import UNANSWERED
+from highwater.checkers.explain.observations import Observation
+from highwater.checkers.explain.trace import LeadershipStart, RunTraces, Trace
+from highwater.harness.runs.history import OK
+
+
+def lost(observed: RunTraces, anomaly: Row) -> Chain:
+    """Explain why an acknowledged record is lost."""
+    trace = observed.traces.get(anomaly["partition"])
+    send = observed.suspects.get(anomaly["value"])
+    if send is None or send["outcome"] != OK:
+        return refuse("The history does not show that the record was acknowledged.")
+    if trace is None:
+        return refuse("It is not known to which partition the record was sent.")
+    ack = acknowledged(observed, trace, send)
+    case = LostRecord(observed=observed, trace=trace, send=send, ack=ack)
+    if withdrawn := first(WITHDRAWN, case):
+        return Chain(links=(*withdrawn, ack))
+    if holder := _held_after_all(observed, trace, anomaly):
+        return if_observed(refuse(holder, ack), WITHDRAWN, case)
+    outcome = _unanswered(case) if anomaly["offset"] is None else _replaced(case)
+    rules = UNANSWERED if anomaly["offset"] is None else (*SUCCESSION, *OTHERWISE)
+    return if_observed(outcome, (*WITHDRAWN, *rules), case)
+
+
+def _unanswered(case: LostRecord) -> Chain:
+    links = first(UNANSWERED, case)
+    why_not = "Its leader ran undisturbed when the record was sent."
+    return Chain(links=links) if links else refuse(why_not, case.ack)
+
+
+def _replaced(case: LostRecord) -> Chain:
+    if not case.trace.leaderships:
+        return refuse("No broker was ever observed as the leader.", case.ack)
+    chains = [_after(case, start) for start in successors(case)]
+    chains += [Chain(links=links) for links in [first(OTHERWISE, case)] if links]
+    none = unknown("No broker was observed to become leader without the record.", case.ack)
+    return next((chain for chain in chains if not chain.why_not), chains[0] if chains else none)
+
+
+def _after(record: LostRecord, start: LeadershipStart) -> Chain:
+    """Explain how a broker without the record could be elected."""
+    case = Succession(
+        observed=record.observed, trace=record.trace, send=record.send, ack=record.ack, start=start
+    )
+    if links := first(SUCCESSION, case):
+        return Chain(links=links)
+    if case.is_unclean:
+        why_not = "The leader was elected from outside the ISR, which is not allowed."
+        return refuse(why_not, case.ack, case.election)
+    cut = (cut_link(case.cut),) if case.cut else ()
+    return unknown("A member of the ISR should have had the record.", case.ack, *cut, case.election)
+
+
+def _held_after_all(observed: RunTraces, trace: Trace, anomaly: Row) -> str:
+    """Return why a record is not lost: the last leader's disk holds it, or is missing; or empty."""
+    last = trace.leaderships[-1] if trace.leaderships else None
+    if last is None or observed.lacks(Observation.DISKS):
+        return ""
+    disk = trace.disks.get(last.leader)
+    if disk is None:
+        return "The disk of the last leader is missing."
+    begun = anomaly["offset"] is None or anomaly["offset"] >= trace.log_start(last.leader)
+    if begun and anomaly["value"] in disk.records:
+        return f"The disk of broker {last.leader}, the last leader, holds the record."
+    return ""

@@ -1,0 +1,216 @@
+"""Checks that the release's rules allow every truncation of a log, for an observed reason."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from highwater.checkers.explain.evidence.evidence_links import event_link
+from highwater.checkers.explain.software import SoftwareHistory
+from highwater.checkers.explain.tolerances import WITHIN
+from highwater.checkers.explain.trace import BrokerLogLine, Trace
+from highwater.checkers.model.protocol.rules_by_release import Rules
+from highwater.checkers.model.report_types import ExplanationLink
+
+_KINDS: Final = ("fetcher", "answer", "range", "truncation", "leader", "start", "stop")
+
+
+def wrong_cuts(trace: Trace, software: SoftwareHistory) -> Iterator[ExplanationLink]:
+    """Yield truncations of a partition's replicas that no rule allows.
+
+    From 0.11 on the fetcher thread first logs where it will truncate. With an old protocol or
+    message format it does not ask the leader, and truncates to its own HW. The broker's software at
+    the time decides which rules apply.
+    """
+    for broker in sorted(trace.lines):
+        lines = trace.of_kind(broker, *_KINDS)
+        rules = {line: software.at(line.time_ns, broker)[-1].rules for line in lines}
+        answered = {rules[line] for line in lines if line.kind == "answer"}
+        asking = {line for line in lines if rules[line].epochs or rules[line] in answered}
+        yield from _to_the_own_hw(trace, broker, lines, asking)
+        yield from _to_the_leaders_answer(trace, rules, lines, asking)
+
+
+def _to_the_own_hw(
+    trace: Trace, broker: int, lines: list[BrokerLogLine], asking: set[BrokerLogLine]
+) -> Iterator[ExplanationLink]:
+    """Check a follower up to 0.10.2: it truncates to its HW, and then its fetcher begins there."""
+    for index, line in enumerate(lines):
+        if line.kind != "truncation" or line in asking:
+            continue
+        if index and lines[index - 1].kind == "range" and lines[index - 1].offset == line.offset:
+            continue
+        life = [earlier.kind for earlier in lines[:index] if earlier.kind in {"start", "stop"}]
+        ending = life[-1:] == ["stop"]
+        kinds = {"fetcher", "start", "truncation"}
+        cause = next((line for line in lines[index + 1 :] if line.kind in kinds), None)
+        fetches = cause is not None and cause.kind == "fetcher"
+        if not (fetches or ending or _died(trace, broker, line, cause)):
+            yield _wrong(line, "epochs", "it did not begin to follow a leader")
+        elif fetches and cause is not None and cause.offset > line.offset:
+            yield _wrong(line, "epochs", f"it then fetched from {cause.offset}")
+        elif why := _not_its_hw(trace, broker, line):
+            yield _wrong(line, "epochs", why)
+
+
+def _died(trace: Trace, broker: int, line: BrokerLogLine, then: BrokerLogLine | None) -> bool:
+    """Return whether the broker restarted right after its truncation, before it was observed."""
+    if then is None or then.kind != "start":
+        return False
+    seen = (sample.time_ns for sample in trace.samples(broker))
+    return not any(line.time_ns + WITHIN.look < at < then.time_ns for at in seen)
+
+
+def _not_its_hw(trace: Trace, broker: int, line: BrokerLogLine) -> str:
+    """Return why a replica's HW cannot have been at the truncation's offset; empty if it can.
+
+    A replica that was removed and added again begins with an empty log.
+    """
+    made = [line.time_ns for line in trace.of_kind(broker, "created")]
+    made_ns = max((at for at in made if at <= line.time_ns), default=0)
+    seen = [m for m in trace.samples(broker) if made_ns <= m.time_ns <= line.time_ns]
+    everywhere = (m.hw for track in trace.tracks.values() for m in track.samples)
+    highest = max(everywhere, default=0)
+    if line.offset > highest:
+        return f"no HW was ever above {highest}"
+    starts = (start.time_ns for start in trace.of_kind(broker, "start"))
+    if not seen or any(at > seen[-1].time_ns - WITHIN.log for at in starts):
+        return ""
+    return f"its HW was {seen[-1].hw}" if line.offset < min(m.hw for m in seen[-3:]) else ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Following:
+    """The state of a replica since it last began to follow or to lead.
+
+    Attributes:
+        cause: the log line by which the replica began to follow or to lead.
+        since_ns: when its previous role began, without roles in which it fetched nothing.
+        question: its leader's last answer, until the replica has truncated by it.
+        cut: the offset of its last truncation.
+    """
+
+    cause: BrokerLogLine | None = None
+    since_ns: int = 0
+    question: BrokerLogLine | None = None
+    cut: int | None = None
+
+
+def _to_the_leaders_answer(
+    trace: Trace,
+    rules: Mapping[BrokerLogLine, Rules],
+    lines: list[BrokerLogLine],
+    asking: set[BrokerLogLine],
+) -> Iterator[ExplanationLink]:
+    """Check a follower since 0.11: it truncates to an epoch's end, its HW, or the leader's LEO.
+
+    Args:
+        trace: the trace of the partition.
+        rules: the broker's rules when it logged each line.
+        lines: the broker's log lines, in order of time.
+        asking: the lines of a broker that asks its leader where to truncate.
+    """
+    now = _Following()
+    for line in _in_order(lines):
+        if line.kind in {"fetcher", "leader"}:
+            now = _Following(cause=line, since_ns=_since(trace, now, line))
+        elif line.kind in {"answer", "range"}:
+            now.question = line
+        elif line.kind == "truncation":
+            why = _why_not(trace, rules[line], line, now) if line in asking else ""
+            if why:
+                exact = "exact_epochs" if rules[line].exact_epochs else "epochs"
+                yield _wrong(line, "cut_on_fetch" if rules[line].cut_on_fetch else exact, why)
+            now.question, now.cut = None, line.offset
+
+
+def _since(trace: Trace, before: _Following, line: BrokerLogLine) -> int:
+    """Return the time from which on epochs count that a replica's new leader may know better.
+
+    If the replica fetched nothing from its previous leader, which was down, the time is earlier.
+    """
+    cause = before.cause
+    if cause is None:
+        return 0
+    idle = cause.kind == "fetcher" and before.cut is None and not _had_fetched(trace, line, cause)
+    return before.since_ns if idle else cause.time_ns
+
+
+def _in_order(lines: list[BrokerLogLine]) -> list[BrokerLogLine]:
+    """Return the lines in order of when their events began.
+
+    A fetcher is logged when its thread runs, which may be after the truncation. But the fetcher is
+    never older than its broker's last leadership.
+    """
+    began, led_ns = [], 0
+    for line in sorted(lines, key=lambda line: line.time_ns):
+        led_ns = line.time_ns if line.kind == "leader" else led_ns
+        early = max(line.time_ns - WITHIN.look, led_ns) if line.kind == "fetcher" else line.time_ns
+        began.append((early, line))
+    return [line for _, line in sorted(began, key=lambda pair: pair[0])]
+
+
+def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -> str:
+    """Return why a truncation is not allowed; empty if the rules allow it."""
+    cause, question = now.cause, now.question
+    if cause is None or cause.kind == "leader":
+        return "it did not follow a leader"
+    # The fetcher begins where the log ends: a frozen broker may have written more, unobserved.
+    seen = (m.leo for m in trace.samples(line.broker))
+    if line.offset > max(seen, default=0) and line.offset > cause.offset:
+        return "its log was never that long"
+    if question is not None:
+        return "" if question.offset == line.offset else f"its leader returned {question.offset}"
+    if now.cut is not None and (not rules.exact_epochs or line.offset >= now.cut):
+        return "it had already cut its log"
+    if _had_fetched(trace, line, cause):
+        return "it had already fetched from its leader"
+    ends = _ends(trace, now.since_ns, line.time_ns)
+    if rules.exact_epochs:  # or to where its own next epoch began, if the leader lacks that epoch
+        ends |= {
+            start.offset
+            for start in trace.starts
+            if start.broker == line.broker and start.epoch > 0
+        }
+    explained = line.offset in ends or _is_leo_of(trace, cause.leader, line)
+    return "" if explained else "no epoch of its leader ends there"
+
+
+def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> bool:
+    """Return whether the replica's log grew under this leader: it must ask before it fetches.
+
+    Observations before the broker's last start do not count: then its log may have been longer.
+    """
+    starts = trace.of_kind(line.broker, "start")
+    alive_ns = max((start.time_ns for start in starts if start.time_ns <= cause.time_ns), default=0)
+    samples = [m for m in trace.samples(line.broker) if m.time_ns >= alive_ns]
+    begun = [m.leo for m in samples if m.time_ns <= cause.time_ns + WITHIN.look]
+    since = [m.leo for m in samples if cause.time_ns + WITHIN.look < m.time_ns <= line.time_ns]
+    return bool(since) and max(since) > max(begun[-3:] or since[:1])
+
+
+def _ends(trace: Trace, since_ns: int, until_ns: int) -> set[int]:
+    """Return where epochs ended because leaders began new ones, between two times.
+
+    A leader that learns late about its election begins its epoch late.
+    """
+    return {
+        start.offset
+        for start in trace.starts
+        if since_ns - WITHIN.log <= max(start.time_ns, start.led_ns)
+        and start.time_ns <= until_ns + WITHIN.log
+        and start.epoch > 0
+    }
+
+
+def _is_leo_of(trace: Trace, leader: int, line: BrokerLogLine) -> bool:
+    """Return whether a truncation's offset may be the leader's LEO, where its last epoch ends."""
+    samples = trace.samples(leader)
+    before = [m.leo for m in samples if m.time_ns <= line.time_ns]
+    after = [m.leo for m in samples if line.time_ns < m.time_ns <= line.time_ns + WITHIN.log]
+    around = before[-1:] + after[:1]
+    return bool(around) and min(around) <= line.offset <= max(around)
+
+
+def _wrong(line: BrokerLogLine, rule: str, why: str) -> ExplanationLink:
+    says = f"Broker {line.broker} cut its log to {line.offset}, but {why}."
+    return event_link(rule, says, line, line.broker)

@@ -9,7 +9,7 @@ refuses is always ``fail``: such a record was never queued.
 
 A record that was sent in a transaction has the transaction's outcome (KIP-98). A transaction is
 committed only if its producer asks the coordinator to commit (EndTxn). It is aborted by an abort,
-by its time-out, or by the next producer with the same ``transactional.id`` (InitProducerId). So
+by its timeout, or by the next producer with the same ``transactional.id`` (InitProducerId). So
 
 * a transaction whose commit was never requested is ``fail``, even if its abort was not
   acknowledged, or its producer crashed or was fenced;

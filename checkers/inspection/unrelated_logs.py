@@ -66,9 +66,8 @@ def placed(
             names = " and ".join(side.replica.log_dir.name for side in of_unknown)
             says = (
                 f"Replicas hold different records at {counted(comparison.divergent, 'offset')}, the"
-                f" first {comparison.offsets[0][0]}, and no meta.properties has the broker of "
-                f"{names}"
-                f" {'is' if len(of_unknown) == 1 else 'are'}: an older copy of a replica may differ"
+                f" first {comparison.offsets[0][0]}, and no meta.properties names the broker"
+                f" of {names}: an older copy of a replica may differ"
                 " from a newer copy. Folders of unknown brokers are not compared."
             )
             sets = [*filter(None, [rest]), *([side] for side in of_unknown)]

@@ -41,7 +41,7 @@ REFUSED: dict[Callable[[str], Any], tuple[tuple[str, ...], str, str]] = {
         "isolation",
         "read_uncommitted",
     ),
-    of.nemesis: (("", ",,,", " , "), "names no fault", "none: a calm run"),
+    of.nemesis: (("", ",,,", " , "), "names no fault", "none for a run without faults"),
     of.remote: (
         ("", "host:15002", "sc://", "spark://host:7077", "sc://h:p"),
         "not a Spark Connect server",

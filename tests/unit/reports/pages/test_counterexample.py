@@ -90,7 +90,7 @@ def test_what_real_brokers_made_of_it_stands_beside_it(tmp_path: Path) -> None:
     assert "Kafka 0.10.2.2 as predicted" in shown
     assert "Kafka 4.3.1 as predicted report By the rules of Kafka 4.3.1, nothing is lost" in shown
     assert "Kafka 2.8.2 not reproduced" in shown
-    assert "The run was cut short while it was running." in shown
+    assert "The run was ended early while it was running." in shown
     html = page.read_text("utf-8")
     assert (
         html.count("<b>The model&#39;s logs</b>") == html.count("<b>The brokers&#39; logs</b>") == 3

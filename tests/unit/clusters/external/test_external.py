@@ -276,9 +276,9 @@ def test_a_plan_for_it_can_be_kept_and_told() -> None:
     [
         ({"nemesis": ("kill@1",)}, "no broker 1"),
         ({"nemesis": ("stop",)}, "no command to stop"),
-        ({"nemesis": ("wipe",)}, "files of its brokers are out of reach"),
+        ({"nemesis": ("wipe",)}, "files of its brokers are not accessible"),
         ({"nemesis": ("isolate",)}, "no wire"),
-        ({"nemesis": ("controller-kill",)}, "controllers are out of reach"),
+        ({"nemesis": ("controller-kill",)}, "controllers are not accessible"),
         ({"nemesis": ("move-leader",), "kafka": "2.8.2-zk"}, "2.8.2-zk|in ZooKeeper"),
         ({"external": None}, "needs an inventory"),
         ({"nemesis": (), "story": "loss"}, "a story needs settings"),

@@ -96,7 +96,7 @@ def test_the_examples_are_inventories_that_can_roll_and_the_page_names_them(path
         (GOOD.replace("[brokers.1]", "[brokers.one]"), "brokers"),
         (GOOD.partition("[brokers")[0] + "[brokers]", "names no broker"),
         (GOOD.replace("{id}", "{ids}"), r"to kill broker 1 uses \{ids\}"),
-        (GOOD.replace("{into}", "here"), "what to copy, and where to"),
+        (GOOD.replace("{into}", "here"), "names no topic or no target"),
         ('copied = "paused"' + GOOD, "cannot be paused for the copy"),
         ('copied = "somehow"' + GOOD, "somehow"),
         ('prefix = "__x"' + GOOD, "topics cannot be called '__x'"),
@@ -284,10 +284,10 @@ def test_a_plan_for_it_can_be_kept_and_told() -> None:
         ({"nemesis": (), "story": "loss"}, "a story needs settings"),
         ({"broker_config": {"a": "b"}}, "their owner's"),
         ({"wire": True}, "wire"),
-        ({"to": ("4.3.1",)}, "its owner upgrades it"),
+        ({"to": ("4.3.1",)}, "only its owner upgrades it"),
         ({"workload": Workload(subscribe=1)}, "Kafka's own topics"),
         ({"brokers": 2}, "has 3 brokers"),
-        ({"controllers": 3}, "controllers and ZooKeepers are their owner's"),
+        ({"controllers": 3}, "controllers and ZooKeepers belong to the cluster's owner"),
     ],
 )
 def test_what_commands_cannot_do_is_refused(changes: dict[str, object], message: str) -> None:

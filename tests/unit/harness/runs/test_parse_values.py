@@ -33,7 +33,7 @@ TAKEN: dict[Callable[[str], Any], dict[str, object]] = {
 }
 REFUSED: dict[Callable[[str], Any], tuple[tuple[str, ...], str, str]] = {
     of.duration: (("", "soon", "-5s", "5 days", "1e9s", "nan"), "", "60s"),
-    of.lasting: (("0s",), "no time at all", ""),
+    of.lasting: (("0s",), "is zero, and must be longer", ""),
     of.rate: (("", "fast", "0", "-1", "inf", "nan"), "", ""),
     of.acks: (("2", "none", "ALL", ""), "acks", ""),
     of.isolation: (

@@ -343,7 +343,7 @@ def test_what_a_driver_cannot_do_in_a_group_ends_the_run() -> None:
     lonely = wrong(lambda _: json.dumps({"id": 1, "event": "lost", "partitions": [0]}))
     [found], [error] = sent(lonely)
     assert found == (INFO, None)
-    assert "it has been lost partitions, but it is in no group" in str(error)
+    assert "its partitions were lost, but it is in no group" in str(error)
     subscribed = answers_but("member", error="NO_SUCH_REQUEST")
     consumer = DriverClients(lambda: Process(subscribed)).consumer(SETTINGS)
     consumer.subscribe(["t"], on_assign=nothing, on_revoke=nothing, on_lost=nothing)

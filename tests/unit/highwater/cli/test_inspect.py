@@ -71,7 +71,7 @@ def test_one_replica_is_sound_and_agrees_with_none(tmp_path: Path) -> None:
     assert "are left out: " in says
     assert "agree" not in says
     assert "alone" in says
-    assert "One replica of 1 partition was given, and is sound: nothing was compared." in (
+    assert "One replica of 1 partition was given, and is valid: nothing was compared." in (
         page.read_text()
     )
     told = json.loads(run(one.path, "--internal", "--json").stdout)

@@ -1,1 +1,4 @@
-"""Makes anomalies and a verdict from a run directory, in Spark. No cluster, no client, no clock."""
+"""Makes anomalies and a verdict from a run directory, with Spark.
+
+It needs no cluster, client or clock.
+"""

@@ -25,7 +25,7 @@ from highwater.checkers.spark.engine import Engine, Rows
 
 LISTED_MAX: Final = 100
 """The most anomalies of one kind that a verdict lists; ``anomalies.parquet`` has all. Those with
-steps come before the others: a checker may explain only some."""
+steps come first, because a checker may explain only some."""
 
 ORDER: Final = ("run", "kind", "topic", "partition", "offset", "value")
 
@@ -38,11 +38,11 @@ class AnomalyCounts:
     """One run's anomalies: the number of each kind, and the first anomalies of each kind.
 
     Attributes:
-        counts: how many anomalies of each kind follow from no other anomaly.
-        following: how many of each kind follow from another anomaly (their ``cause``); these are
-            neither in ``counts`` nor in ``listed``.
-        listed: the first rows of each kind, ``LISTED_MAX`` at most, and those with steps before
-            the others.
+        counts: the number of anomalies of each kind that follow from no other anomaly.
+        following: the number of anomalies of each kind that follow from another anomaly (their
+            ``cause``). These are neither in ``counts`` nor in ``listed``.
+        listed: the first rows of each kind, ``LISTED_MAX`` at most, and those with steps before the
+            others.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -57,7 +57,8 @@ class Target:
     Attributes:
         name: the run's name, which is written into its rows.
         path: the file, ``analysis/anomalies.parquet``.
-        uri: where Spark writes anomalies that are too many for this process; empty: to ``path``.
+        uri: where Spark writes many anomalies;
+        empty: to ``path``.
         without: kinds of anomaly that this run cannot show; such anomalies are dropped.
     """
 
@@ -82,10 +83,10 @@ def gather(engine: Engine, finds: Iterable[Finds]) -> Rows:
 
 
 def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, AnomalyCounts]:
-    """Write each run's anomalies into its own file, in order; return counts and first anomalies.
+    """Write each run's anomalies into its own file, in order; return their counts and first rows.
 
     An anomaly names the anomaly from which it follows (``checkers.anomalies.root_causes``). A
-    duplicate in the final log has no cause: both records are there.
+    duplicate in the final log has no cause, because both records are in the log.
 
     ``targets``: the place for each run's anomalies, by the run's key.
     """

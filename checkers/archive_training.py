@@ -38,7 +38,7 @@ _EPOCH_AT: Final = 12
 
 
 def main(sharing: list[str]) -> None:
-    """Judge once in a JVM with these flags, and let the JVM exit: then it writes the archive."""
+    """Judge once in a JVM with these flags, which writes the archive when it exits."""
     threading.Thread(target=_end_with_who_asked, name="asked", daemon=True).start()
     options = SparkOptions(driver_memory="1g")
     started = classic.start(options, SETTINGS, sharing=tuple(sharing))
@@ -47,13 +47,13 @@ def main(sharing: list[str]) -> None:
 
 
 def _end_with_who_asked() -> None:
-    """End this process when its standard input closes: then the parent process has ended."""
+    """End this process when its standard input closes, because its parent has ended then."""
     sys.stdin.read()
     os._exit(1)
 
 
 def warm_up(spark: "SparkSession") -> None:
-    """Judge a made-up run in which one record is lost and one offset differs.
+    """Judge an artificial run in which one record is lost and one offset differs.
 
     It is the smallest run that makes every checker read, compare, find and explain.
     """

@@ -73,8 +73,8 @@ def all_checkers() -> tuple[Checker, ...]:
     """Return Highwater's own checkers, and then the checkers of other packages.
 
     Raises:
-        HarnessError: a package with checkers cannot be loaded, or its entry point names an object
-            that is not a checker, or two checkers find a kind of the same name.
+        HarnessError: a package with checkers cannot be loaded, its entry point names no checker, or
+            two checkers find a kind of the same name.
     """
     checkers = list(CHECKERS)
     for package, extension in extensions.load(extensions.CHECKERS):
@@ -102,7 +102,7 @@ def all_kinds() -> dict[str, Kind]:
 
 
 def our_kinds() -> dict[str, Kind]:
-    """Return the kinds that Highwater's own checkers find; the reference model knows only these."""
+    """Return the kinds of Highwater's own checkers; the reference model explains only these."""
     return {kind.name: kind for checker in CHECKERS for kind in checker.kinds}
 
 

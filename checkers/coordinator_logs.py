@@ -31,7 +31,7 @@ def coordinator_records(case: RunFiles, topic: str) -> list[Row] | None:
 def coordinator_copies(case: RunFiles, topic: str) -> dict[int, list[list[Row]]] | None:
     """Return the records of each replica of each partition of a coordinators' topic, in order.
 
-    The result is None if the run has no copy of the topic, or if a part of the copy is no evidence.
+    The result is None if the run has no copy of the topic, or no complete one.
     """
     folder = case.run.coordinators
     if any(unused.path.startswith(f"{folder.name}/") for unused in case.unread):

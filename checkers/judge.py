@@ -30,13 +30,12 @@ from highwater.harness.runs.verdict import Ledger, UnusedFile, Verdict
 
 
 def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> list[Verdict]:
-    """Judge runs, and leave ``analysis/verdict.json`` and ``analysis/anomalies.parquet`` in each.
+    """Judge runs; write ``analysis/verdict.json`` and ``analysis/anomalies.parquet`` into each.
 
-    Every kind of damage to a run ends in the verdict ``unknown`` with its reasons, never in an
-    error.
+    A damaged run gets the verdict ``unknown`` with the reasons, and causes no error.
 
     Args:
-        runs: any number of runs, of any size; large data is spilled, and never held in Python.
+        runs: any number of runs, of any size: large data stays in Spark.
         spark: from ``checkers.spark.session.spark``.
         stories: whether anomalies are explained with their evidence, which takes longer.
 
@@ -71,8 +70,8 @@ class _Pass:
         anomalies: all anomalies that were found.
         crashed: the error of each crashed checker, by the checker's name.
         ledgers: each run's ledger; None when the ledgers could not be computed.
-        lost: by run, a sentence on recorded rows of its history that were not judged.
-        idle: by run and checker name, why the checker has nothing to judge in the run.
+        lost: by run, a sentence about rows of its history that were not judged.
+        idle: by run and checker name, the reason why the checker has nothing to judge.
     """
 
     anomalies: Rows
@@ -85,7 +84,10 @@ class _Pass:
 def _judge(
     cases: list[RunFiles], spark: SparkSession, folder: Path, *, stories: bool
 ) -> list[Findings]:
-    """Judge all runs together; after a crash judge each half alone, to find the run at fault."""
+    """Judge all runs together.
+
+    After a crash, judge each half alone, to find the run that caused it.
+    """
     if not cases:
         return []
     with Engine(spark) as engine:
@@ -144,7 +146,7 @@ def _gathered(tables: Tables, finds: Iterable[anomaly_files.Finds]) -> Rows:
 
 
 def _lost(tables: Tables) -> dict[str, str]:
-    """Return, by run, a sentence if fewer rows of its history were judged than were recorded."""
+    """Return, by run, a sentence if fewer rows of its history were judged than recorded."""
     judged = client_view(tables).judged
     return {
         case.key: f"has {case.operations:,} rows, of which {judged.get(case.key, 0):,} were judged"
@@ -156,7 +158,7 @@ def _lost(tables: Tables) -> dict[str, str]:
 def _gather_each(
     tables: Tables, finds: Mapping[tuple[str, ...], anomaly_files.Finds], done: _Pass
 ) -> None:
-    """Add the anomalies of every checker that does not crash to a pass; note the crashes."""
+    """Run every checker and add its anomalies to a pass; record the crashes."""
     for names, source in finds.items():
         try:
             done.anomalies = done.anomalies.union(_gathered(tables, [source]))

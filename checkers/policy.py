@@ -1,4 +1,4 @@
-"""The policy: a run's promises, and the anomalies that break them. Checkers do not know it."""
+"""The policy: a run's promises, and the anomalies that break them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from highwater.harness.runs.verdict import ACKNOWLEDGED
 Word = Literal["valid", "invalid", "unknown"]
 
 _UNDECIDED: Final = frozenset((UNSEEN, UNREACHED_INPUT))
-"""Kinds of anomaly that only say that the run does not show what happened to a record."""
+"""Kinds of anomaly where the run does not show what happened to a record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,15 +58,15 @@ def decide(
     Args:
         promise: from ``promised``.
         counts: how many anomalies of each kind were found, without anomalies that have a cause.
-        unjudged: why the run could not be judged as a whole; empty if all of it was judged.
-        untested: why no promise was tested, though the whole run was judged; empty if one was.
+        unjudged: why the run could not be judged completely; empty if it was.
+        untested: why no promise was tested in a completely judged run; empty if one was.
     """
     kinds = sorted((kind for kind in counts if counts[kind]), key=_rank)
     broken = [
         phrase(kind, counts[kind], promise.acks) for kind in kinds if kind in promise.breaking
     ]
     others = [
-        f"{phrase(kind, counts[kind], promise.acks)} Nothing was promised against that."
+        f"{phrase(kind, counts[kind], promise.acks)} No promise excludes that."
         for kind in kinds
         if kind not in promise.breaking and kind not in _UNDECIDED
     ]
@@ -80,7 +80,7 @@ def decide(
 
 
 def phrase(kind: str, count: int, acks: str = "all") -> str:
-    """Return the number of anomalies of a kind, and what they are, as a sentence."""
+    """Return a sentence with the number of anomalies of a kind, and their description."""
     entry = catalogue.kind(kind)
     words = entry.singular if count == 1 else entry.plural
     if acks in ACKNOWLEDGED:
@@ -103,7 +103,8 @@ def _sentence(plan: Plan) -> str:
     match plan.workload.acks, plan.topic.unclean_leader_election:
         case "0", _:
             text = (
-                "With acks=0 there is no promise to keep a record: no broker acknowledges records"
+                "With acks=0 there is no promise to keep a record, because no broker "
+                "acknowledges records"
             )
         case "1", _:
             text = "With acks=1 an acknowledged record is kept as long as no leader fails"

@@ -1,8 +1,8 @@
-"""Mirrors runs that only Spark can read on this machine, and writes the findings back.
+"""Mirrors runs that only Spark can read, and writes the results back.
 
 Spark's source ``binaryFile`` lists and reads a run's files, which are mirrored in a folder on this
-machine. For long segments the mirror has sparse files of the same length. Tables and segments are
-judged in place: Spark's tasks read them from the run's own folder.
+machine. Instead of long segments, the mirror has sparse files of the same length. Spark's tasks
+read tables and segments from the run's own folder.
 """
 
 import os
@@ -28,8 +28,8 @@ from highwater.harness.runs.manifest import Manifest, RecordedFile
 from highwater.harness.runs.store import Run
 
 MIRRORED_MAX: Final = 1 << 30
-"""The length of the longest file that is mirrored: Spark has several copies of a file in memory
-while it reads the file."""
+"""The length of the longest file that is mirrored, because Spark holds several copies of a file in
+memory."""
 
 SEGMENTS_MAX: Final = 1 << 30
 """If all segments of a run together are longer than this, no segment is mirrored."""
@@ -40,7 +40,7 @@ _SEGMENT: Final = re.compile(r"replicas/\d+/[^/]+/\d{20}\.log")
 _HIDDEN: Final = re.compile(r"(?:[^/_.][^/]*/)*[_.][^/]*(?=/)")
 _PART: Final = re.compile(r"/part-\d{5}-[^/]+$")
 _NOISE: Final = re.compile(r"^\[[\w.]+\] |^(([\w$]+\.)+[\w$]+: )+| SQLSTATE: \w+$")
-"""Parts of an error that do not belong to its sentence: Spark's name, Java classes, SQLSTATE."""
+"""Parts of an error that its sentence leaves out: Spark's name, Java classes, SQLSTATE."""
 
 _HINT: Final = (
     "Name a run's folder that this Spark can reach. A store such as s3a: needs jars and keys:"
@@ -102,7 +102,7 @@ def fetch(spark: SparkSession, uri: str, folder: Path) -> RemoteRun:
 
 
 def send_back(spark: SparkSession, run: RemoteRun) -> None:
-    """Write the findings about a run into its folder, the verdict last.
+    """Write the results about a run into its folder, the verdict last.
 
     Spark writes each file as a folder with one part, which has the file's content. Anomalies that
     are too many for this process are already in the run's folder.
@@ -142,7 +142,7 @@ def _paths(spark: SparkSession, path: str) -> list[str] | None:
 
 
 def _hidden_folders(spark: SparkSession, root: str) -> list[str]:
-    """Return the folders of recorded files that Spark lists only by name, as of ``_`` topics."""
+    """Return the folders of recorded files that Spark lists only by name, such as ``_`` topics."""
     path = f"{root}/{manifest.NAME}"
     if _paths(spark, path) is None:
         return []
@@ -203,14 +203,14 @@ def _digests(spark: SparkSession, root: str, hidden: Sequence[str]) -> dict[str,
 
 
 def _write_text(spark: SparkSession, text: str, uri: str) -> None:
-    """Write a file's text. Spark ends the row with our separator, the text's last character."""
+    """Write a file's text. Its last character is our separator, with which Spark ends the row."""
     row = spark.createDataFrame([(text[:-1],)], "value string").coalesce(1)
     row.write.mode("overwrite").text(uri, lineSep=text[-1])
 
 
 @contextmanager
 def _translated_errors(spark: SparkSession, uri: str, done: str) -> Iterator[None]:
-    """Raise an error that says in a sentence why Spark cannot read or write at a URI."""
+    """Raise a readable error if Spark cannot read or write at a URI."""
     try:
         yield
     except HighwaterError:
@@ -221,5 +221,7 @@ def _translated_errors(spark: SparkSession, uri: str, done: str) -> Iterator[Non
             spark.sql("SELECT 1").collect()
         except Exception:  # noqa: BLE001 - any error here means that Spark has ended
             why = "Spark ended"
-            hint = "It keeps several whole copies of a file: --driver-memory gives it more memory."
+            hint = (
+                "It holds several complete copies of a file: --driver-memory gives it more memory."
+            )
         raise HarnessError(f"{uri} cannot be {done}: {why}", hint=hint) from error

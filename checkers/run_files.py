@@ -1,8 +1,8 @@
 """The files of a run: the files to judge, and the files that are missing or broken.
 
 Files are judged in place. Only the streams of a run that ended early are copied, up to their last
-whole batch. Files that are no evidence (``harness.runs.manifest``) are left out. If one segment of
-a replica is no evidence, the whole replica is left out.
+complete batch. Files that are no evidence, because they are missing or changed
+(``harness.runs.manifest``), are left out. If one segment is no evidence, its replica is left out.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ from highwater.harness.runs.verdict import UnusedFile
 _SCHEMAS: Final = {**TABLES, **WHERE_RECORDED}
 _REPLICAS: Final = "events/replicas"
 _NAMED_MAX: Final = 5
-"""How many files that are no evidence the reasons name; further files are only counted."""
+"""The most files that the reasons name as no evidence; further files are counted."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,16 +63,16 @@ class RunFiles:
 
     Attributes:
         key: names the run in every table's ``run`` column; it is unique, unlike a directory's name.
-        unread: files of the run that are no evidence, and are not staged.
-        unsealed: tables that were never finished, with the number of whole rows in each.
+        unread: files of the run that are no evidence, and are not read.
+        unsealed: tables that were never finished, with the number of complete rows in each.
         recorded: the number of recorded rows in each table, if the run records it.
         tables: the Parquet file of each table that can be read, by the table's name.
         sealed: the tables that are copies of streams, which only this machine has.
         operations: the number of rows in the history to judge.
         replicas: the folders of the topic's replicas on all brokers that are compared.
         metadata_logs: the folder of each KRaft controller's metadata log, by node id.
-        merged: a copy of ``replicas``, if brokers had several log directories when the run was
-            cut short; None: the replicas are in the run's own folder.
+        merged: a copy of ``replicas``, if brokers had several log directories when the run was cut
+            short; None: the replicas are in the run's own folder.
     """
 
     key: str
@@ -105,7 +105,7 @@ class RunFiles:
         return cls(key=key, run=run, plan=plan, status=status, unread=unread, recorded=recorded)
 
     def afresh(self) -> Self:
-        """Return the same run as before staging, so that it can be staged again."""
+        """Return the same run as before ``stage``, which can then be called again."""
         return replace(
             self,
             unread=list(self.unread),
@@ -130,21 +130,21 @@ class RunFiles:
 
     @property
     def cut(self) -> str:
-        """The phase in which the run was cut short; empty when the run ended normally."""
+        """The phase in which the run ended early; empty if it ended normally."""
         return "" if self.status.phase == "frozen" else self.status.phase
 
     @property
     def reasons(self) -> list[str]:
-        """The reasons why the run cannot be judged as a whole, a sentence each."""
+        """The reasons why the run cannot be judged completely, a sentence each."""
         reasons = []
         if self.cut:
-            reasons = [f"The run was cut short in its phase {self.cut}: its files were judged."]
+            reasons = [f"The run ended early in its phase {self.cut}: its files were judged."]
         reasons += [unused.says for unused in self.unread[:_NAMED_MAX]]
         if (more := len(self.unread) - _NAMED_MAX) > 0:
             reasons.append(f"{more:,} more files of the run are no evidence either.")
         if self.unsealed:
             first, *others = (f"{name} {rows:,}" for name, rows in self.unsealed.items())
-            what = ", ".join([f"{first} rows up to the last whole batch", *others])
+            what = ", ".join([f"{first} rows up to the last complete batch", *others])
             reasons.append(f"Tables that were never finished were judged: {what}.")
         return reasons
 
@@ -208,9 +208,10 @@ class RunFiles:
 
     @property
     def remote_segments(self) -> list[Segment]:
-        """The segments in the topic's remote tier. Each segment counts as a separate replica.
+        """The segments in the topic's remote tier, each as a separate replica.
 
-        Their broker ids are -1, -2, …: leaders may have copied ranges of offsets that overlap.
+        Their broker ids are -1, -2, …, because leaders may have copied overlapping ranges of
+        offsets.
         """
         topic, broken = self.plan.topic.name, self.broken
         files = [
@@ -243,7 +244,7 @@ class RunFiles:
 
 
 def stage(case: RunFiles, folder: Path) -> None:
-    """Find the readable files of a run, copy streams into ``folder``, and note unreadable files."""
+    """Find a run's readable files, copy streams into ``folder``, and record unreadable files."""
     for name in TABLES:
         if not case.lacks(name):
             _stage_table(case, name, folder / f"{name.replace('/', '-')}.parquet")
@@ -288,7 +289,7 @@ def _words(error: Exception) -> str:
 
 
 def _unusable(data: pq.FileMetaData, schema: pa.Schema, recorded: int | None) -> str:
-    """Return why a table is no evidence, the end of a sentence; empty if it is evidence."""
+    """Return why a table cannot be used, the end of a sentence; empty if it can."""
     if missing := _missing_columns(data.schema.to_arrow_schema(), schema):
         return f"has no usable column {missing}"
     if recorded is not None and data.num_rows != recorded:
@@ -297,7 +298,7 @@ def _unusable(data: pq.FileMetaData, schema: pa.Schema, recorded: int | None) ->
 
 
 def _missing_columns(schema: pa.Schema, required: pa.Schema) -> str:
-    """Return columns that are missing or have another type; dictionaries count as their values.
+    """Return columns that are missing or have another type; a dictionary has its values' type.
 
     A column that a later release of Highwater added may be missing: Spark reads it as null.
     """
@@ -332,7 +333,7 @@ def _copy_stream(stream: Path, part: Path, name: str) -> int:
 
 
 def _merge_log_dirs(case: RunFiles, folder: Path) -> None:
-    """Merge each broker's log directories into one copy, if a killed harness left several."""
+    """Merge each broker's log directories into one copy, if a killed harness did not."""
     more = case.run.path / MORE_LOG_DIRS
     if not more.is_dir() or not case.run.replicas.is_dir():
         return
@@ -377,11 +378,11 @@ def _stage_replicas(case: RunFiles) -> None:
 
 
 def _missing(case: RunFiles, folder: Path, answered: Mapping[tuple[str, str], int]) -> str:
-    """Return what is missing in a replica's folder, the end of a sentence; empty: nothing is.
+    """Return the missing parts of a replica's folder, as the end of a sentence; empty if none.
 
-    If the manifest lists all files and all are there, the broker itself lost the missing records.
-    If the cluster did not quiesce, a log may have been truncated just before the copy, and no
-    finding depends on its end.
+    If all files of the manifest exist, the broker itself lost the missing records. If the cluster
+    did not quiesce, a log's end is not judged: the log may have been truncated just before the
+    copy.
     """
     segments = limited(inside(folder))
     if (why := incomplete(folder, segments)) or case.listed:
@@ -426,7 +427,7 @@ def _answered(case: RunFiles) -> dict[tuple[str, str], int]:
 
 
 def _checkpoints(case: RunFiles, folder: Path) -> dict[str, int]:
-    """Return a replica's offsets in its broker's checkpoint files, by the file's name."""
+    """Return the offsets of a replica in its broker's checkpoint files, by file name."""
     partition = case.plan.topic.name, int(folder.name.rpartition("-")[2])
     reached: dict[str, int] = {}
     for name in (HIGH_WATERMARK, RECOVERY_POINT, LOG_START):
@@ -441,7 +442,7 @@ def _checkpoints(case: RunFiles, folder: Path) -> dict[str, int]:
 def _stage_metadata_logs(case: RunFiles) -> None:
     """Keep the metadata logs of all controllers, or of none.
 
-    If one log is missing, it is not known which records a majority had.
+    If one log is missing, it is not known which records are on a majority.
     """
     folders = manifest.metadata_logs(case.run)
     paths = {folder.relative_to(case.run.path).as_posix(): folder for folder in folders.values()}
@@ -459,10 +460,10 @@ def _stage_metadata_logs(case: RunFiles) -> None:
 
 
 def _missing_controllers(case: RunFiles, folders: Mapping[int, Path]) -> str:
-    """Return which controllers' metadata logs are missing, the end of a sentence; empty: none is.
+    """Return the controllers without a metadata log, as the end of a sentence; empty if none.
 
-    The quorum's table lists the voters. If that table is lost, the plan still has the number of
-    controllers at the start.
+    The quorum's table lists the voters. If it is lost, the plan has the number of controllers at
+    the start.
     """
     outside = case.plan.external is not None or isinstance(case.run, RemoteRun)
     if case.listed or outside:
@@ -477,7 +478,7 @@ def _missing_controllers(case: RunFiles, folders: Mapping[int, Path]) -> str:
 
 
 def _missing_metadata(case: RunFiles, controller: int, folder: Path) -> str:
-    """Return what is missing in a controller's folder, the end of a sentence; empty: nothing is."""
+    """Return the missing parts of a controller's folder, as a sentence's end; empty if none."""
     segments = metadata_segments(case.key, controller, folder)
     committed = case.committed
     if why := incomplete(folder, segments) or missing_metadata(

@@ -1,7 +1,7 @@
-"""The tables of many runs as one: the columns of ``harness.runs.history``, and a column ``run``.
+"""The tables of all judged runs together, with the columns of ``harness.runs.history`` and ``run``.
 
 ``run`` holds the key of a run (``r0``, ``r1``, …), which is unique and safe in a path, unlike a
-directory's name. Tables that are derived from these are defined beside the checkers that use them
+directory's name. Tables that are derived from these are defined with the checkers that use them
 (``core.derived``).
 """
 
@@ -30,7 +30,7 @@ from highwater.harness.runs.store import Run
 
 
 class Tables:
-    """The tables of the runs under judgement.
+    """The tables of the judged runs.
 
     Args:
         engine: the engine of the Spark session.

@@ -1,4 +1,4 @@
-"""Makes a verdict from findings: the policy's judgement, the headline, and anomalies' stories."""
+"""Makes a verdict from findings: the policy's decision, the headline, and explained anomalies."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,7 +56,7 @@ from highwater.harness.runs.verdict import (
 )
 
 DETAILED_MAX: Final = 50
-"""The most anomalies of a run that get a full story; further anomalies have only the finding."""
+"""The most anomalies of a run that are explained with evidence; others have only the finding."""
 
 NOTHING: Final = Ledger(sent=0, acknowledged=0, failed=0, unknown=0, read=0, lost=0, unseen=0)
 
@@ -80,7 +80,7 @@ class Findings:
         crashed: the error of each crashed checker, by the checker's name.
         idle: why a checker has nothing to judge, the end of a sentence, by the checker's name.
         evidence: None when there was nothing to explain, or the evidence could not be read.
-        untold: why the evidence could not be read; empty when it was read.
+        untold: why the evidence could not be read; empty when it was.
         half_read: replicas that could not be read to their ends.
     """
 
@@ -102,7 +102,7 @@ class Findings:
 
     @property
     def account(self) -> Account:
-        """The part of the run that the ledger counts: whole, begun (only its begin), or none."""
+        """The part of the run that the ledger counts: all of it, its begin, or none."""
         if self.ledger is None or self.case.lacks(OPERATIONS_TABLE):
             return "none"
         return "begun" if self.case.cut else "whole"
@@ -131,7 +131,7 @@ def verdict(findings: Findings) -> Verdict:
     if missing := _never_injected(findings):
         reasons = (
             *reasons,
-            f"Nothing is known about {joined(missing)}: no such fault was injected.",
+            f"The program was not tested against {joined(missing)}: no such fault was injected.",
         )
     if case.copyless:
         reasons = (*reasons, "No disk was compared: the inventory has no command to copy one.")
@@ -166,7 +166,7 @@ def unreadable(run: Run, error: StoreError) -> Verdict:
         reasons=(f"{error.message.rstrip('.')}.",),
         unread=(UnusedFile(path="plan.json and status.json", why="were not read"),),
         account="none",
-        promise="It is not known what was promised.",
+        promise="The run's promise is not known.",
         headline="This run could not be judged",
         ledger=NOTHING,
         counts=dict.fromkeys(all_kinds(), 0),
@@ -176,9 +176,9 @@ def unreadable(run: Run, error: StoreError) -> Verdict:
 
 
 def detailed(rows: Sequence[Row]) -> list[Row]:
-    """Return the anomalies that get a full story, from every kind in turn.
+    """Return the anomalies to explain, from every kind in turn.
 
-    Anomalies that clients' own steps show are left out: they need no other evidence.
+    Anomalies with steps are left out: they need no other evidence.
     """
     rank: dict[str, int] = {}
     ranked: list[tuple[int, int, Row]] = []
@@ -191,7 +191,7 @@ def detailed(rows: Sequence[Row]) -> list[Row]:
 
 
 def fault_counts_of(case: RunFiles) -> FaultCounts | None:
-    """Return the counts of faults in a run's cluster; None if the faults' table cannot be read."""
+    """Return the counts of faults in a run's cluster; None if they cannot be read."""
     if "events/faults" not in case.tables:
         return None
     try:
@@ -202,14 +202,14 @@ def fault_counts_of(case: RunFiles) -> FaultCounts | None:
 
 
 def _unstruck(findings: Findings) -> bool:
-    """Return whether a run reached its end, and planned faults, but injected none."""
+    """Return whether a complete run injected none of its planned faults."""
     case, fault_counts = findings.case, findings.fault_counts
     whole = case.status.phase == "frozen"
     return whole and not case.plan.calm and fault_counts is not None and fault_counts.nothing
 
 
 def _never_injected(findings: Findings) -> list[str]:
-    """Return the faults that were to hit a program under test, each at least once, and did not."""
+    """Return the planned faults of a program under test that were never injected."""
     case, fault_counts = findings.case, findings.fault_counts
     if case.plan.program is None or case.plan.steps or fault_counts is None or fault_counts.nothing:
         return []
@@ -229,14 +229,14 @@ def _unjudged(findings: Findings) -> list[str]:
     reasons += [f"The ledger does not balance: {error}." for error in ledger.errors()]
     to_program = case.plan.without_input and LOST_OUTPUT not in findings.idle
     if not (ledger.acknowledged or to_program):
-        reasons.append("No record was acknowledged, so no promise was put to the test.")
+        reasons.append("No record was acknowledged, so no promise was tested.")
     return reasons
 
 
 def _standing(findings: Findings) -> list[str]:
     """Return sentences on partitions whose final read ended at the last stable offset (LSO).
 
-    A partition is left out if the reason is known: a hanging transaction begins at that offset.
+    A partition is left out if a hanging transaction begins at that offset.
     """
     topic = findings.case.plan.topic.name
     hangs = {
@@ -254,7 +254,7 @@ def _standing(findings: Findings) -> list[str]:
 
 
 def _outcomes(findings: Findings) -> dict[str, str]:
-    """Return each checker's result; lineage has one only if it crashed, and decides no verdict."""
+    """Return each checker's result, and lineage's if it crashed, which decides no verdict."""
     outcomes = {name: _outcome(name, findings) for name in all_kinds()}
     return outcomes | ({"lineage": f"crashed: {findings.untold}"} if findings.untold else {})
 
@@ -278,14 +278,14 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
         return f"What Kafka {plan.software} did with its records cannot be judged {settings}"
     assert findings.ledger is not None
     if findings.case.cut:
-        cut = f"cut short while {findings.case.cut}, not judged as a whole"
+        cut = f"ended early while {findings.case.cut}, not judged completely"
         return f"Kafka {plan.software}: {cut} {settings}"
     did = _kept_sentence(findings.ledger, plan.workload.acks)
     if findings.ledger.lost and LOST not in promise.breaking:
         did += f", {_no_promise(plan)}"
     did += _other_findings(counts) + _out_of_place(counts, promise)
     if plan.program is not None:
-        processed = "What happened to the inputs is not known"
+        processed = "The outcomes of the inputs are not known"
         if LOST_INPUT not in findings.idle:
             processed = _processed(findings, counts)
         elif LOST_OUTPUT not in findings.idle:
@@ -294,12 +294,12 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
     if _unstruck(findings):
         did += ", and no fault was injected"
     elif plan.calm:
-        did += " in a calm run"
+        did += " in a run without faults"
     return f"Kafka {plan.software} {did} {settings}"
 
 
 def _processed(findings: Findings, counts: dict[str, int]) -> str:
-    """Return what happened to a program's inputs; findings say whether the program caused it."""
+    """Return the outcomes of a program's inputs; the findings name the causes."""
     program = findings.case.plan.program
     read = findings.ledger.read if findings.ledger else 0
     total = f"{read:,} {'input' if read == 1 else 'inputs'}"
@@ -316,7 +316,7 @@ def _processed(findings: Findings, counts: dict[str, int]) -> str:
 
 
 def _wrote(counts: dict[str, int]) -> str:
-    """Return what happened to the records of a program without input."""
+    """Return the outcomes of the records of a program without input."""
     what = _counted({LOST_OUTPUT: "lost", DOUBLED_OUTPUT: "doubled"}, counts)
     return f"Of the records acknowledged to the program {what or 'none is lost or doubled'}"
 
@@ -332,7 +332,7 @@ def _counted(words: Mapping[str, str], counts: Mapping[str, int]) -> str:
 
 
 def _no_promise(plan: Plan) -> str:
-    """Return why nothing promised that the lost records are kept."""
+    """Return why no promise covers the lost records."""
     match plan.workload.acks, plan.topic.unclean_leader_election:
         case "0" | "1" as acks, _:
             return f"which acks={acks} does not promise to keep"
@@ -352,7 +352,7 @@ def _other_findings(counts: dict[str, int]) -> str:
         did += f" and let readers see {aborted:,} {records} of aborted transactions"
     if hanging := counts.get(HANGING, 0):
         transactions = "a transaction" if hanging == 1 else f"{hanging:,} transactions"
-        did += f" and has {transactions} open that no client ends"
+        did += f" and has {transactions} open that no client will end"
     if forgotten := counts.get(LOST_DECISION, 0):
         many = f"{forgotten:,} decisions of controllers"
         did += f" and lost {'a decision of a controller' if forgotten == 1 else many}"
@@ -361,7 +361,7 @@ def _other_findings(counts: dict[str, int]) -> str:
         did += f" and never gave {withheld:,} {records} to a group that reads"
     if torn := counts.get(TORN, 0):
         transactions = "a transaction" if torn == 1 else f"{torn:,} transactions"
-        did += f" and kept {transactions} in part"
+        did += f" and committed {transactions} in part"
     if twice := counts.get(PROCESSED_TWICE, 0):
         did += f" and let a group process {twice:,} {'record' if twice == 1 else 'records'} twice"
     if left := counts.get(UNPROCESSED, 0):
@@ -370,7 +370,7 @@ def _other_findings(counts: dict[str, int]) -> str:
 
 
 def _out_of_place(counts: dict[str, int], promise: Promise) -> str:
-    """Return the end of a headline: what an idempotent producer's records promise, and are not."""
+    """Return the end of a headline about idempotent producers' records that break a promise."""
     broken = {kind: number for kind, number in counts.items() if kind in promise.breaking}
     what = _counted(_OF_PRODUCERS, broken)
     joint = "and" if counts.get(LOST) else "but"

@@ -1,1 +1,1 @@
-"""Clusters: real Kafka of every catalogued release, started, broken and read."""
+"""Clusters: real Kafka of every catalogued release, with faults and administration."""

@@ -35,8 +35,8 @@ def open_cluster(
 
     Args:
         release: from ``harness.releases.catalogue.release(name)``.
-        directory: directory of the run; log directories are ``directory/replicas/<broker id>``
-            from the start, so that even a killed harness leaves them where the judge looks.
+        directory: directory of the run; log directories are ``directory/replicas/<broker id>`` from
+            the start, so that the judge finds them even after a kill of the harness.
         brokers: number of brokers; ids count from 1.
         broker_config: settings that add to and override the driver's own, in Kafka's names.
         wired: whether the relay is between the cluster's nodes, so that ``network`` is set.
@@ -49,8 +49,8 @@ def open_cluster(
 
     Raises:
         HarnessError: Java, the jars, Docker or an image is missing, a port is in use, the disk is
-            full, or a node died or was not ready in time; the message then has the last lines of
-            the node's log. No process and no container is left behind.
+            full, or a node ended or was not ready in time; the message then has the last lines of
+            the node's log. All processes and containers are removed.
     """
     if brokers < 1:
         raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
@@ -77,7 +77,7 @@ def find_driver(name: str) -> Callable[..., Site]:
     """Return the function that makes a driver's site.
 
     Raises:
-        UsageError: no driver has that name; the hint names the drivers that exist.
+        UsageError: no driver has that name; the hint lists all drivers.
     """
     if name not in DRIVERS:
         raise UsageError(f"no cluster driver is called {name!r}", hint=nearest(name, DRIVERS))

@@ -1,7 +1,7 @@
-"""Highwater: which acknowledged records can this Kafka lose, and why.
+"""Highwater: which acknowledged records can this Kafka lose, and why?
 
-The names in ``__all__`` are the public API: stable, typed, and documented in docs/api.md. All else
-in this package belongs to the command ``highwater``, and may change without notice.
+The names in ``__all__`` are the public API: stable, typed, and documented in docs/api.md. Other
+names belong to the command ``highwater``, and may change without notice.
 """
 
 from importlib import import_module
@@ -97,7 +97,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import only the name that is asked for: many modules import Spark or Kafka's clients."""
+    """Import a name at its first use, because many modules import Spark or Kafka's clients."""
     if name not in _MODULES:
         raise AttributeError(f"module 'highwater' has no attribute {name!r}")
     return getattr(import_module(f"highwater.{_MODULES[name]}"), name)

@@ -1,7 +1,7 @@
 """The entry point of the command: signals, errors, exit codes. Its subcommands are in ``app``.
 
-Signals are taken before anything slow is imported, so that Ctrl-C is answered at any moment. Exit
-code 1 comes only from a verdict: a closed pipe, a full device and a bug in Highwater have others.
+Signal handlers are installed before slow imports, so that Ctrl-C works at any time. Exit code 1
+comes only from a verdict; a closed pipe, a full device and a bug in Highwater have other codes.
 """
 
 import _thread
@@ -31,11 +31,11 @@ _RECORDING: Final = frozenset(("demo", "run", "rolling", "matrix", "soak", "repl
 
 
 class _ClosedPipe(BaseException):
-    """The reader of standard output is gone. Rich and Click would exit with 1 for it."""
+    """The reader of standard output has closed it; Rich and Click would exit with 1."""
 
 
 class _Output(io.TextIOWrapper):
-    """Standard output that raises our own errors: libraries would turn an OSError into an exit."""
+    """Standard output that raises our own errors, because libraries exit after an OSError."""
 
     def write(self, text: str) -> int:
         """Write text; a closed pipe ends the command."""
@@ -60,7 +60,7 @@ def _reporting() -> Iterator[None]:
 
 _AGAIN_S: Final = 0.01
 _came: list[int] = []
-"""Signals received so far: a bare ``except`` in a library may swallow the handler's exception."""
+"""Received signals, because a bare ``except`` in a library may hide the handler's exception."""
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -83,12 +83,12 @@ def _interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
 
 
 def _raise_later(number: int) -> None:
-    """Raise an interruption from another thread: Python would ignore it in the hook, too."""
+    """Raise an interruption from another thread, because Python ignores it in the hook."""
     threading.Timer(_AGAIN_S, _thread.interrupt_main, (number,)).start()
 
 
 def main() -> None:
-    """Run the command line: no traceback for a user's mistake, and an exit code for scripts."""
+    """Run the command line, without a traceback for a user's mistake; return the exit code."""
     for number in SIGNALS:
         signal.signal(number, _interrupt)
     sys.unraisablehook = _interrupt_again
@@ -135,10 +135,10 @@ def _command() -> int:
 
 
 def _end_at_once(interruption: Interruption) -> NoReturn:
-    """Exit without waiting for threads of other runs; wardens end the brokers that they start."""
+    """Exit without waiting for threads of other runs; guards end their brokers."""
     _ignore_signals()
     recording = len(sys.argv) > 1 and sys.argv[1] in _RECORDING
-    hint = "What was recorded so far is in the store." if recording else ""
+    hint = "Everything recorded so far is in the store." if recording else ""
     _complain(HarnessError(interruption.message, hint=hint))
     cleanup.run()
     os._exit(INTERRUPTED)
@@ -148,7 +148,7 @@ _show_warning = warnings.showwarning
 
 
 def _note(message: Warning | str, category: type[Warning], *place: Any, **to: Any) -> None:  # noqa: ANN401 - passed on
-    """Print a warning about a renamed word as a line of its own, and other warnings as usual."""
+    """Print a warning about a renamed option value as one line, and other warnings as usual."""
     if issubclass(category, RenamedWarning):
         sys.stderr.write(f"highwater: {message}\n")
     else:
@@ -161,7 +161,7 @@ def _ignore_signals() -> None:
 
 
 def _complain(error: HighwaterError) -> int:
-    """Print what was wrong and what to do on standard error; return the exit code."""
+    """Print an error and its hint on standard error; return the exit code."""
     with contextlib.suppress(OSError):
         sys.stderr.write(f"highwater: {error}\n")
         sys.stderr.flush()
@@ -171,7 +171,7 @@ def _complain(error: HighwaterError) -> int:
 def _of_disk(error: OSError) -> HarnessError:
     """Return an OSError as a HarnessError, with a hint for a full disk or a missing permission."""
     hints = {
-        _FULL: "Free room or choose another folder with --store; what was flushed is still there.",
+        _FULL: "Free room or choose another folder with --store; flushed data is not lost.",
         _REFUSED: "Choose another folder, or change its permissions.",
     }
     hint = next((hint for numbers, hint in hints.items() if error.errno in numbers), None)

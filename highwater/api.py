@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Progress = LabelledProgress
 VERDICTS: Final = "verdict"
-"""The label of progress lines that give a run's verdict before the campaign has ended."""
+"""The label of progress lines with a run's verdict, before the end of the campaign."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +81,13 @@ def perform(
     Spark starts while the brokers boot.
 
     Args:
-        jobs: how many runs go on at the same time, each with a cluster of its own.
-        until_failure: judge each run when it ends, and stop after the first invalid run.
+        jobs: the number of parallel runs, each with its own cluster.
+        until_failure: judge each run at its end, and stop after the first invalid run.
         progress: called from several threads with a label and the step that begins.
 
     Raises:
         UsageError: a plan asks for something that is not available; nothing was started.
-        HarnessError: a run could not go on. The runs that ended before are in the store.
+        HarnessError: a run could not continue. Earlier runs are in the store.
     """
     for plan in plans:
         check_plan(plan)

@@ -1,4 +1,4 @@
-"""Output on the terminal: progress while runs go on, and tables at the end.
+"""Output on the terminal: progress during runs, and tables at the end.
 
 Progress goes to standard error: a live line on a terminal, elsewhere a line for each change of
 phase. Results go to standard output.
@@ -37,14 +37,14 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 ANOMALY_LINES = 5
 MODEL_LINES = 12
-"""At most this many lines about what the model does not explain; the report has all."""
+"""The most lines about findings that the model does not explain; the report has all."""
 
 COLOURS = {"valid": "green", "valid, with losses": "magenta", "invalid": "red", "unknown": "yellow"}
 
 SHORT_S = 1.0
 PAUSE_S = 15.0
-"""Without a terminal, a phase is printed after ``SHORT_S`` seconds; while it goes on, another line
-is printed every ``PAUSE_S`` seconds."""
+"""Without a terminal, a phase is printed after ``SHORT_S`` seconds, and then every ``PAUSE_S``
+seconds."""
 
 LOOK_S = 0.25
 _NUMBERS = re.compile(r"[\d.,]+")
@@ -73,7 +73,7 @@ class Ticker:
         self._lock = threading.Lock()
 
     def show(self, who: str, step: str, *, aloud: bool = False) -> None:
-        """Note that a run begins a step, and print it at once if ``aloud``."""
+        """Record that a run begins a step, and print it at once if ``aloud``."""
         now = self._clock()
         with self._lock:
             phase = self._phases.pop(who, None)
@@ -113,11 +113,11 @@ def _named(who: str, step: str) -> str:
 
 @contextmanager
 def progress(plain: Sequence[str] = (), *, clock: Clock = time.monotonic) -> "Iterator[Progress]":
-    """Show a line for each run that goes on.
+    """Show a line for each active run.
 
     Args:
-        plain: runs whose every step is printed at once if there is no terminal. For all other
-            runs each phase that lasts is printed, and every 15 s the longest phase.
+        plain: runs whose every step is printed at once if there is no terminal. For other runs,
+            each long phase is printed, and every 15 s the longest phase.
         clock: returns seconds.
     """
     if err.is_terminal and not err.is_dumb_terminal:
@@ -140,7 +140,7 @@ def progress(plain: Sequence[str] = (), *, clock: Clock = time.monotonic) -> "It
 
 @contextmanager
 def waiting(step: str, *, clock: Clock = time.monotonic) -> Iterator[None]:
-    """Show that a step goes on (``judging 3 runs``) while the block lasts."""
+    """Show an active step (``judging 3 runs``) during the block."""
     with progress(clock=clock) as show:
         show("", step)
         yield
@@ -163,13 +163,13 @@ def _live() -> "Iterator[Progress]":
 
 
 def _say(line: str) -> None:
-    """Print a line without a buffer, so that a line that blocks is not printed again at exit."""
+    """Print a line without a buffer, so that a blocked line is not printed again at exit."""
     with suppress(AttributeError, OSError, ValueError):  # standard error is closed
         os.write(sys.stderr.fileno(), f"{line}\n".encode())
 
 
 def _of_each_kind(anomalies: "Sequence[Anomaly]") -> "list[Anomaly]":
-    """Return anomalies with the first of each kind and cause in front, the others in order."""
+    """Return anomalies, the first of each kind and cause first, the others in order."""
     of = {(anomaly.kind, mistake(anomaly)): id(anomaly) for anomaly in reversed(anomalies)}
     firsts = set(of.values())
     return sorted(anomalies, key=lambda anomaly: id(anomaly) not in firsts)

@@ -1,9 +1,9 @@
 """The pytest plugin: tests that run for every Kafka they name, on real brokers.
 
 Marker ``kafka``, fixtures ``kafka_run``, ``kafka_app``, ``kafka_cluster`` and ``highwater_case``;
-docs/pytest.md shows them. pytest imports this module in every project that has Highwater installed:
-it imports nothing but pytest and the standard library until a test uses a fixture or the session
-uses an option, and does nothing to tests that use none of its fixtures.
+docs/pytest.md shows them. pytest imports this module in every project that has Highwater installed.
+So it imports only pytest and the standard library until a test uses a fixture or the session uses
+an option.
 """
 
 import contextlib
@@ -53,14 +53,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker; refuse unknown releases and drivers before anything is collected."""
+    """Register the marker; refuse unknown releases and drivers before the collection."""
     config.addinivalue_line("markers", _MARKER)
     if any(_option(config, name) for name in ("kafka", "driver")):
         _choice(config)
 
 
 def _option(config: pytest.Config, name: str) -> str:
-    """Return an option of the command line, or else of the ini file; empty when neither has it."""
+    """Return an option of the command line, or else of the ini file; empty without one."""
     return config.getoption(f"highwater_{name}") or config.getini(f"highwater_{name}") or ""
 
 
@@ -175,7 +175,7 @@ def _highwater_laboratory(
 
 
 def _say(config: pytest.Config, words: str) -> None:
-    """Write a line on the terminal, past the capture of a test's output."""
+    """Write a line on the terminal, without pytest's capture."""
     reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
     capture = config.pluginmanager.get_plugin("capturemanager")
     if reporter is None or config.get_verbosity() < 0:
@@ -216,7 +216,7 @@ def kafka_app(
 
 
 def _note(node: pytest.Item, result: "Result") -> None:
-    """Keep a judged run for the summary, and as properties of its test."""
+    """Store a judged run for the summary, and as properties of its test."""
     row = result.row()
     node.stash.setdefault(_ROWS, []).append(row)
     node.user_properties.extend((name, row[name]) for name in _PROPERTIES)
@@ -229,8 +229,8 @@ def kafka_cluster(
 ) -> "Cluster":
     """Return three running brokers of this test's release: a ``highwater.Cluster``.
 
-    The cluster stays warm for all tests of the release. A cluster that a test left broken is
-    replaced for the next test.
+    The cluster stays warm for all tests of the release. A broken cluster is replaced for the next
+    test.
     """
     from highwater.harness.base.errors import HighwaterError  # noqa: PLC0415 - see the module
 
@@ -281,7 +281,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 def pytest_terminal_summary(
     terminalreporter: "pytest.TerminalReporter", config: pytest.Config
 ) -> None:
-    """Print a line per run (its Kafka, what happened, what was lost), and what was skipped."""
+    """Print a line per run (release, faults, losses), and the skipped tests."""
     reports = [report for group in terminalreporter.stats.values() for report in group]
     reports.sort(key=lambda report: getattr(report, "start", 0.0))
     here = config.invocation_params.dir

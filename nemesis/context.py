@@ -36,10 +36,10 @@ _Seen = TypeVar("_Seen")
 
 
 class ScheduleNotFollowedError(HarnessError):
-    """A schedule could not be played as written, so its run proves nothing either way.
+    """The brokers did not follow a schedule, so its run proves nothing.
 
     Args:
-        missed: the step of a model's schedule that could not be played.
+        missed: the step of a model's schedule that failed.
     """
 
     def __init__(self, message: str, missed: MissedStep | None = None) -> None:
@@ -48,7 +48,7 @@ class ScheduleNotFollowedError(HarnessError):
 
 
 def tested_partition(plan: Plan) -> int:
-    """Return the number of the partition that a plan's script is about."""
+    """Return the number of the partition in a plan's script."""
     number = (plan.schedule or {}).get("partition", 0)
     return number if isinstance(number, int) else 0
 
@@ -57,11 +57,11 @@ class Client(Protocol):
     """Sends one named record and records it in the history."""
 
     def send(self, value: str, partition: int, *, limit_s: float | None = None) -> SendOutcome:
-        """Send a record with the plan's acks; return the answer, or info after a limit."""
+        """Send a record with the plan's acks; return the outcome, or info after a limit."""
 
 
 class GroupMember(Protocol):
-    """A member of a group, or of a share group, that reads in a thread of its own."""
+    """A member of a group, or of a share group, that reads in a separate thread."""
 
     @property
     def assigned(self) -> frozenset[int]:
@@ -73,17 +73,17 @@ class GroupMember(Protocol):
 
     @property
     def given(self) -> Mapping[int, int]:
-        """Partition to the offset after the last record that the member or its group was given."""
+        """Partition to the offset after the last record that the member or its group received."""
 
 
 class ConsumingMember(GroupMember, Protocol):
-    """A member that may leave its group before the run ends, or die."""
+    """A member that may leave its group before the run ends, or crash."""
 
     def leave(self) -> None:
-        """Let the member commit its position and leave; do not wait until it has left."""
+        """Let the member commit its position and leave, without waiting."""
 
     def die_at_work(self) -> None:
-        """Work on the records of the next poll for ever: they do not count as read."""
+        """Work on the records of the next poll without end: they do not count as read."""
 
 
 class GroupClients(Protocol):
@@ -93,7 +93,7 @@ class GroupClients(Protocol):
         """Start a consumer as a member of a group; ``name`` ends in a number."""
 
     def committed(self, group: str) -> Mapping[int, int | None]:
-        """Ask the coordinator for a group's offsets, by partition; None where there is none.
+        """Return a group's offsets from the coordinator, by partition; None where there is none.
 
         Raises:
             UnreachableError: no coordinator answers.
@@ -109,16 +109,16 @@ class GroupClients(Protocol):
         """Return the groups that the brokers list.
 
         Raises:
-            UnreachableError: a broker did not answer.
+            UnreachableError: a broker did not respond.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleContext:
-    """Everything a schedule may touch.
+    """The objects that a schedule may use.
 
     Attributes:
-        plan: what the run was asked to do.
+        plan: the run's plan.
         probe: a probe that only this thread uses.
         topic: the topic under test.
         replicas: brokers of the partition under test, preferred leader first.
@@ -127,9 +127,10 @@ class ScheduleContext:
         producer: opens a client without transactions, with more settings than the workload's.
         groups: starts members of groups.
         stop: set from outside to end the run early.
-        checks: functions that raise when something that the run needs has failed.
-        work: returns a count that rises as the program under test works; None if it is unknown now.
-        log: where a schedule of faults writes its steps.
+        checks: functions that raise an error if a part of the run has failed.
+        work: returns a count that increases while the program under test works; None if it is
+            unknown.
+        log: the table to which a schedule of faults writes its steps.
         clock: seconds, monotonic.
     """
 
@@ -169,9 +170,9 @@ class ScheduleContext:
         what: str,
         limit_s: float = _ANSWERS_S,
     ) -> _Seen:
-        """Wait for a condition as ``await_condition`` does, and return the state that was seen.
+        """Wait for a condition like ``await_condition``, and return the observed state.
 
-        A broker that does not answer is asked again.
+        A request without a response is repeated.
 
         Raises:
             ScheduleNotFollowedError: the condition did not hold within the limit.
@@ -214,7 +215,7 @@ class ScheduleContext:
         Args:
             value: the record's name.
             leader: the broker that appends the record; with acks=0 its LEO gives the offset.
-            limit_s: how long to wait for an answer; by default the plan's delivery timeout.
+            limit_s: the longest wait for a response; by default the plan's delivery timeout.
 
         Returns:
             The record's offset.
@@ -233,7 +234,7 @@ class ScheduleContext:
         return self._appended(value, leader, partition, before)
 
     def send_on(self, value: str) -> None:
-        """Send one record to partition 0 and do not wait for its answer."""
+        """Send one record to partition 0 without waiting for a response."""
         self.client.send(value, 0, limit_s=0.0)
 
     def _appended(self, value: str, leader: int, partition: int, offset: int) -> int:
@@ -248,12 +249,12 @@ class ScheduleContext:
 
     @contextlib.contextmanager
     def intercept(self, text: str) -> Iterator[CaughtMessages]:
-        """Hold, drop, repeat or delay a message while the block lasts.
+        """Hold, drop, repeat or delay a message during the block.
 
-        The wire sends a held message on at the end of the block, or earlier by ``release``.
+        The wire sends a held message at the end of the block, or earlier by ``release``.
 
         Args:
-            text: what to do to which message, such as ``hold EndTxn client:*>broker-1``.
+            text: the action and the message, such as ``hold EndTxn client:*>broker-1``.
 
         Raises:
             UsageError: there is no such message, or not on this release.
@@ -274,13 +275,13 @@ class ScheduleContext:
             messages.release("schedule")
             self.fault_log.fault(fault, "heal", f"the message {message} is healed")
         if not messages.caught:
-            raise ScheduleNotFollowedError(f"there was nothing to {text}")
+            raise ScheduleNotFollowedError(f"there was no message to {text}")
 
     def check(self) -> None:
-        """Raise an error if something that the run needs has failed, or if the run has to end.
+        """Raise an error if a part of the run has failed, or if the run has to end early.
 
         Raises:
-            HarnessError: says what failed, or that the run was ended early.
+            HarnessError: a part failed, or the run was ended early.
         """
         if self.stop.is_set():
             raise HarnessError("the run was ended early")
@@ -288,7 +289,7 @@ class ScheduleContext:
             check()
 
     def hold(self, seconds: float) -> None:
-        """Let time pass, as the schedule says.
+        """Wait for a time of the schedule.
 
         Raises:
             HarnessError: the run has to end before this time has passed.

@@ -1,9 +1,9 @@
-"""The HW-lag window: the interval in which faults of this project are to hit.
+"""The HW-lag window: the interval in which stories inject their faults.
 
 A follower's fetch lets the leader raise the high watermark; the follower learns the new HW one
 fetch response later. Until then the follower holds records that are committed and acknowledged, but
-above its own HW. Releases differ in what becomes of these records when the follower has to follow
-another leader (KIP-101).
+above its own HW. The release decides the outcome of these records when the follower follows another
+leader (KIP-101).
 """
 
 from collections.abc import Collection, Mapping
@@ -19,17 +19,18 @@ POLL_S = 0.01
 
 HELD_CONFIG: Final[Mapping[str, str]] = MappingProxyType({"request.timeout.ms": "3000"})
 """Broker settings under which followers stay in the ISR while the wire holds a window open: they
-fetch again after this time-out, which must be well below ``replica.lag.time.max.ms``."""
+fetch again after this timeout, which must be well below ``replica.lag.time.max.ms``."""
 
 
 def widen(seconds: float) -> dict[str, str]:
     """Return broker settings that keep an idle partition's window open for this many seconds.
 
-    When nothing is new, the leader parks a follower's fetch for ``replica.fetch.wait.max.ms``, and
-    only then answers with the raised HW (except on 2.4.0 to 2.5.1, which at once answer a follower
-    with a stale HW). The lag limit and the socket's time-out must not be shorter. The socket's
-    time-out must not be much longer either: connections to a dead container's address are not
-    refused, and a broker that becomes leader first waits until its fetcher gives up.
+    Without new records, the leader delays its response to a follower's fetch by
+    ``replica.fetch.wait.max.ms``, and only then sends the increased HW (except on 2.4.0 to 2.5.1,
+    where a follower with a stale HW gets it at once). The lag limit and the socket's timeout must
+    not be shorter. The socket's timeout must not be much longer either: connections to a dead
+    container's address are not refused, and a broker that becomes leader first waits until its
+    fetcher gives up.
     """
     wait_ms = int(seconds * 1000)
     return {
@@ -42,14 +43,13 @@ def widen(seconds: float) -> dict[str, str]:
 def hold_window(
     network: Network, topic: str, partition: int, followers: Collection[int], *, offset: int
 ) -> AbstractContextManager[None]:
-    """Keep the window of the record at ``offset`` open on these followers while the block lasts.
+    """Keep the window of the record at ``offset`` open on these followers during the block.
 
-    The wire holds back every response with a HW above ``offset``. The response that brings the
-    record is never held: the leader has no such HW before the follower fetches from the next
-    offset. A follower whose response is held fetches again from its LEO, on a new connection, after
-    ``request.timeout.ms`` (``ReplicaFetcherThread`` gives its client this limit, not
-    ``replica.socket.timeout.ms``). With the default of 30 s the follower would have left the ISR
-    by then; the window would stay open even so (see ``HELD_CONFIG``). All releases behave alike.
+    The wire holds back every response with a HW above ``offset``. The response with the record is
+    never held: the leader has no such HW before the follower fetches from the next offset. A
+    follower whose response is held fetches again from its LEO, on a new connection, after
+    ``request.timeout.ms`` (the limit of ``ReplicaFetcherThread``'s client). With the default of 30
+    s the follower would leave the ISR before; see ``HELD_CONFIG``. All releases behave alike.
     """
     return network.hw_held(topic, partition, *followers, above=offset)
 

@@ -23,11 +23,11 @@ from highwater.nemesis.faults.registry import (
 
 
 class FaultConflictError(HarnessError):
-    """A fault cannot be injected because an open fault is in its way."""
+    """A fault cannot be injected because of an open fault."""
 
 
 class FaultLog(Protocol):
-    """Writes what the nemesis does into the run; the recorder is a fault log."""
+    """A log of the nemesis's actions; the recorder is one."""
 
     def fault(
         self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
@@ -47,7 +47,7 @@ class _Open:
 
 _ruling: Final = threading.Lock()
 _rulers: "Final[WeakValueDictionary[int, Nemesis]]" = WeakValueDictionary()
-"""The last nemesis of each cluster, by ``id`` of the cluster, which a nemesis keeps alive."""
+"""The last nemesis of each cluster, by the cluster's ``id``."""
 
 
 class Nemesis:
@@ -55,17 +55,17 @@ class Nemesis:
 
     At most one fault at a time is open on each broker, one on the topic and one on the
     coordination. A fault that hits every broker does not overlap with a fault of a broker. A fault
-    that waits for sessions is not injected while the coordination has a fault. Safe to use from
-    several threads.
+    that waits for sessions is not injected while the coordination has a fault. Threads may share
+    it.
 
     Args:
         topic: the topic under test.
         levels: the levels of an upgrade, including the first.
-        stopped: returns whether the run was told to end early.
+        stopped: returns whether the run must end early.
         program: the program under test, if there is one.
 
     Attributes:
-        missed: reasons why injected faults did nothing, so that the run proves nothing.
+        missed: reasons why injected faults had no effect, so that the run proves nothing.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Nemesis:
         return frozenset(opened.broker for opened in self._snapshot() if opened.broker is not None)
 
     def can(self, name: str, broker: int | None = None, *, message: str = "") -> bool:
-        """Return whether a fault could be injected now: no open fault is in its way."""
+        """Return whether no open fault excludes a fault now."""
         chosen = find_fault(name)
         with self._lock:
             return self._in_the_way(chosen, _target(chosen, broker, message)) is None
@@ -118,9 +118,9 @@ class Nemesis:
             broker: the target, for a fault of a broker.
             controllers: the targets, for a fault of the coordination; default: the only controller.
             partition: the partition of the topic that the fault hits.
-            choice: 0 up to 1, for what the fault leaves to chance.
+            choice: a number from 0 to 1, for the fault's random decisions.
             client: name of the client, for a fault of a client.
-            message: the message in words, for a fault of messages.
+            message: the message as text, for a fault of messages.
 
         Raises:
             UsageError: there is no such fault, or no such broker.
@@ -179,7 +179,7 @@ class Nemesis:
         return every if len(every) == 1 else ()
 
     def _rule(self) -> None:
-        """Make this the only nemesis of the cluster: two would heal each other's faults.
+        """Make this the only nemesis of the cluster, because two would heal each other's faults.
 
         Raises:
             HarnessError: another nemesis has faults open on the cluster.
@@ -219,7 +219,10 @@ class Nemesis:
         self._heal(_target(find_fault(name), broker, message))
 
     def _heal(self, target: str) -> None:
-        """Heal the open fault of a target; if healing fails, raise its error now and each time."""
+        """Heal the open fault of a target.
+
+        If healing fails, raise its error now and in later calls.
+        """
         with self._lock:
             if target in self._unhealed:
                 raise self._unhealed[target]

@@ -1,7 +1,7 @@
-"""Single messages in words: ``EndTxn client:producer-0>broker-1 n=2 transactional-id=events-tx``.
+"""Single messages as text: ``EndTxn client:producer-0>broker-1 n=2 transactional-id=events-tx``.
 
-The words name a request (or with ``.answer`` the answer to a request), the link from the sender to
-the receiver, and properties. Stories, written schedules and the command line use the same words.
+The text names a request (or with ``.answer`` its response), the link from the sender to the
+receiver, and properties. Stories, written schedules and the command line use it.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,10 +35,10 @@ VERBS: Final[Mapping[Action, str]] = {
     "delay": "delayed",
     "refuse": "refused",
 }
-"""Action to its participle, for sentences that say what became of a message."""
+"""Action to its participle, for sentences about a message."""
 
 TOPIC: Final = "{topic}"
-"""Stands in a property for the name of the topic under test, which differs from run to run."""
+"""A property's placeholder for the name of the topic under test."""
 
 _ANY_API: Final = "any"
 _ANSWER: Final = "answer"
@@ -50,16 +50,17 @@ _OTHERS: Final = ("n", "times", "by", "error")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSpec:
-    """A kind of message, and which messages of this kind a rule is about.
+    """A kind of message, and the messages of this kind to which a rule applies.
 
     Attributes:
         api: name of the request, or ``any``.
-        source: the sender, in words: ``client:producer-0``, ``broker-1``, ``client:*``, ``*``.
-        target: the receiver, in the same words.
-        first: the number of the first message that counts, from 1 on.
-        times: how many messages count from there on; 0: all.
-        by_s: by how many seconds to delay the message, if it is to be delayed.
-        error: name of the error with which to refuse the message, if it is to be refused.
+        source: the sender: ``client:producer-0``, ``broker-1``, ``client:*``, ``*``.
+        target: the receiver, in the same form.
+        first: the number of the first message, from 1 on.
+        times: the number of messages;
+        0: all.
+        by_s: the delay in seconds, for a delayed message.
+        error: name of the error, for a refused message.
         properties: name to value; the names are in ``apis.PROPERTIES``.
     """
 
@@ -75,10 +76,10 @@ class MessageSpec:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Read a message from its words.
+        """Read a message from its text.
 
         Raises:
-            UsageError: the text describes no message; says which word is wrong.
+            UsageError: the text describes no message; the error names the wrong word.
         """
         kind, *words = text.split() or [""]
         api, _, side = kind.partition(".")
@@ -103,7 +104,7 @@ class MessageSpec:
         return any(end.startswith(CLIENT) for end in (self.source, self.target))
 
     def require(self, action: Action, plan: Plan, kafka: Release) -> None:
-        """Refuse a message that the plan's release, brokers or clients do not have.
+        """Reject a message that the plan's release, brokers or clients do not have.
 
         Raises:
             UsageError: says why.
@@ -111,15 +112,17 @@ class MessageSpec:
         for end in (self.source, self.target):
             _require_node(end, plan, kafka)
         if self.of_clients and not plan.wire_clients:
-            raise UsageError("clients do not pass the wire in this run", hint="Add --wire-clients.")
+            raise UsageError(
+                "clients are not connected through the wire in this run", hint="Add --wire-clients."
+            )
         if action == "repeat" and self.side == "answer":
             raise UsageError(
-                "an answer cannot be repeated: its receiver would know no request for it",
+                "an answer cannot be repeated, because its receiver would have no request for it",
                 hint="Repeat the request.",
             )
         if (action == "delay") != bool(self.by_s):
             raise UsageError(
-                "a message to delay needs a time, and other messages must have none",
+                "only a message to delay has a time, and it needs one",
                 hint="Write by=2s.",
             )
         self._require_error(action)
@@ -128,7 +131,7 @@ class MessageSpec:
         self._numbers()
 
     def _require_error(self, action: Action) -> None:
-        """Refuse an error that no broker returns for the request, or returns at another time."""
+        """Reject an error that no broker returns for the request, or returns at another time."""
         if action != "refuse" and self.error:
             raise UsageError("only a message to refuse has an error", hint="Leave it out.")
         if action != "refuse":
@@ -220,7 +223,7 @@ def read_option(text: str, *, until_s: float) -> FaultStep:
     """Return the step of an option such as ``hold EndTxn client:*>broker-1 at=2s for=10s``.
 
     Args:
-        until_s: when the step ends if the option has no ``for``, in seconds.
+        until_s: the step's end in seconds, if the option has no ``for``.
 
     Raises:
         UsageError: the option describes no step.
@@ -267,7 +270,7 @@ def _read_word(word: str, values: dict[str, Any]) -> None:
             f"no message has a property {name!r}", hint=nearest(name, [*PROPERTIES, *_OTHERS])
         )
     else:
-        raise UsageError(f"{word!r} says nothing of a message", hint=f"Write {_EXAMPLE}.")
+        raise UsageError(f"{word!r} does not describe a message", hint=f"Write {_EXAMPLE}.")
 
 
 def _number(text: str, name: str, *, least: int) -> int:

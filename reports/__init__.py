@@ -1,1 +1,1 @@
-"""Reports: a judged run as one HTML file that needs nothing else."""
+"""Reports: a judged run as one self-contained HTML file."""

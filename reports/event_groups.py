@@ -1,4 +1,4 @@
-"""Group an anomaly's witnesses into titled beats: written, fault, cut, elected, replaced, end."""
+"""Group an anomaly's evidence into titled beats: written, fault, cut, elected, replaced, end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from highwater.harness.runs.faults.facts import STATES, facts_of
 from highwater.harness.runs.verdict import Anomaly, Witness
 
 Group: TypeAlias = tuple[str, list[Witness]]
-"""A beat and its witnesses."""
+"""A beat and its evidence."""
 
 TANGLE_NS: Final = 500_000_000
 NEAR: Final = 2
@@ -48,7 +48,7 @@ TITLES: Final = {
 
 
 def beat(witness: Witness) -> str:
-    """Return the beat of a witness; "" if the witness belongs to the beat before it."""
+    """Return the beat of a piece of evidence; "" if it belongs to the previous beat."""
     if witness.what == "read" and witness.who != "reader":
         return ""  # the reader is a consumer of the run, not the final read
     beat = _BEATS.get(witness.what)
@@ -58,7 +58,7 @@ def beat(witness: Witness) -> str:
 
 
 def actors(witnesses: Sequence[Witness]) -> list[int]:
-    """Return the ids of the brokers that the witnesses are about, in order of appearance."""
+    """Return the ids of the brokers in the evidence, in order of appearance."""
     brokers: dict[int, None] = {}
     for witness in witnesses:
         broker = witness.broker
@@ -93,7 +93,7 @@ def title(name: str, witnesses: Sequence[Witness]) -> str:
 
 
 def grouped(witnesses: Sequence[Witness]) -> list[Group]:
-    """Group witnesses by beat in order of time; witnesses without a time come last."""
+    """Group evidence by beat in order of time; evidence without a time comes last."""
     last = 1 << 62
     ordered = sorted(witnesses, key=lambda w: last if w.time_ns is None else w.time_ns)
     groups: list[Group] = []
@@ -109,8 +109,8 @@ def grouped(witnesses: Sequence[Witness]) -> list[Group]:
 def _untangled(groups: list[Group]) -> list[Group]:
     """Put causes before effects: brokers' logs and the observer's polls have different delays.
 
-    A truncation may be logged just before the observer sees the election that caused it, and the
-    observer may see the truncation just after. The last record at the offset belongs to the end.
+    A truncation may be logged just before the observer notices the election that caused it. The
+    last record at the offset belongs to the end.
     """
     grouped: list[Group] = []
     for name, witnesses in groups:
@@ -136,7 +136,7 @@ def _caused(cut: Sequence[Witness], election: Sequence[Witness]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
-    """Findings of one kind at neighbouring offsets; the page tells the story of the first."""
+    """Findings of one kind at neighbouring offsets; the page explains the first."""
 
     first: Anomaly
     last_offset: int | None

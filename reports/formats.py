@@ -56,7 +56,7 @@ class RunSummary:
 
     @property
     def what(self) -> str:
-        """The faults or story that the plan asks for."""
+        """The faults or story of the plan."""
         return self.plan.happens.replace(",", ", ")
 
 

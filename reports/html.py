@@ -1,7 +1,7 @@
 """Render HTML from templates: all values are escaped, nothing is loaded, and there are no scripts.
 
-The content security policy allows only the page's own style sheet, by its hash. So even if markup
-in a record's value were not escaped, it could neither run nor fetch anything.
+The content security policy allows only the page's own style sheet, by its hash. So markup in a
+record's value could not run or fetch anything, even without escaping.
 """
 
 import base64
@@ -72,7 +72,7 @@ def _look(word: str) -> str:
 
 
 def _whole(words: object) -> Markup:
-    """Return the whole text, escaped: a command, a link or a list of names must be complete."""
+    """Return the complete text, escaped, for commands, links and lists of names."""
     text = str(words)
     return escape(plain(text, len(text)))
 

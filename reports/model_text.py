@@ -32,7 +32,7 @@ COLOURS: Final[Mapping[str, Colour]] = {
     "unknown": "unknown",
 }
 GOOD: Final[frozenset[str]] = frozenset({"as-predicted", "explained"})
-"""Statuses that mean that the model can explain the run."""
+"""Statuses of a run that the model explains."""
 
 FINDINGS_MAX: Final = 10
 """Maximum number of findings whose chain is shown; further findings are counted."""
@@ -70,7 +70,7 @@ def sentence(reconciliation: Reconciliation) -> str:
         " ".join(reconciliation.reasons or reconciliation.absent) or "The model lacks observations."
     )
     if reconciliation.status == "not-reproduced" and reconciliation.predicted is not None:
-        missed = f"The run did not go as planned, and shows nothing: {why}"
+        missed = f"The run did not go as planned, and proves nothing: {why}"
         absent = f"By {rules}, {_outcome(reconciliation.predicted)}. That did not happen."
         return missed if reconciliation.reasons else absent
     return why

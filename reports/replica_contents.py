@@ -34,7 +34,7 @@ AROUND: Final = 3
 """Number of offsets shown before and after an offset where replicas differ."""
 TAIL: Final = 4
 RUN_MAX: Final = 8
-"""Longest run of neighbouring offsets that is shown whole; longer runs show only both ends."""
+"""Longest sequence of offsets that is shown completely; longer ones show only both ends."""
 ROWS_MAX: Final = 60
 
 

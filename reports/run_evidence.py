@@ -1,7 +1,7 @@
 """The evidence of a run for its pages: observations, faults, truncations and acknowledgements.
 
-A run that was cut short lacks tables, or has unfinished streams instead of tables. Sentences about
-tables that cannot be read go to ``RunObservations.missing``; all other tables are shown.
+A run that ended early lacks tables, or has unfinished streams. ``RunObservations.missing`` has
+sentences about tables that cannot be read.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ _NEAR_NS = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncationEvent:
-    """A replica's truncation of its log: the offsets from ``offset`` on are gone."""
+    """A replica's truncation of its log: the offsets from ``offset`` on are removed."""
 
     time_ns: int
     broker: int
@@ -81,16 +81,15 @@ class SendTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunObservations:
-    """All that is known about a run besides its verdict.
+    """The observations of a run, without its verdict.
 
     Attributes:
-        messages: single messages that the wire acted on, in the order in which they came.
+        messages: single messages that the relay acted on, in order of arrival.
         fault_counts: counts of the faults; None if the table of faults cannot be read.
         acks: per partition, the times in ns at which sends were acknowledged, ascending.
-        done: the words for a successful send: ``acknowledged``, or ``left the client`` with acks=0.
-        acked_at: record id to the time of its acknowledgement, only for ids that were asked for.
-        sends: the sends at each offset that was asked for: (time of the send, record id), in order
-            of time.
+        done: the text for a successful send: ``acknowledged``, or ``left the client`` with acks=0.
+        acked_at: record id to the time of its acknowledgement, for the requested ids.
+        sends: the sends at each requested offset: (time of the send, record id), in order of time.
         log_lines: the table ``events/log_lines``.
         missing: a sentence for each file that could not be read.
     """
@@ -117,10 +116,10 @@ def gather(
     places: Iterable[Place] = (),
     without: Collection[str] = (),
 ) -> RunObservations:
-    """Read everything about a run that its page shows.
+    """Read the observations of a run for its page.
 
     Args:
-        run: a run that was judged, or was at least started.
+        run: a run, judged or not.
         values: ids of the records whose acknowledgement times are read.
         places: offsets whose sends are read.
         without: paths of files that are not evidence; they are not read.
@@ -192,7 +191,7 @@ def _table(run: Run, name: str, missing: list[str], without: Collection[str]) ->
 
 
 def _messages(run: Run, without: Collection[str]) -> tuple[MessageSpan, ...]:
-    """Return the single messages that the wire acted on; empty for a run without the wire."""
+    """Return the single messages that the relay acted on; empty for a run without the relay."""
     if is_table_among(MESSAGES_TABLE, without):
         return ()
     try:
@@ -240,7 +239,7 @@ def _silenced(
 ) -> PartitionObservations:
     """Raise the last LEO of silent brokers to the LEO that acks=all proves.
 
-    A broker may append a record and die before the observer polls it again.
+    A broker may append a record and crash before the observer polls it again.
     """
     tracks = dict(observed.tracks)
     for row in sends:
@@ -262,7 +261,7 @@ def _silenced(
 
 
 def _sends(operations: pa.Table) -> pa.Table:
-    """Return the sends from the operations, with words as strings."""
+    """Return the sends among the operations, with strings decoded."""
     rows = operations.filter(pc.equal(operations["kind"].cast(pa.string()), history.SEND))
     words = ("topic", "outcome", "acks", "phase")
     numbers = ("partition", "offset", "invoke_ns", "complete_ns", "value")

@@ -5,7 +5,7 @@ import unicodedata
 from typing import Final
 
 LONGEST: Final = 400
-"""Maximum number of characters that a page shows of a text from elsewhere."""
+"""Maximum number of characters that a page shows of an external text."""
 
 _CLOCK: Final = re.compile(r"^\[?\d{4}-\d\d-\d\d[T ]\S+ (?:[A-Z]{4,5} )?")
 _FOLDER: Final = re.compile(r",? ?\bdir=[^\],\s]*")

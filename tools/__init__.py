@@ -1,1 +1,1 @@
-"""Tools: generated pages of docs/, and lints of the project's own."""
+"""Tools: generated pages of docs/, and the project's lints."""

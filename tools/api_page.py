@@ -1,4 +1,4 @@
-"""docs/api.md: before the names that the site describes in full, a line about each for a clone."""
+"""docs/api.md: a line about each public name, for readers without the site."""
 
 import inspect
 import re
@@ -11,7 +11,7 @@ _NAMES: Final = re.compile(r"(?:(?:- `.*\n)+\n)?((?:::: highwater\.\w+\n)+)")
 
 
 def api() -> str:
-    """docs/api.md: its text as it stands, its lists anew."""
+    """Return docs/api.md with its lists written again."""
     text = (DOCS / "api.md").read_text("utf-8")
     return _NAMES.sub(lambda match: f"{_lines(match[1])}\n{match[1]}", text)
 

@@ -19,14 +19,14 @@ LIBRARIES: Final = {
     "kafkajs": ("kafkajs.mjs", "kafkajs@2.2.4"),
     "platformatic": ("platformatic.mjs", "@platformatic/kafka@2.12.1"),
 }
-"""The source of each driver, and its library, as its toolchain names a release."""
+"""The source of each driver, and its library with the toolchain's name of a release."""
 
 NODE: Final = "node@24.9.0"
 """@platformatic/kafka needs a newer Node than many machines have."""
 
 
 def lacks(name: str) -> str:
-    """Return the program that this machine lacks to build a driver; empty if it lacks none."""
+    """Return the program that this machine needs to build a driver; empty if it has it."""
     tool = "go" if LIBRARIES[name.partition("@")[0]][0].endswith(".go") else "npm"
     return "" if _find(tool) else tool
 
@@ -63,7 +63,7 @@ def build(name: str, folder: Path) -> Path:
 
 
 def _find(tool: str) -> str | None:
-    """Return the path of a tool: that of this environment (``make lint`` brings a Go), or any."""
+    """Return the path of a tool: this environment's (``make lint`` installs Go), or any other."""
     here = str(Path(sys.executable).parent)
     return shutil.which(tool, path=here) or shutil.which(tool)
 

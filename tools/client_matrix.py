@@ -1,11 +1,11 @@
-"""Plays the client libraries against the faults that hurt clients: the tables of docs/clients.md.
+"""Runs the client libraries with faults of clients, for the tables of docs/clients.md.
 
     python -m tools.client_matrix FOLDER
     python -m tools.clients_page FOLDER/store/clients
 
-All libraries that the machine can build a driver for: on two releases, plain with acks=1 and all,
-idempotent and transactional, 60 s each, some 80 runs. Called again it continues. It exits with 1 if
-the model cannot explain a run.
+It runs each library for which the machine can build a driver on two releases: plain with acks=1 and
+all, idempotent and transactional, 60 s each, about 80 runs. A second call continues. It exits with
+1 if the model cannot explain a run.
 """
 
 import subprocess
@@ -45,7 +45,7 @@ def play(folder: Path) -> MatrixFolder:
 
 
 def _run(*words: str) -> int:
-    """Return the exit code of a command; Ctrl-C ends it by its own rules, not at once."""
+    """Return the exit code of a command, which handles Ctrl-C itself."""
     running = subprocess.Popen(words)
     try:
         return running.wait()
@@ -54,7 +54,7 @@ def _run(*words: str) -> int:
 
 
 def main() -> int:
-    """Play the matrix; return 1 if a run is not explained or has no result."""
+    """Run the matrix; return 1 if a run is not explained or has no result."""
     matrix = play(Path(sys.argv[1]).absolute())
     rows = matrix.rows()
     whole = len(rows) == len(matrix.matrix().cells)

@@ -1,9 +1,9 @@
-"""Plays every library of clients against brokers of old and new releases: docs/client-results.json.
+"""Tests every client library with brokers of old and new releases: docs/client-results.json.
 
     python -m tools.client_trials
 
-Nothing is refused beforehand here: each library is asked to produce with each setting, and to read
-a record, and what it says is written down. A record that it says was sent must be in the log.
+Each library produces a record with each setting and reads a record, also if Highwater refuses the
+combination. The result is recorded; an acknowledged record must be in the log.
 """
 
 import asyncio
@@ -77,14 +77,14 @@ COMMITTERS: Final = (LIBRDKAFKA, JAVA, KAFKA_PYTHON, AIOKAFKA)
 
 _TOPIC: Final = "trials"
 _SMALL: Final = 1_000
-"""``max.message.bytes`` of the topics of commits."""
+"""``max.message.bytes`` of the topics for tests of commits."""
 _DELIVERY_S: Final = 6.0
 _LIMIT_S: Final = 12.0
 _LOOK_S: Final = 0.2
 
 
 def play(folder: Path) -> Iterator[ClientTrial]:
-    """Try every client on one broker of each release."""
+    """Test every client on one broker of each release."""
     for name in BROKERS:
         kafka_release = release(name)
         config = {
@@ -178,9 +178,9 @@ def _produce(
 def _commit(
     cluster: RealCluster, library: ClientLibrary, action: str, name: str, log: logging.Logger
 ) -> str:
-    """Commit a transaction in which one of two records cannot be written; return what it comes to.
+    """Commit a transaction in which one of two records cannot be written; return the outcome.
 
-    The second is refused by the broker, or the broker is down until it has expired.
+    The broker refuses the second record, or is down until the record has expired.
     """
     topic = name.replace(" ", "-").replace(",", "")
     cluster.create_topic(topic, [[1]], {"max.message.bytes": str(_SMALL)})
@@ -223,7 +223,7 @@ def _name(error: Any) -> str:  # noqa: ANN401 - a ClientError
 
 
 def _until(call: Callable[[float], object]) -> None:
-    """Call what waits for a coordinator, and again while it may be repeated."""
+    """Call a function that waits for a coordinator; repeat the call while this is allowed."""
     deadline = time.monotonic() + _LIMIT_S
     while True:
         try:
@@ -241,7 +241,7 @@ def _end(producer: TransactionsProducer, *, transactional: bool) -> None:
 
 
 def _in_log(cluster: RealCluster, value: bytes, topic: str = _TOPIC) -> bool:
-    """Return whether a reader finds a record, soon."""
+    """Return whether a reader finds a record in time."""
     quiet = logging.Logger("trial")  # noqa: LOG001 - ours alone, not global
     quiet.addHandler(logging.NullHandler())
     common = client_config.common(cluster.bootstrap, "trial", quiet, quirks=cluster.release.client)
@@ -262,7 +262,7 @@ def _in_log(cluster: RealCluster, value: bytes, topic: str = _TOPIC) -> bool:
 
 
 def _consume(cluster: RealCluster, client: str, folder: Path) -> str:
-    """Return whether a client reads the first record of the log, which librdkafka has written."""
+    """Return whether a client reads the first record of the log, which librdkafka wrote."""
     try:
         if client == LIBRDKAFKA:
             return WORKS if _in_log(cluster, f"{client} acks=1".encode()) else SILENT
@@ -346,7 +346,7 @@ def _read_java(cluster: RealCluster, clients: Release, folder: Path) -> str:
 
 
 def main() -> None:
-    """Play all trials, and write them down."""
+    """Run all tests, and write their results."""
     with tempfile.TemporaryDirectory() as folder:
         trials = []
         for trial in play(Path(folder)):

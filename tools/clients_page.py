@@ -1,7 +1,7 @@
-"""The page docs/clients.md: every library of clients against brokers of old and new releases.
+"""The page docs/clients.md: every client library with brokers of old and new releases.
 
-``tools/client_trials.py`` plays the trials and writes their results. What a matrix of clients came
-to is kept by
+``tools/client_trials.py`` runs the tests and writes their results. These commands add the results
+of a client matrix:
 
     python -m tools.client_matrix FOLDER
     python -m tools.clients_page FOLDER/store/clients
@@ -22,7 +22,7 @@ FAULTS: Final = Path(__file__).parent.parent / "docs" / "client-faults.json"
 RESULTS: Final = Path(__file__).parent.parent / "docs" / "client-results.json"
 
 WORKS: Final = "works"
-LOST: Final = "sent, and not in the log"
+LOST: Final = "sent, but not in the log"
 SILENT: Final = "no answer"
 LACKS: Final = "the client has none"
 PARTIAL: Final = "committed without it"
@@ -86,11 +86,11 @@ class ClientFaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The results of a client under faults.
 
     Attributes:
-        library: of a driver, as it names itself.
-        findings: numbers of records in the log twice, or in another order.
+        library: a driver's own name of its library.
+        findings: numbers of records that are in the log twice, or in another order.
         model: the model's answer about all findings.
         moved: whether coordinators of transactions were moved.
-        hung: whether the client did not end, so that nothing was judged.
+        hung: whether the client did not end, so that the run was not judged.
     """
 
     kafka: str
@@ -107,19 +107,19 @@ class ClientFaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def column(self) -> str:
-        """The heading of its column."""
+        """The heading of the client's column."""
         acks = "" if self.acks == "all" else f", acks={self.acks}"
         moved = ", coordinators moved" if self.moved else ""
         return f"{self.delivery}{acks}{moved}"
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Its place in the tables."""
+        """The client's sort key in the tables."""
         return self.kafka, self.client, self.column
 
 
 def keep(folder: Path) -> None:
-    """Write what a matrix of clients came to, in place of what is there of the same."""
+    """Write the results of a client matrix, which replace older results of the same clients."""
     matrix = MatrixFolder(folder)
     played = []
     for row in matrix.rows():
@@ -132,7 +132,7 @@ def keep(folder: Path) -> None:
 
 
 def of_cell(row: MatrixRow, libraries: Sequence[str]) -> ClientFaults:
-    """Return what a run came to, of a driver with these libraries."""
+    """Return the result of a run of a driver with these libraries."""
     kinds = [kind for kind in row.others.split(", ") if kind.endswith(_KINDS)]
     return ClientFaults(
         kafka=row.kafka,
@@ -150,7 +150,7 @@ def of_cell(row: MatrixRow, libraries: Sequence[str]) -> ClientFaults:
 
 
 def merged(before: Sequence[ClientFaults], played: Sequence[ClientFaults]) -> list[ClientFaults]:
-    """Return all rows, the later ones in the places of earlier ones."""
+    """Return all rows; later rows replace earlier ones."""
     return [*{row.key: row for row in (*before, *played)}.values()]
 
 
@@ -159,7 +159,7 @@ def _faults() -> list[ClientFaults]:
 
 
 def fault_tables(rows: Sequence[ClientFaults]) -> str:
-    """Return a table for each release: clients by what was asked of them."""
+    """Return a table for each release: the results of clients by setting."""
     lines = []
     columns = sorted({row.column: row for row in rows}.values(), key=_order)
     names = [row.column for row in columns]
@@ -198,12 +198,12 @@ def _outcome(row: ClientFaults | None) -> str:
 
 
 def read() -> tuple[ClientTrial, ...]:
-    """Return what was recorded."""
+    """Return the recorded results."""
     return msgspec.json.decode(RESULTS.read_bytes(), type=tuple[ClientTrial, ...])
 
 
 def clients() -> str:
-    """docs/clients.md."""
+    """Return the text of docs/clients.md."""
     trials = read()
     parts = ["# Client libraries and brokers\n", _NOTE, _INTRO]
     for broker in dict.fromkeys(trial.broker for trial in trials):
@@ -218,7 +218,7 @@ def clients() -> str:
 
 
 def _java_table() -> str:
-    """Return a table: releases of Java's client by the stories about them."""
+    """Return a table of Java client releases and the stories about them."""
     names = [story.name for story in STORIES.values() if story.needs.java]
     cells: dict[str, dict[str, str]] = {}
     for runs in story_runs.read():
@@ -232,7 +232,7 @@ def _java_table() -> str:
 
 
 def _cells(trials: Sequence[ClientTrial], actions: Sequence[str]) -> str:
-    """Return a line for clients alike: what all of its results are, or each."""
+    """Return a table row for equal clients, with one cell if all results are equal."""
     alike: dict[str, list[str]] = {}
     for trial in trials:
         results = {trial.results[action]: "" for action in actions}
@@ -245,7 +245,7 @@ def _cells(trials: Sequence[ClientTrial], actions: Sequence[str]) -> str:
 
 
 def _cell(result: str) -> str:
-    """Return a result in words, or the name of an error."""
+    """Return a result as text, or the name of an error."""
     return result if result == WORKS or " " in result else f"`{result}`"
 
 

@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that say what the code has: faults, checkers, versions, the model.
+"""Writes the pages of docs/ about the code: faults, checkers, versions, the model.
 
 ``make docs`` writes them; a test fails when they are out of date.
 """
@@ -88,7 +88,7 @@ _WHERE_NOTE: Final = "Every driver has every fault on every release, but for the
 
 
 def _min_isrs() -> str:
-    """Return the stories by the largest min.insync.replicas that lets them be played."""
+    """Return the stories by the largest min.insync.replicas with which they can be played."""
     most = {story.min_isr_most for story in STORIES.values()}
     names = {
         limit: ", ".join(f"`{s.name}`" for s in STORIES.values() if s.min_isr_most == limit)
@@ -121,7 +121,7 @@ _FOREIGN: Final = (
     " *undecidable* (its offset is not known), and these are found too:\n"
 )
 _COMMON: Final = 4
-"""An option of so many commands is shown once."""
+"""The number of commands from which on an option is shown once."""
 _OF_SPARK: Final = "`--spark-master`, `--spark-remote`, `--spark-conf`, `--driver-memory`"
 _COMMANDS_INTRO: Final = (
     "Every command and option. Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3"
@@ -138,7 +138,7 @@ _VERSIONS_INTRO: Final = (
 
 
 def apps() -> str:
-    """docs/apps.md, of which the last section is of the code."""
+    """Return docs/apps.md, whose last section comes from the code."""
     text = (DOCS / "apps.md").read_text("utf-8").partition("\n## Mistakes\n")[0]
     rows = {of.name: [of.fault and f"`{of.fault}`", of.evidence, of.fix] for of in MISTAKES}
     heads = ("mistake", "fault", "evidence", "fix")
@@ -147,7 +147,7 @@ def apps() -> str:
 
 
 def faults() -> str:
-    """docs/faults.md."""
+    """Return the text of docs/faults.md."""
     every = registered_faults().values()
     refused: dict[str, list[str]] = {}
     for fault in every:
@@ -167,11 +167,11 @@ def faults() -> str:
             *where,
             "\n## Targets\n",
             _TARGETS_NOTE,
-            table(("target", "whom it means when its moment has come"), targets),
+            table(("target", "its meaning at the time of the fault"), targets),
             "\n## Targets of the coordination\n",
             _CONTROLLERS_NOTE,
             "\n## Stories\n",
-            table(("story", "what happens", "what it comes to"), tales),
+            table(("story", "what happens", "outcome"), tales),
             "\n" + _STORIES_NOTE,
             table(("broker setting of every story", "value"), BROKER_CONFIG.items()),
         ]
@@ -179,7 +179,7 @@ def faults() -> str:
 
 
 def _families(every: Iterable[Fault]) -> Iterator[str]:
-    """Yield a list of each family's faults, with what a cluster of one's own needs for them."""
+    """Yield a list of each family's faults, with the commands that an external cluster needs."""
     for family, faults_ in groupby(every, key=lambda fault: fault.family):
         yield f"\n**{family}**\n"
         for fault in faults_:
@@ -197,7 +197,7 @@ def _outside(commands: frozenset[str]) -> str:
 
 
 def _refused(fault: Fault) -> str:
-    """Return why releases lack a fault, and with which driver if not with all; empty if none do."""
+    """Return the reasons why releases lack a fault, with the driver; empty if all have it."""
     drivers: dict[str, list[str]] = {}
     for driver in DRIVERS:
         able = [release for release in CATALOGUE.values() if driver in release.drivers]
@@ -211,7 +211,7 @@ def _refused(fault: Fault) -> str:
 
 
 def checkers() -> str:
-    """docs/checkers.md."""
+    """Return the text of docs/checkers.md."""
     promises: dict[str, list[str]] = {}
     for kind in all_kinds().values():
         line = f"- `{kind.name}` ({kind.severity}): {kind.guarantee}"
@@ -223,7 +223,7 @@ def checkers() -> str:
 
 
 def versions() -> str:
-    """docs/versions.md."""
+    """Return the text of docs/versions.md."""
     parts = []
     for alike, releases in groupby(CATALOGUE.values(), key=_alike):
         parts.append(f"\n**{alike}**\n")
@@ -232,7 +232,7 @@ def versions() -> str:
 
 
 def _alike(release: Release) -> str:
-    """Return what a release has in common with its neighbours."""
+    """Return the properties that a release shares with its neighbours."""
     row = release.row()
     zstd = ", zstd" if row["zstd"] == "yes" else ""
     return (
@@ -242,14 +242,14 @@ def _alike(release: Release) -> str:
 
 
 def _note(release: Release) -> str:
-    """Return what else to know of a release, and the settings that it needs."""
+    """Return a note on a release, with the settings that it needs."""
     settings = {**release.client, **release.config}
     needed = ", ".join(f"`{name}={value}`" for name, value in settings.items())
     return f"{release.note} Needs {needed}." if needed else release.note
 
 
 def commands() -> str:
-    """docs/commands.md."""
+    """Return the text of docs/commands.md."""
     group = typer.main.get_command(app)
     assert isinstance(group, typer.core.TyperGroup)
     every = [(name, command, _options(command)) for name, command in _commands(group)]
@@ -287,13 +287,13 @@ def _help(name: str, command: _Command) -> str:
 
 
 def _options(command: _Command) -> dict[str, typer.core.TyperOption]:
-    """Return the options of a command by what those of the same meaning have in common."""
+    """Return the options of a command, by a key that equal options share."""
     options = [option for option in command.params if isinstance(option, typer.core.TyperOption)]
     return {f"{option.opts} {option.help} {option.default}": option for option in options}
 
 
 def _commands(group: typer.core.TyperGroup) -> Iterator[tuple[str, _Command]]:
-    """Every command by the words that call it; of a group of commands each."""
+    """Return every command by its name, including subcommands."""
     for name, command in group.commands.items():
         if isinstance(command, typer.core.TyperGroup):
             if command.invoke_without_command:

@@ -1,4 +1,4 @@
-"""docs/hazards.md: the catalogue of hazards as a track record."""
+"""docs/hazards.md: the catalogue of hazards, with their reproductions."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,9 +20,9 @@ from tools import model_tables, story_runs
 _LOSES: Final = "An acknowledged record; only a reader that knows what was sent notices."
 _KAFKAS: Final = re.compile(r"KAFKA-|KIP-")
 _NEAREST: Final[tuple[Evidence, ...]] = ("hand", "source")
-"""Evidence of hazards whose command plays something else."""
+"""Kinds of evidence of hazards whose command plays another schedule."""
 _OLD: Final = (3, 0)
-"""What ended before this release is only in a table."""
+"""Hazards that ended before this release are only in a table."""
 
 _SHORTER: Final = (
     (" (on KRaft before 3.9 it is always false)", ""),
@@ -34,7 +34,7 @@ _SHORTER: Final = (
     (" = ", "="),
     (" < ", "<"),
 )
-"""What the page's beginning says once, and how conditions are written in less space."""
+"""Texts of conditions, with their shorter form on the page."""
 
 _INTRO: Final = f"""\
 Every way in which this project has seen Kafka lose, fork or wrongly keep acknowledged records:
@@ -59,7 +59,7 @@ class _Played:
     """Runs of a story, or of a counterexample, on one release with one client.
 
     Attributes:
-        hits: how many of the runs did harm.
+        hits: number of the runs with a loss.
     """
 
     kafka: str
@@ -75,7 +75,7 @@ class _Played:
 
 
 def hazards() -> str:
-    """docs/hazards.md."""
+    """Return the text of docs/hazards.md."""
     today = [hazard for hazard in HAZARDS if hazard.end == END]
     ended = [hazard for hazard in HAZARDS if _OLD < hazard.end < END]
     old = [hazard for hazard in HAZARDS if hazard.end <= _OLD]
@@ -104,7 +104,7 @@ def _table(old: Iterable[Hazard]) -> str:
 
 
 def _sections(listed: Iterable[Hazard]) -> Iterator[str]:
-    """Yield a section for each hazard; what two topics of Kafka's have in common only once."""
+    """Yield a section for each hazard, with shared text of two internal topics only once."""
     known_lines: dict[str, str] = {}
     for hazard in listed:
         texts: dict[str, list[str]] = {}
@@ -117,7 +117,7 @@ def _sections(listed: Iterable[Hazard]) -> Iterator[str]:
 
 
 def _titled(hazard: Hazard) -> str:
-    """Return what happens, who found it, links to the pages about it, and Kafka's other names."""
+    """Return the hazard's title, its discovery, links to its pages, and other names."""
     first, *others = hazard.findings or ("",)
     discovery = hazard.discovery.removeprefix("Kafka's issue, ")
     names = [
@@ -129,14 +129,14 @@ def _titled(hazard: Hazard) -> str:
 
 
 def _after(known_lines: dict[str, str], hazard: Hazard, text: str) -> str:
-    """Return a line of a topic of Kafka's; what another topic's has already only by a link."""
+    """Return a line about an internal topic; a link if another topic has the same line."""
     general = text.replace(hazard.topic, "its topic")
     first = known_lines.setdefault(general, hazard.id)
     return text if first == hazard.id else f"as [{first}](#{first}), of `{hazard.topic}`"
 
 
 def _lines(hazard: Hazard) -> list[tuple[str, str]]:
-    """Return what is known about a hazard, each by its name."""
+    """Return the facts about a hazard by name."""
     releases = hazard.affected.replace("every release", "")  # they alone differ between own topics
     others = "; ".join(hazard.other_conditions)
     where = others if hazard.topic else "; ".join(filter(None, (releases, others)))
@@ -161,7 +161,7 @@ def _short(where: str) -> str:
 
 
 def _reproduced(hazard: Hazard) -> str:
-    """Return where a hazard did harm last, and where it never did; empty if not recorded."""
+    """Return where a hazard was reproduced last, and where it never was; empty if not recorded."""
     played = list(_stories(hazard))
     if not any(runs.hits for runs in played):
         played = list(_replays(hazard))
@@ -181,7 +181,7 @@ def _by_release(played: Iterable[_Played]) -> Sequence[_Played]:
 
 
 def _stories(hazard: Hazard) -> Iterator[_Played]:
-    """Yield the recorded runs of the stories that do a hazard's harm, or of its command."""
+    """Yield the recorded runs of a hazard's stories, or of its command."""
     names = {
         story.name
         for story in STORIES.values()
@@ -200,7 +200,7 @@ def _stories(hazard: Hazard) -> Iterator[_Played]:
 
 
 def _is_command(runs: story_runs.StoryRuns, hazard: Hazard) -> bool:
-    """Return whether runs are of a hazard's command; of some options nothing is recorded."""
+    """Return whether runs belong to a hazard's command; some options are not recorded."""
     words = default_command(hazard).split()
     options = {
         "--story": runs.story,

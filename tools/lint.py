@@ -44,7 +44,8 @@ VAGUE_NAMES: Final = frozenset(
         "whoever",
     ]
 )
-"""Bare participles and pronouns: no name of a module, class, function, field or variable."""
+"""Participles and pronouns that are no names of modules, classes, functions, fields or
+variables."""
 
 WORDS_MAX: Final = 45_000
 """Words that all pages may have, generated ones included."""
@@ -53,7 +54,7 @@ PARAGRAPH_WORDS_MAX: Final = 90
 
 _CODE: Final = re.compile(r"^```.*?^```$|^    .*?$", re.MULTILINE | re.DOTALL)
 _BREAK: Final = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*>]|\d+\.) )")
-"""Between paragraphs; an item of a list is one."""
+"""The separator of paragraphs; each item of a list is a paragraph."""
 
 MODULES_MAX: Final = 15
 """Modules that a folder of the product may have."""
@@ -74,7 +75,7 @@ _VAGUE: Final = re.compile(
     r"\b(nobody|somebody|whoever|foretells?|foretold|footsteps?|deeds?|hears?|heard|floors|rooms)\b",
     re.IGNORECASE,
 )
-"""Words for which the field has others, in the product and its pages."""
+"""Words that the product and its pages replace by the field's words."""
 
 Complaint = tuple[Path, int, str]
 
@@ -99,7 +100,7 @@ def vague_names(path: Path, tree: ast.Module) -> Iterator[Complaint]:
 
 
 def _fields_of_files(tree: ast.Module) -> set[ast.expr]:
-    """Return the fields of msgspec structs: what is in files keeps its name."""
+    """Return the fields of msgspec structs, whose names are in files."""
     return {
         statement.target
         for node in ast.walk(tree)
@@ -171,7 +172,7 @@ def crowded_folders(paths: Iterable[Path]) -> Iterator[Complaint]:
 
 
 def word_count(text: str) -> int:
-    """Return how many words a text has: what has no letter and no digit is none, as in tables."""
+    """Return the number of words in a text; a word has a letter or a digit."""
     return sum(1 for word in text.split() if re.search(r"\w", word))
 
 

@@ -41,10 +41,10 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Searched(msgspec.Struct, frozen=True, kw_only=True):
-    """One search: its bounds, what it took, and what it found about each invariant (None: holds).
+    """One search: its bounds, its effort, and its result for each invariant (None: holds).
 
     Attributes:
-        exhausted: whether every state within the bounds was met.
+        exhausted: whether the search reached every state within the bounds.
     """
 
     kafka: str
@@ -58,11 +58,11 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MeasuredReplay(msgspec.Struct, frozen=True, kw_only=True):
-    """A counterexample on real brokers: in how many of how many runs it came true.
+    """A counterexample on real brokers, with the number of runs and of reproductions.
 
     Attributes:
-        client: library of the producers, as a plan has it; of transactions.
-        day: of the last run, or on which its result was recorded, as in 2026-11-25.
+        client: library of the producers, as in a plan, for transactions.
+        day: date of the last run or of its record, as in 2026-11-25.
     """
 
     counterexample: str
@@ -80,7 +80,7 @@ class MeasuredReplay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mutation(msgspec.Struct, frozen=True, kw_only=True):
-    """A rule switched the other way, alone: what breaks then, and in how many steps."""
+    """A single switched rule: the invariants that it breaks, and the numbers of steps."""
 
     switch: str
     kafka: str
@@ -91,10 +91,10 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchedTransactions(msgspec.Struct, frozen=True, kw_only=True):
-    """One search of transactions: its bounds other than usual, and what it found.
+    """One search of transactions: its unusual bounds, and its result.
 
     Attributes:
-        broken: each invariant that can be broken, and in how many steps.
+        broken: each invariant that can be broken, with the number of steps.
     """
 
     kafka: str
@@ -108,7 +108,7 @@ class SearchedTransactions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that was measured."""
+    """All results of searches and replays."""
 
     scopes: tuple[Searched, ...] = ()
     replays: tuple[MeasuredReplay, ...] = ()
@@ -117,20 +117,20 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def model() -> str:
-    """docs/model.md: its text as it stands, its tables anew."""
+    """Return docs/model.md with its tables written again."""
     blocks = {"invariants": invariants, "transaction-invariants": transaction_invariants}
     return _with_blocks("model.md", blocks)
 
 
 def model_rules() -> str:
-    """docs/model-rules.md."""
+    """Return the text of docs/model-rules.md."""
     mutations = read().mutations
     blocks = {"rules": lambda: rules(mutations), "transaction-rules": transaction_rules}
     return _with_blocks("model-rules.md", blocks)
 
 
 def model_results() -> str:
-    """docs/model-results.md."""
+    """Return the text of docs/model-results.md."""
     results = read()
     blocks = {
         "searches": lambda: searches(results.scopes),
@@ -141,22 +141,22 @@ def model_results() -> str:
 
 
 def explanations() -> str:
-    """docs/explanations.md."""
+    """Return the text of docs/explanations.md."""
     return _with_blocks("explanations.md", {"explanations": explaining})
 
 
 def read() -> Results:
-    """Return everything that was measured."""
+    """Return all results of searches and replays."""
     return msgspec.json.decode(RESULTS.read_bytes(), type=Results)
 
 
 def external() -> str:
-    """docs/external.md: its text as it stands, its table anew."""
+    """Return docs/external.md with its table written again."""
     return _with_blocks("external.md", {"observations": observations})
 
 
 def _with_blocks(page: str, blocks: Mapping[str, Callable[[], str]]) -> str:
-    """Return the text of a page with its generated blocks anew."""
+    """Return the text of a page with its generated blocks written again."""
     text = (DOCS / page).read_text("utf-8")
     for name, block in blocks.items():
         begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->"
@@ -168,7 +168,7 @@ def _with_blocks(page: str, blocks: Mapping[str, Callable[[], str]]) -> str:
 
 
 def rules(measured: Sequence[Mutation]) -> str:
-    """Return what each switch is, which releases have it, and what breaks without it."""
+    """Return each switch, the releases that have it, and the invariants that break without it."""
     lines = []
     for switch in SWITCHES:
         having = _since(ranges([name for name in ORDER if getattr(rules_of(name), switch)]))
@@ -178,7 +178,7 @@ def rules(measured: Sequence[Mutation]) -> str:
 
 
 def _needed(mutation: Mutation) -> str:
-    """Return what breaks when a rule is switched the other way."""
+    """Return the invariants that break when a rule is switched."""
     kafka = mutation.kafka.partition(",")[0]
     if mutation.depth is None:
         return f"Nothing breaks ({kafka})."
@@ -186,7 +186,7 @@ def _needed(mutation: Mutation) -> str:
 
 
 def invariants() -> str:
-    """Return what must hold, promises first."""
+    """Return the invariants, promises first."""
     rows = [
         (f"`{name}`", invariant.says, "clients" if invariant.promise else "the protocol")
         for name, invariant in INVARIANTS.items()
@@ -195,13 +195,13 @@ def invariants() -> str:
 
 
 def transaction_invariants() -> str:
-    """Return what must hold in the model of transactions."""
+    """Return the invariants in the model of transactions."""
     rows = [(f"`{name}`", invariant.says) for name, invariant in TRANSACTION_INVARIANTS.items()]
     return table(("invariant", "what must hold"), rows)
 
 
 def transaction_rules() -> str:
-    """Return the rules of transactions, and which releases have them with which client."""
+    """Return the rules of transactions, with the releases and clients that have them."""
     lines = []
     for number, (name, meaning, _, _) in enumerate(transaction_table(CLIENTS[0])):
         having = {client: transaction_table(client)[number][3] for client in CLIENTS}
@@ -213,12 +213,12 @@ def transaction_rules() -> str:
 
 
 def _since(releases: str) -> str:
-    """Return ranges of releases in which those to the newest are named by their beginning."""
+    """Return ranges of releases; a range up to the newest has only its first release."""
     return re.sub(rf"(\S+) to {re.escape(ORDER[-1])}", r"since \1", releases)
 
 
 def transaction_searches(measured: Sequence[SearchedTransactions]) -> str:
-    """Return a list of bounds, each with what was found; clients and releases alike together."""
+    """Return a list of bounds with their results; equal clients and releases are grouped."""
     outcomes: dict[tuple[str, str], dict[str, dict[str, list[str]]]] = {}
     for search in measured:
         bounds = ", ".join(f"{name} {number}" for name, number in search.bounds.items() if number)
@@ -237,7 +237,7 @@ def _clients(places: Mapping[str, Sequence[str]]) -> str:
 
 
 def _broken(steps: Mapping[str, str]) -> str:
-    """Return invariants that break by the number of steps; the same number once."""
+    """Return broken invariants by the number of steps."""
     names: dict[str, list[str]] = {}
     for name, number in steps.items():
         names.setdefault(number, []).append(f"`{name}`")
@@ -249,9 +249,9 @@ def _switches(switched: Mapping[str, bool]) -> str:
 
 
 def _listed(groups: Iterable[tuple[tuple[str, str], Sequence[tuple[str, str]]]]) -> str:
-    """Return a list for each set of bounds, of what was found where.
+    """Return a list of results for each set of bounds.
 
-    Bounds in which everything holds are one list for each set of switched rules.
+    Bounds in which all invariants hold are one list for each set of switched rules.
     """
     parts = []
     holding: dict[str, list[str]] = {}
@@ -270,7 +270,7 @@ def _listed(groups: Iterable[tuple[tuple[str, str], Sequence[tuple[str, str]]]])
 
 
 def explaining() -> str:
-    """Return the explanations of each anomaly in the order in which they are tried."""
+    """Return the explanations of each anomaly, in the order in which they are tried."""
     texts: set[str] = set()
     parts = []
     for anomaly, rules_ in EXPLANATIONS.items():
@@ -284,7 +284,7 @@ def explaining() -> str:
 
 
 def observations() -> str:
-    """Return where each observation comes from on each kind of cluster, and what rests on it."""
+    """Return each observation's source on each kind of cluster, and what depends on it."""
     rows = []
     for observation, origin in SOURCES.items():
         resting = {
@@ -301,7 +301,7 @@ def observations() -> str:
 
 
 def searches(measured: Sequence[Searched]) -> str:
-    """Return a list for each set of bounds: releases and failures, and what breaks there."""
+    """Return a list for each set of bounds: releases, failures, and broken invariants."""
     outcomes: dict[tuple[str, str], dict[tuple[str, str], list[str]]] = {}
     for search in sorted(measured, key=lambda row: (ORDER.index(row.kafka), row.scope.failures)):
         failures = f"{count(search.scope.failures, 'failure')}"
@@ -325,7 +325,7 @@ def _failures(row: tuple[tuple[str, str], object]) -> str:
 
 
 def _bounds(searched: Searched) -> str:
-    """Return what was searched, without failures and rules; usual bounds are not named."""
+    """Return the unusual bounds of a search, without failures and rules."""
     scope = searched.scope
     parts = [] if scope.acks == "all" else [f"acks={scope.acks}"]
     parts += [f"{scope.brokers} brokers", count(scope.records, "record")]
@@ -341,7 +341,7 @@ def _bounds(searched: Searched) -> str:
 
 
 def _outcome(searched: Searched) -> str:
-    """Return what breaks, and in how many steps."""
+    """Return the broken invariants, with the numbers of steps."""
     steps = {
         name: _linked(str(broken.depth), broken.counterexample)
         for name, broken in searched.invariants.items()
@@ -354,7 +354,7 @@ def _outcome(searched: Searched) -> str:
 
 
 def replays(replays_: Sequence[MeasuredReplay]) -> str:
-    """Return a row a counterexample: where real brokers did the same, and where they did not."""
+    """Return a row for each counterexample: where real brokers reproduced it, and where not."""
     grouped: dict[str, list[MeasuredReplay]] = {}
     for replay in replays_:
         grouped.setdefault(replay.counterexample, []).append(replay)
@@ -371,7 +371,7 @@ def replays(replays_: Sequence[MeasuredReplay]) -> str:
 
 
 def counted(measured: Iterable[tuple[str, int, int]]) -> str:
-    """Return counts of runs, places with the same one together."""
+    """Return counts of runs; releases with the same count are grouped."""
     places: dict[tuple[int, int], list[str]] = {}
     for where, hits, runs in measured:
         places.setdefault((hits, runs), []).append(where)

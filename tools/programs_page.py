@@ -21,12 +21,12 @@ _NOT_SHOWN: Final = """\
 
 
 class PlayedRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A release of a framework, and what its runs came to.
+    """A release of a framework, and the results of its runs.
 
     Attributes:
-        affected: the release is said to have the bug.
-        runs: how many runs were judged.
-        shown: how many of them found it.
+        affected: whether the release has the bug, by its report.
+        runs: number of judged runs.
+        shown: number of runs that found the bug.
     """
 
     version: str
@@ -36,15 +36,15 @@ class PlayedRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProgramPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One bug of a framework, and the releases between which it came or went.
+    """One bug of a framework, and the releases between which it was introduced or fixed.
 
     Attributes:
-        bug: where it was reported.
-        mechanism: how it loses a record.
-        fault: what was needed, and for how long.
+        bug: the report of the bug.
+        mechanism: the way in which it loses a record.
+        fault: the faults that reveal it, and their duration.
         program: its file in docs/examples/frameworks.
         found: the outcome that broke the guarantee.
-        named: the mistake that reports name.
+        named: the mistake in Highwater's reports.
         tried: why it could not be shown; then there are no releases.
         by_default: whether runs of 60 s with the default faults of ``highwater app`` found it.
     """
@@ -72,7 +72,7 @@ def pairs() -> list[ProgramPair]:
 
 
 def programs() -> str:
-    """docs/programs.md."""
+    """Return the text of docs/programs.md."""
     every = pairs()
     parts = ["# Programs and frameworks\n", _NOTE, _INTRO]
     parts += [_played(pair) for pair in every if pair.release]

@@ -1,4 +1,4 @@
-"""The page docs/results.md: what was measured, one row each, from the files in docs/results/."""
+"""The page docs/results.md: all measurements, one row each, from the files in docs/results/."""
 
 from datetime import date
 from pathlib import Path
@@ -23,11 +23,11 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One measurement.
 
     Attributes:
-        what: what was measured.
+        what: the measured quantity.
         figure: the result, with its unit.
         date: the day of the measurement.
-        command: the command that measures it; empty: it needs what is not in this repository.
-        machine: how long it took, and what else the machine did.
+        command: the command that measures it; empty if it needs parts outside of this repository.
+        machine: the duration, and other load of the machine.
     """
 
     what: str
@@ -54,7 +54,7 @@ def topics() -> list[MeasuredTopic]:
 
 
 def results() -> str:
-    """docs/results.md."""
+    """Return the text of docs/results.md."""
     parts = ["# Results\n", _NOTE, _INTRO]
     for topic in topics():
         parts += [f"## {topic.title}\n", f"{topic.about}\n"]

@@ -1,10 +1,10 @@
-"""Records what stories came to on real brokers: docs/story-results.json, for docs/hazards.md.
+"""Records the results of stories on real brokers: docs/story-results.json, for docs/hazards.md.
 
     highwater matrix --kafka 4.4.0,3.9.2 --story torn-transaction --seed 0,1,2,3,4,5,6,7,8,9
     python -m tools.story_runs store/matrix-…
 
-A later call replaces what an earlier one says of the same story, release and setting; matrices of
-one call are counted together.
+A later call replaces earlier results of the same story, release and setting; matrices of one call
+are counted together.
 """
 
 import sys
@@ -26,11 +26,10 @@ class StoryRuns(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The runs of one story with one setting on one release.
 
     Attributes:
-        client: library of the producers, as a plan has it.
-        day: of the last run, as in 2026-11-25.
-        as_predicted: in how many of the runs exactly what the release's rules say was lost, forked
-            or read without right.
-        broken: in how many a promise was broken.
+        client: library of the producers, as in a plan.
+        day: the date of the last run, as in 2026-11-25.
+        as_predicted: number of runs with exactly the predicted losses, forks and wrong reads.
+        broken: number of runs that broke a promise.
     """
 
     story: str
@@ -46,12 +45,12 @@ class StoryRuns(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def setting(self) -> tuple[str, str, str, int, bool, str]:
-        """All but the counts."""
+        """All fields except the counts."""
         return self.story, self.kafka, self.acks, self.min_isr, self.unclean, self.client
 
 
 def read() -> tuple[StoryRuns, ...]:
-    """Return all that was recorded."""
+    """Return all recorded results."""
     if not RESULTS.exists():
         return ()
     return msgspec.json.decode(RESULTS.read_bytes(), type=tuple[StoryRuns, ...])

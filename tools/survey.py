@@ -1,7 +1,7 @@
 """Searches the model of every release, and of every rule switched alone: docs/model-results.json.
 
-``python -m tools.survey`` takes about an hour on one core; a search whose result is there already
-is not repeated. Releases with the same rules are searched once.
+``python -m tools.survey`` takes about an hour on one core; a search with a recorded result is not
+repeated. Releases with the same rules are searched once.
 """
 
 import functools
@@ -33,7 +33,7 @@ SCOPES: Final = (
     Scope(records=1, failures=2, moves=1),
     Scope(records=2, failures=0, moves=2, late=1),
 )
-"""What every release is searched for: acks=all, min.insync.replicas=1, clean elections."""
+"""The scopes of every release's search: acks=all, min.insync.replicas=1, clean elections."""
 
 Base = tuple[str, Mapping[str, bool]]
 """A release, and the rules in which it is healed so that a switched rule can be seen alone."""
@@ -67,7 +67,7 @@ _BASES: Final[Mapping[str, Base]] = {
     "added_complete": _REASSIGNED,
     "elr_of_replicas": _REASSIGNED,
 }
-"""Where a rule is switched, if not in the newest release on ZooKeeper, of which nothing breaks."""
+"""The release in which a rule is switched, if not the newest release on ZooKeeper."""
 
 _MUTATED: Final = (
     Scope(records=2, failures=0, moves=2),
@@ -75,7 +75,8 @@ _MUTATED: Final = (
     Scope(records=2, failures=0, moves=2, late=1),
     Scope(records=1, failures=2, moves=1),
 )
-"""What is searched for a rule that was switched, until something breaks that holds with it."""
+"""The scopes of the search for a switched rule, until an invariant breaks that holds with the
+rule."""
 
 _OLD_FORMAT: Final = Scope(records=2, failures=0, moves=2, old_format=True, by="round", stops=False)
 _TWO_IN_SYNC: Final = Scope(brokers=2, records=2, failures=4, moves=0, min_isr=2)
@@ -96,14 +97,14 @@ _ALSO: Final[Mapping[str, Scope]] = {
     "last_leader_alive": _TWO_IN_SYNC,
     "elected_again_is_new": Scope(records=1, failures=0, moves=3),
 }
-"""Where a rule matters that none of those can show."""
+"""The scopes of rules that have no effect in the others."""
 
 
 Rows = list[dict[str, Any]]
 
 
 def main() -> None:
-    """Do what is missing, and write the file after each search."""
+    """Run the missing searches, and write the file after each one."""
     for scope in SCOPES:
         for names in _alike(scope):
             done = {(row.kafka, row.scope) for row in read().scopes if not row.switched}
@@ -123,7 +124,7 @@ def _add(key: str, rows: Rows) -> None:
 
 
 def _alike(scope: Scope) -> Iterable[list[str]]:
-    """Releases whose rules are the same, as far as a scope goes."""
+    """Return the releases whose rules are equal within a scope."""
     groups: dict[Rules, list[str]] = {}
     for name in RELEASES:
         rules = rules_of(name)
@@ -168,12 +169,12 @@ def _searches(
 def _search(
     setting: ModelSettings, names: tuple[str, ...]
 ) -> tuple[SearchAnswer[Counterexample], ...]:
-    """Search; what was asked before is remembered."""
+    """Search, with a cache of earlier questions."""
     return _searches(setting.kafka, setting.scope, frozenset(setting.switched.items()), names)
 
 
 def _mutated(switch: str, kafka: str, base: Mapping[str, bool]) -> dict[str, Any]:
-    """Return the first scope in which a rule that is switched alone breaks what holds with it."""
+    """Return the first scope in which a single switched rule breaks an invariant."""
     usual = base.get(switch, getattr(rules_of(kafka), switch))
     name = ", ".join((kafka, *(f"{rule} on" for rule in base)))
     states = 0
@@ -216,7 +217,7 @@ def _mutation(
 
 
 def _brief(scope: Scope) -> str:
-    """Return the bounds that are other than the default."""
+    """Return the bounds that differ from the defaults."""
     usual = asdict(replace(Scope(), records=2, failures=0, moves=2))
     return ", ".join(
         f"{name} {value}"

@@ -1,8 +1,8 @@
-"""The checkers of what the clients of our own runs saw, and of the outcomes of their records.
+"""The checkers of what clients saw in Highwater's own runs, and of their records' outcomes.
 
-``checkers.anomalies.record_outcomes`` judges the outcome of each record: it has our fence and
-disks. There, a missing record is lost even if it was read before, so no record is called vanished.
-Cycles have no write-write edges, because such edges are ordinary in Kafka.
+``checkers.anomalies.record_outcomes`` judges the outcome of each record. It calls a missing record
+lost even if the record was read before, so no record is called vanished. Cycles have no write-write
+edges, because such edges are ordinary in Kafka.
 """
 
 from functools import partial
@@ -180,12 +180,12 @@ def records(tables: Tables) -> Rows:
 
 
 def _compacted(_tables: Tables, case: RunFiles) -> str:
-    return "compaction may remove records that other readers were given" if case.compacted else ""
+    return "compaction may remove records that other readers received" if case.compacted else ""
 
 
 @checker(*SKIPS, idle=_compacted)
 def skips(tables: Tables) -> Rows:
-    """Return the records that our runs' readers stepped over.
+    """Return the records that readers of our own runs skipped.
 
     Compacted topics are left out, because compaction may have removed the skipped records: the
     final read shows which records were lost.
@@ -200,7 +200,7 @@ def skips(tables: Tables) -> Rows:
 
 @checker(*CONTENTS, *STEPS)
 def clients(tables: Tables) -> Rows:
-    """Return the anomalies that our runs' clients saw, in single records and in their steps."""
+    """Return all anomalies that clients of our own runs saw, except wrong outcomes and cycles."""
     view = client_view(tables)
     none = view.engine.table(FINDING.empty_table())
     return none.union(*findings(view, frozenset(clients.names)))
@@ -226,5 +226,5 @@ def _unsearched(tables: Tables, case: RunFiles) -> str:
     idle=_unsearched,
 )
 def operations(tables: Tables) -> Rows | None:
-    """Return the cycles of operations in our runs."""
+    """Return the cycles of operations in our own runs."""
     return cycles.find(client_view(tables), ww=False)

@@ -1,7 +1,7 @@
 """Finds every anomaly that clients saw, in all histories in one pass.
 
 First, a few sums over all rows show which anomalies are possible. Then only the rows of possible
-anomalies are read again. A history in which nothing is wrong costs only the sums.
+anomalies are read again. So a history without anomalies is read once.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ KINDS: Final = frozenset({*CONTENTS, INCONSISTENT, *STEPS, VANISHED})
 
 
 def find(view: ClientHistory, kinds: frozenset[str] = KINDS) -> Rows:
-    """Return the anomalies of these kinds, in ``checkers.core.anomaly.SCHEMA``."""
+    """Return the anomalies of these kinds, as rows of ``checkers.core.anomaly.SCHEMA``."""
     return tell(view, findings(view, kinds))
 
 
 def findings(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
-    """Return the findings of these kinds, in ``checkers.history.findings.FINDING``."""
+    """Return the findings of these kinds, as rows of ``checkers.history.findings.FINDING``."""
     rows: list[Rows | None] = [*contents(view, kinds)]
     if INCONSISTENT in kinds:
         rows.append(shared_offsets(view))
@@ -43,7 +43,7 @@ def findings(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
 
 
 def tell(view: ClientHistory, parts: Sequence[Rows]) -> Rows:
-    """Return findings as anomalies, in ``checkers.core.anomaly.SCHEMA``."""
+    """Return findings as anomalies, as rows of ``checkers.core.anomaly.SCHEMA``."""
     none = view.engine.table(FINDING.empty_table())
     all_of_them = none.union(*parts).persist()
     if not len(all_of_them):

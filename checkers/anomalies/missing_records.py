@@ -1,8 +1,8 @@
 """Lost and unseen records: one definition for our own runs and for Jepsen's histories.
 
-The evidence differs. At the end of our own runs a final reader reads every partition up to a
-fence: only this reader counts, and it also decides about records without an offset. In Jepsen's
-histories every reader counts, and the greatest offset that any reader read is how far they came.
+The evidence differs. Our own runs end with a final reader, which reads every partition up to a
+fence. Only this reader counts there, also for records without an offset. In Jepsen's histories
+every reader counts, and the greatest offset that any reader returned is the end of what was read.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from highwater.checkers.history.columns import Bools
 
 
 class MissingRecords(NamedTuple):
-    """Masks of the lost and of the unseen records."""
+    """Masks of the lost records and of the unseen records."""
 
     lost: Bools
     unseen: Bools
@@ -22,9 +22,10 @@ def missing_records(
 ) -> MissingRecords:
     """Decide which records are lost and which are unseen.
 
-    lost: the record took effect, no reader that counts read it, and these readers have passed its
-    offset (``lost-write-cases`` of ``jepsen.tests.kafka``). unseen: the record was acknowledged, no
-    reader that counts read it, and none is known to have reached its offset.
+    A record is lost if it took effect, no reader that counts read it, and such a reader passed its
+    offset (``lost-write-cases`` of ``jepsen.tests.kafka``). A record is unseen if it was
+    acknowledged, no reader that counts read it, and no such reader is known to have reached its
+    offset.
 
     A record ``took_effect`` if it was acknowledged, or if other operations prove it. It was
     ``returned`` if a reader that counts read it, and ``passed`` if such readers reached its offset.

@@ -1,7 +1,7 @@
 """Finds anomalies of single records.
 
-They are duplicate, G1a, precommitted-read, phantom, lost-write and unseen. A kernel gets all rows
-of a record together, and only rows of records in doubt.
+The kinds are duplicate, G1a, precommitted-read, phantom, lost-write and unseen. Only the rows of
+records that may show an anomaly are read.
 """
 
 from functools import partial
@@ -44,8 +44,8 @@ from highwater.checkers.spark.engine import Rows
 
 LATE: Final = "late"
 UNDECIDABLE: Final = "undecidable"
-"""Why an acknowledged record is unseen. LATE: no reader is known to have reached its offset;
-UNDECIDABLE: its offset is not known."""
+"""The reasons why an acknowledged record is unseen: no reader is known to have reached its offset
+(LATE), or its offset is not known (UNDECIDABLE)."""
 
 _DOUBTS: Final = {
     "duplicate": "twice",
@@ -61,7 +61,7 @@ _LOST: Final = 1
 _UNSEEN: Final = 2
 _UNREAD: Final = schema("key", "slot", "client", "at", "last", "bound", "fate", fate=pa.int32())
 """An unread record: the row that sent it (``client, at``), its greatest known offset (``last``),
-how far its slot was read (``bound``), and whether it is lost or unseen (``fate``)."""
+the offset up to which its slot was read (``bound``), and its outcome, lost or unseen (``fate``)."""
 
 _FURTHEST: Final = schema("slot", "client", "at")
 
@@ -82,7 +82,7 @@ def contents(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
 
 
 def several_places(rows: pa.Table) -> pa.Table:
-    """Return records at several offsets, in ``FINDING``. A kernel by ``key``.
+    """Return the findings of records that are at several offsets. A kernel by ``key``.
 
     The rows come from ``ClientHistory.placed`` (Jepsen's ``duplicate-cases``).
     """
@@ -92,11 +92,11 @@ def several_places(rows: pa.Table) -> pa.Table:
 
 
 def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedArray) -> pa.Table:
-    """Return the anomalies of each record by itself, in ``FINDING``. A kernel by ``key``.
+    """Return the anomalies that concern one record only. A kernel by ``key``.
 
-    G1a: a read_committed reader read a record that was never committed (Adya). There is one finding
-    for each record, with its first reader; Jepsen has one for each reader. A record that was also
-    sent in an operation that did not fail is left out: the reader may have read that copy.
+    G1a: a read_committed reader read a record that was never committed (Adya). Each such record has
+    one finding, with its first reader. (Jepsen reports each reader.) If the record was also sent in
+    an operation that did not fail, there is no finding: the reader may have read that copy.
     precommitted-read: an operation read a record that it sent, before it committed the record.
     phantom: a record was read, and no client sent it. Jepsen's checker fails on such a record.
 
@@ -125,13 +125,13 @@ def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedAr
 
 
 def unread_records(rows: pa.Table, *, bounds: pa.Table, adrift: pa.Table) -> pa.Table:
-    """Return records that took effect and were not read, in ``_UNREAD``. A kernel by ``key``.
+    """Return records that took effect and were not read. A kernel by ``key``.
 
     ``checkers.anomalies.missing_records`` defines them; Jepsen counts lost records as unseen, too.
 
     Args:
         rows: in ``DOUBTFUL``.
-        bounds: ``slot, bound``: how far each slot was read.
+        bounds: ``slot, bound``: the offset up to which each slot was read.
         adrift: ``key, seen``, from ``ClientHistory.adrift``: a record that may be in any partition
             was read if its value was read in any partition.
     """
@@ -158,7 +158,7 @@ def unread_records(rows: pa.Table, *, bounds: pa.Table, adrift: pa.Table) -> pa.
 
 
 def unread_findings(rows: pa.Table, *, kinds: frozenset[str], furthest: pa.Table) -> pa.Table:
-    """Return the findings of unread records, in ``FINDING``.
+    """Return the findings of unread records.
 
     Args:
         rows: in ``_UNREAD``.
@@ -215,7 +215,7 @@ def _unread(view: ClientHistory, kinds: frozenset[str]) -> Rows:
 
 
 def _furthest(view: ClientHistory, places: pa.Table) -> pa.Table:
-    """Return the first row that read at each of these places, one for a slot, in ``_FURTHEST``."""
+    """Return the first row that read each of these offsets. Each slot has one offset."""
     if not len(places):
         return _FURTHEST.empty_table()
     readers = view.rows.where(flags.SEEN_OK).join(view.engine.table(places), ["slot", "offset"])
@@ -223,5 +223,5 @@ def _furthest(view: ClientHistory, places: pa.Table) -> pa.Table:
 
 
 def first_readers(rows: pa.Table) -> pa.Table:
-    """Return the first row of each slot, in ``_FURTHEST``. A kernel by ``slot``."""
+    """Return the first row of each slot. A kernel by ``slot``."""
     return pa.table(first_of(numbers(rows, _FURTHEST.names), "slot"))

@@ -1,8 +1,7 @@
 """Decides the outcome of every record that was sent, from the clients' history only.
 
-The clients' view sums up all rows of every record, partition by partition. The ledger and the
-extent of the final read come from these sums. Rows are read again only for records that the final
-read did not return, or returned at two offsets.
+Sums over all rows give the ledger and the range that the final read covers. Rows are read again
+only for records that the final read did not return, or returned at two offsets.
 """
 
 from collections import Counter
@@ -42,9 +41,9 @@ from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
 
 _LEDGER: Final = {LOST: "lost", UNSEEN: "unseen"}
-"""The field of ``harness.runs.verdict.Ledger`` that counts each kind of record not read back."""
+"""The field of ``harness.runs.verdict.Ledger`` that counts each kind of missing record."""
 
-_READ_NOTE: Final = "a reader met it"
+_READ_NOTE: Final = "a reader received it"
 
 
 def outcomes(tables: Tables) -> Rows:
@@ -60,13 +59,9 @@ def decided(
     ledgers: Sequence[PartitionLedger],
     replaced: Rows | None = None,
 ) -> Rows:
-    """Return every record that is lost, unseen, or in the log several times, in ``FINDING``.
+    """Return every record that is lost, unseen, or in the log several times.
 
-    Args:
-        view: the clients' view of the runs.
-        cases: the runs.
-        ledgers: the ledgers of all partitions.
-        replaced: the ``key`` of each record that compaction may have removed.
+    ``replaced`` has the ``key`` of each record that compaction may have removed.
     """
     if not any(ledger.missing or ledger.again for ledger in ledgers):
         return view.engine.table(FINDING.empty_table())
@@ -82,13 +77,14 @@ def decided(
 
 
 def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
-    """Return records with a wrong outcome, in ``FINDING``. A kernel by ``key``.
+    """Return records with a wrong outcome. A kernel by ``key``.
 
     ``checkers.anomalies.missing_records`` defines lost and unseen; only the final reader counts. A
     record without an offset (acks=0) is lost if the final reader has read the whole partition with
     its fence, but not the record. If the partition is not known either, the reader must have read
-    the whole topic. If another reader has read a lost record, a copy names the offset. duplicate:
-    the final read returned the record at two or more offsets; the first and last are copies.
+    the complete topic. If another reader returned a lost record, the finding names its offset as a
+    copy. duplicate: the final read returned the record at two or more offsets; the first and last
+    are copies.
 
     Args:
         rows: in ``checkers.history.record_summaries.DOUBTFUL``.
@@ -165,13 +161,10 @@ def ledger(
 
 
 def _subjects(kind: str, sends: Numbers, chosen: Bools, offset: Ints) -> pa.Table:
-    """Return the sends of the chosen records as subjects of findings.
+    """Return the chosen sends as the subjects of findings.
 
-    Args:
-        kind: the kind of anomaly.
-        sends: rows of ``DOUBTFUL``, with ``record``, the index of each row's record.
-        chosen: whether each record is chosen, by the record's index.
-        offset: each record's offset, by the record's index.
+    ``sends`` are rows of ``DOUBTFUL``; ``record`` is the index of a row's record in ``chosen`` and
+    ``offset``.
     """
     rows = choose(sends, chosen[sends["record"]])
     return findings(
@@ -187,7 +180,7 @@ def _subjects(kind: str, sends: Numbers, chosen: Bools, offset: Ints) -> pa.Tabl
 def _copies(
     kind: str, record: Numbers, chosen: Bools, offset: Ints, place: Ints, note: str | None = None
 ) -> pa.Table:
-    """Return a copy for each chosen record with a known ``place``; it refers to the first send."""
+    """Return a copy for each chosen record with a known ``place``."""
     columns = {name: record[name] for name in ("key", "client", "at")}
     copy = choose(columns | {"offset": offset, "place": place}, chosen & (place != NONE))
     return findings(kind, copy.pop("key"), part=COPY, note=note, **copy)

@@ -1,6 +1,6 @@
 """Root causes: one truncation causes many anomalies, and is reported as one finding.
 
-When a log was truncated and written again from some offset on, clients see more anomalies than the
+After a log was truncated and written again from some offset on, clients see more anomalies than the
 loss. A *range* is a sequence of consecutive offsets in one partition. At each offset a record was
 lost (lost-write), vanished, or differs from another record (divergence, inconsistent-offsets). In
 the same partition these anomalies follow from a range:
@@ -8,15 +8,16 @@ the same partition these anomalies follow from a range:
 - inconsistent-offsets at an offset in the range, if any record in the range was lost, vanished or
   diverges: the record now at that offset was written after the truncation;
 - duplicate, if one of its offsets is in the range: a truncated record was sent again;
-- poll-skip and int-poll-skip, if every record that is named as skipped (the first 16 of many) is in
-  a range: there was nothing to read. A skip of any other record follows from no range;
+- poll-skip and int-poll-skip, if every skipped record that the anomaly names (at most 16) is in a
+  range, because there was nothing to read;
 - nonmonotonic-poll, int-nonmonotonic-poll, nonmonotonic-send and int-nonmonotonic-send, if the step
-  back passes or reaches an offset in the range: a reader begins again where the log was truncated,
-  and a producer continues there;
-- G0, G1c and their forms, if the record of a step is in the range: its offset was used twice.
+  back passes or reaches an offset in the range, because readers and producers continue where the
+  log was truncated;
+- G0, G1c and their forms, if the record of a step is in the range, because its offset was used
+  twice.
 
-A record behind a hanging transaction of the same partition is unseen because no read_committed
-reader gets past that transaction: it follows from the partition's first one (``OpenEnds``).
+No read_committed reader passes a hanging transaction. So an unseen record after it follows from the
+first hanging transaction of its partition (``OpenEnds``).
 
 These never follow from a range: lost-write, vanished and divergence (a truncation may lose many
 records, and each is a loss); G1a, precommitted-read, phantom, unseen, corrupt and int-send-skip,
@@ -41,7 +42,7 @@ from highwater.checkers.spark.engine import Rows
 VANISHED: Final = "vanished"
 INCONSISTENT: Final = "inconsistent-offsets"
 _BEFOREHAND: Final = (LOST, VANISHED, DIVERGENCE, INCONSISTENT)
-"""The kinds that make a range, in order: the first finding of the first kind names the range."""
+"""The kinds that make a range; the first finding of the first kind names the range."""
 
 _COLUMNS: Final = ("run", "kind", "topic", "partition", "offset", "copies")
 """The columns of an anomaly that decide whether it makes a range."""
@@ -62,7 +63,7 @@ _NOWHERE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Places of anomalies: for a ``row``, offsets from ``low`` to ``high`` in a ``log``."""
+    """Offsets of anomalies: from ``low`` to ``high`` in a ``log``, with the anomaly's ``row``."""
 
     row: Ints
     log: Ints
@@ -112,7 +113,6 @@ class TruncatedRanges:
         return self._called.take(pa.array(best, mask=~follows))
 
     def _made(self, batch: pa.RecordBatch) -> tuple[Ints, Ints, Ints]:
-        """Return the log, the offset and the rank of the anomalies that make ranges."""
         rank = pc.index_in(batch["kind"], pa.array(_BEFOREHAND))
         # With acks=0 no producer learns a record's offset, but a reader may have read the record.
         untold = pc.and_(batch["offset"].is_null(), pc.equal(batch["kind"], LOST))
@@ -126,7 +126,7 @@ class TruncatedRanges:
         return log[good], offset[good], rank.to_numpy().astype(np.int64)[good]
 
     def _places_of(self, batch: pa.RecordBatch) -> _Places:
-        """Return the offsets of anomalies that are compared with ranges."""
+        """Return the offsets of anomalies that may follow from a range."""
         kind, rows = batch["kind"], np.arange(len(batch))
         offset, has_offset = _numbers(batch["offset"])
         partition, has_partition = _numbers(batch["partition"])
@@ -147,13 +147,13 @@ class TruncatedRanges:
         return _Places(row, self._logs(batch, row, place, sure), low, high)
 
     def _logs(self, batch: pa.RecordBatch, row: Ints, partition: Ints, mask: Bools) -> Ints:
-        """Return a number for the log of each row and partition; ``_NOWHERE`` without a log."""
+        """Return a number for each row's partition; ``_NOWHERE`` without a partition."""
         name = pc.index_in(_names(batch), self._names).fill_null(_NOWHERE).to_numpy()
         topic = name.astype(np.int64)[row]
         return np.where(mask & (topic >= 0), topic * _PARTITIONS + partition, _NOWHERE)
 
     def _call(self, worst: Ints, head: Ints) -> None:
-        """Set the names of the ranges, sorted by lowest offset and name, and each range's place."""
+        """Set the names of the ranges and the index of each, sorted by lowest offset and name."""
         topics = pc.list_element(pc.split_pattern(self._names, "\0"), 1)
         place = pc.binary_join_element_wise(
             topics.take(pa.array(self._log // _PARTITIONS)),
@@ -181,7 +181,7 @@ class OpenEnds:
         self._first = first
 
     def of(self, batch: pa.RecordBatch, cause: pa.Array) -> pa.Array:
-        """Return the ``cause`` of each anomaly; a cause that is already known stays."""
+        """Return the ``cause`` of each anomaly; a known cause stays."""
         for (run, topic, partition), offset in self._first.items():
             here = [("kind", UNSEEN), ("run", run), ("topic", topic), ("partition", partition)]
             behind = pc.greater_equal(batch["offset"], offset)
@@ -232,13 +232,12 @@ def _among(kind: pa.Array, kinds: Sequence[str]) -> Bools:
 
 
 def _numbers(column: pa.Array) -> tuple[Ints, Bools]:
-    """Return a column as numbers, and a mask of its nulls."""
     mask: Bools = column.is_valid().to_numpy(zero_copy_only=False)
     return column.fill_null(0).to_numpy().astype(np.int64), mask
 
 
 def _points(batch: pa.RecordBatch, array: str, mask: Bools) -> tuple[Ints, Ints, Ints, Bools]:
-    """Return each array element's row, partition, offset, and whether its partition is known."""
+    """Return row, partition, offset, and whether the partition is known, for each array element."""
     rows = np.flatnonzero(mask)
     column = batch[array].take(pa.array(rows))
     structs = pc.list_flatten(column)

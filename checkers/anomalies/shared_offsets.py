@@ -28,9 +28,8 @@ from highwater.checkers.spark.engine import Rows
 INCONSISTENT: Final = "inconsistent-offsets"
 
 PLACES: Final = schema("slot", "places", "far", "end")
-"""One row for each slot: how many of its offsets are known (``places``), the greatest known offset
-(``far``), and the least offset at which a client learned that the log ends (``end``; null: no
-client did)."""
+"""One row for each slot: the number of its known offsets (``places``), the greatest known offset
+(``far``), and the lowest offset at which a client saw the log end (``end``; null without one)."""
 
 
 def places(view: ClientHistory) -> pa.Table:
@@ -39,7 +38,10 @@ def places(view: ClientHistory) -> pa.Table:
 
 
 def known_places(rows: pa.Table) -> pa.Table:
-    """Return ``PLACES`` of slots with a known offset. A kernel by ``slot`` on ``OFFSET_RUN``."""
+    """Return ``PLACES`` of slots that have a known offset.
+
+    A kernel by ``slot`` on ``OFFSET_RUN``.
+    """
     columns = numbers(rows, ("what", "sure", "slot", "place", "last_place"))
     what, place = columns["what"], columns["place"]
     tells = (what == SLOT_TOLD) | ((what == READS) & columns["sure"])
@@ -58,9 +60,9 @@ def known_places(rows: pa.Table) -> pa.Table:
 
 
 def crowded(view: ClientHistory, places: pa.Table) -> pa.Table:
-    """Return the slots, in a column ``slot``, in which several records may have one offset.
+    """Return the slots in which several records may have one offset.
 
-    No offset has several if each record has one place and there are as many records as ``places``.
+    There are none if each record has one offset, and there are as many records as offsets.
     """
     sums = view.sums.join(places.select(["slot", "places"]), "slot", join_type="inner")
     more = pc.greater(pc.add(sums["known"], sums["maybe"]), sums["places"])
@@ -68,7 +70,7 @@ def crowded(view: ClientHistory, places: pa.Table) -> pa.Table:
 
 
 def shared_offsets(view: ClientHistory) -> Rows | None:
-    """Return findings about offsets with several records, in ``FINDING``, or None."""
+    """Return findings about offsets with several records; None if there are none."""
     slots = crowded(view, places(view))
     if not len(slots):
         return None
@@ -79,7 +81,7 @@ def shared_offsets(view: ClientHistory) -> Rows | None:
 def several_records(rows: pa.Table) -> pa.Table:
     """Return findings about offsets with several records. A kernel by ``slot, offset``.
 
-    The rows are in ``ROW``, and come from ``ClientHistory.placed``.
+    The rows come from ``ClientHistory.placed``.
     """
     columns = numbers(rows, ("slot", "offset", "key", "client", "at"))
     records = first_of(columns, "slot", "offset", "key")

@@ -1,6 +1,6 @@
-"""Makes findings of wrong steps, with the records that the steps leave out.
+"""Finds wrong steps, and the records that the steps skip.
 
-The kinds are poll-skip, nonmonotonic-poll, nonmonotonic-send, and their forms inside one operation.
+The kinds are poll-skip, nonmonotonic-poll, nonmonotonic-send, and the same inside one operation.
 The steps come from ``checkers.history.steps``.
 """
 
@@ -47,13 +47,13 @@ KINDS: Final = (
 _OFFSETS_SKIPPED: Final = schema(
     *("kind", "finding", "reader", "from_at", "to_at", "delta", "slot", "offset"), kind=pa.string()
 )
-"""An offset that a step left out, and the step that did so."""
+"""An offset that a step skipped, and the step."""
 
 _OVER: Final = schema("slot", "from_place", "place", "at", "client")
 
 
 def step_findings(view: ClientHistory, wrong: Rows, kinds: frozenset[str]) -> Rows:
-    """Return wrong steps of these kinds, in ``FINDING``."""
+    """Return the findings of wrong steps of these kinds."""
     back = wrong.map(partial(steps_back, kinds=kinds), FINDING)
     skipped = wrong.map(partial(offsets_left_out, kinds=kinds), _OFFSETS_SKIPPED).persist()
     if not len(skipped):
@@ -71,9 +71,9 @@ def kinds(steps: pa.Table) -> pa.Array:
 
 
 def steps_back(rows: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
-    """Return steps of these kinds that go back, or stay at one offset, in ``FINDING``. A kernel.
+    """Return the findings of steps that go back, or stay at one offset. A kernel.
 
-    The record at fault is the record of the step's last row.
+    A finding names the record of the step's last row.
     """
     kind, back = _of_kinds(rows.filter(pc.less(rows["delta"], 1)), kinds)
     step = numbers(back, ("client", "from_at", "at", "delta"))
@@ -81,7 +81,7 @@ def steps_back(rows: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
 
 
 def offsets_left_out(rows: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
-    """Return the offsets that steps of these kinds skip, in ``_OFFSETS_SKIPPED``. A kernel."""
+    """Return the offsets that steps of these kinds skip. A kernel."""
     kind, over = _of_kinds(rows.filter(pc.greater(rows["delta"], 1)), kinds)
     lists = over["left_out"].combine_chunks()
     row = pc.list_parent_indices(lists)
@@ -92,10 +92,10 @@ def offsets_left_out(rows: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
 
 
 def skips(rows: pa.Table) -> pa.Table:
-    """Return steps with the records that they leave out, in ``FINDING``. A kernel by ``finding``.
+    """Return the findings of steps that skip records. A kernel by ``finding``.
 
-    The record at fault is the first record left out. The rows are in ``_OFFSETS_SKIPPED``, with
-    ``key, client, at`` of a row that knows the record at the skipped offset.
+    A finding names the first skipped record. The rows are in ``_OFFSETS_SKIPPED``, with ``key,
+    client, at`` of a row that has the record at the skipped offset.
     """
     place = numbers(rows.drop_columns("kind")) | {"row": np.arange(len(rows))}
     place, record = grouped(place, "finding", "offset", "key", then=("at",))
@@ -116,9 +116,10 @@ def skips(rows: pa.Table) -> pa.Table:
 
 
 def passed(view: ClientHistory, wrong: Rows) -> Rows:
-    """Return records at skipped offsets, and the row to which the reader stepped, in ``GONE``.
+    """Return records at skipped offsets, with the row to which the reader went, in ``GONE``.
 
-    If several steps skipped an offset, the last one counts. A seek is a step from the place sought.
+    If several steps skipped an offset, the last step counts. A seek is a step from the offset
+    sought.
     """
     over = wrong.map(_read_over, _OVER).table()
     if not len(over):
@@ -132,14 +133,14 @@ def _read_over(rows: pa.Table) -> pa.Table:
 
 
 def last_over(rows: pa.Table) -> pa.Table:
-    """Return the last client that stepped over each range of offsets.
+    """Return the last client that skipped each range of offsets.
 
     Args:
         rows: steps, ``slot, from_place, place, at, client``.
 
     Returns:
         ``slot, low, at, client``: a range goes from ``low`` up to the next row's ``low``; ``at``
-        and ``client`` are null where no client stepped over the range.
+        and ``client`` are null where no client skipped the range.
     """
     step = sort(numbers(rows), "at", "client")
     edges = {
@@ -161,8 +162,8 @@ def last_over(rows: pa.Table) -> pa.Table:
 def _last_over_each(begin: Ints, end: Ints, size: int) -> Ints:
     """Return, for each number below ``size``, the last range ``[begin, end)`` that contains it.
 
-    A range is the union of two blocks, which may overlap and whose size is a power of 2. Each block
-    is split into halves again.
+    A range is the union of two blocks that may overlap. The size of a block is a power of 2, and
+    each block is split into halves again.
     """
     number = np.arange(len(begin))
     power = np.frexp(end - begin)[1] - 1
@@ -178,9 +179,9 @@ def _last_over_each(begin: Ints, end: Ints, size: int) -> Ints:
 
 
 def stepped_over(rows: pa.Table, *, ranges: pa.Table) -> pa.Table:
-    """Return rows of ``ROW`` at offsets that a reader stepped over, in ``GONE``. A kernel.
+    """Return rows at offsets that a reader skipped, in ``GONE``. A kernel.
 
-    ``ranges`` come from ``last_over``. No client stepped over the last range of a slot.
+    ``ranges`` come from ``last_over``. No client skipped the last range of a slot.
     """
     spans, targets = numbers(ranges), numbers(rows, ("key", "slot", "offset"))
     low, end = spans["low"].min(), spans["low"].max()
@@ -191,13 +192,12 @@ def stepped_over(rows: pa.Table, *, ranges: pa.Table) -> pa.Table:
 
 
 def _of_kinds(rows: pa.Table, wanted_kinds: frozenset[str]) -> tuple[pa.Array, pa.Table]:
-    """Return the kind of each step of these kinds, and the steps."""
     kind = kinds(rows)
     among = pc.is_in(kind, pa.array(sorted(wanted_kinds), pa.string()))
     return kind.filter(among), rows.filter(among)
 
 
 def _steps(kind: pa.Array, finding: Ints, step: Numbers, *, fault: int) -> pa.Table:
-    """Return the first and last row of each step, in ``FINDING``."""
+    """Return the first and last row of each step."""
     ends = [(step["client"], step[name]) for name in ("from_at", "at")]
     return steps(kind, finding, ends, fault=fault, delta=step["delta"])

@@ -1,11 +1,11 @@
 """Finds records that were read and then disappeared.
 
 A record vanished if it was acknowledged, a client read it, and the last reader after that did not
-find it. That reader stepped over the record's offset, or sought an offset before the record and got
-a later one, or read another record at its offset. Or no reader followed, but the log is known to
-have ended at or before the record's offset: a client asked for the log's end
-(``harness.runs.history.END``), or a later send got that offset or a lower one. Jepsen calls such a
-history valid, or lists only its other anomalies: there, a record that was read once is safe.
+find it. That reader skipped the record's offset, or sought an offset before the record and got a
+later one, or read another record at its offset. Without a later reader, the record vanished if the
+log later ended at or before the record's offset: a client asked for the log's end
+(``harness.runs.history.END``), or a later send got that offset or a lower one. Jepsen does not
+report this anomaly: for it, a record that was read once is safe.
 """
 
 from typing import Final
@@ -37,7 +37,7 @@ from highwater.checkers.spark.engine import Rows
 VANISHED: Final = "vanished"
 
 GONE: Final = schema("key", "client", "at")
-"""A record, and the row that shows that the record was no longer in the log."""
+"""A record, and a row that shows that the record was no longer in the log."""
 
 _OF_OFFSETS: Final = ("slot", "offset", "key", "fact")
 _OF_TIMES: Final = (*_OF_OFFSETS, "client", "at", "invoke_ns", "complete_ns")
@@ -46,8 +46,8 @@ _OF_TIMES: Final = (*_OF_OFFSETS, "client", "at", "invoke_ns", "complete_ns")
 def vanished(view: ClientHistory, passed: Rows) -> Rows | None:
     """Return findings about acknowledged records that were read, but not found by the last reader.
 
-    ``passed`` are records at offsets that a reader stepped over, in ``GONE``. The result is None if
-    no row shows that a record was gone.
+    ``passed`` are records at offsets that a reader skipped, in ``GONE``. The result is None if no
+    row shows that a record had disappeared.
     """
     gone = [passed] if len(passed) else []
     order = places(view)
@@ -67,7 +67,7 @@ def vanished(view: ClientHistory, passed: Rows) -> Rows | None:
 
 
 def vanished_records(rows: pa.Table) -> pa.Table:
-    """Return records that vanished, in ``FINDING``. A kernel by ``key``.
+    """Return records that vanished. A kernel by ``key``.
 
     Args:
         rows: some columns of ``ROW``, and rows of ``GONE``, whose ``fact`` is null.
@@ -110,10 +110,10 @@ def cut_off(rows: pa.Table) -> pa.Table:
     A kernel by ``slot``.
 
     Readers read below the high watermark, and a leader's log never ends before that (KIP-101). So a
-    record has vanished if a send that began after the last read of the record got its offset or a
-    lower one, and the sent record was read there: without that read a deposed leader may have
-    appended it. An answer about the log's end is also from a deposed leader if any client was
-    further at a later time.
+    record has vanished if a later send got its offset or a lower one, and a reader returned the
+    sent record at that offset. Without this read, a deposed leader may have appended the sent
+    record. A response about the log's end is from a deposed leader, too, if any client later saw a
+    higher offset.
     """
     columns = numbers(rows, _OF_TIMES)
     fact, offset, began = columns["fact"], columns["offset"], columns["invoke_ns"]
@@ -148,10 +148,9 @@ def _best_since(events: Numbers, records: Numbers, by: tuple[Ints, ...]) -> Ints
     """Return, for each record, the index of the best later event in its slot; NONE without one.
 
     Args:
-        events: the events, with ``slot, time``.
-        records: the records, with ``slot, time``.
-        by: the columns that order events, the best event first; the last column counts first, as
-            in ``lexsort``.
+        events, records: tables with ``slot, time``.
+        by: the columns by which events are sorted, the best event first; the last column counts
+            most, as in ``lexsort``.
     """
     size = len(events["slot"])
     best = np.lexsort(by)

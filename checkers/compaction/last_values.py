@@ -2,26 +2,24 @@
 
 Compaction removes a record that a later record of the same key has replaced. It removes a tombstone
 some time after that (``delete.retention.ms``). So an acknowledged record that the final read did
-not return is lost only if nothing explains that it is gone:
+not return is lost, except in these cases:
 
 - *a later record is there*: the final read returned a record of the key at a greater offset; or, at
-  any offset, a record whose send began after this record was acknowledged. (After a log was
-  truncated, offsets are used again, but the later value is still the last value.)
+  any offset, a record that was sent after this record was acknowledged. (A truncated log uses
+  offsets again.)
 - *a later tombstone may have been removed*: the tombstone was acknowledged at a greater offset, or
-  its send began after this record was acknowledged, or it is not known whether or where the
-  tombstone was written. Its send began at least ``delete.retention.ms`` before the final read
-  ended;
+  it was sent after this record was acknowledged, or its offset is not known. It was sent at least
+  ``delete.retention.ms`` before the final read ended;
 - the record is itself such a tombstone.
 
-Aborted records replace nothing. A record of unknown offset is replaced by any of these.
+Aborted records replace no record. Each of these cases explains a record whose offset is not known.
 
 ``resurrected-value``: the last record of a key that the final read returned is a value, although a
 tombstone was acknowledged at a greater offset. Kafka removes a tombstone only after all records
-that it replaces (KIP-354, LogCleaner), whatever the time. So either the tombstone was lost, or it
-was removed too early, and readers get a value that was deleted. Nothing is found if a later value
-may have replaced the tombstone, as above, or if the final read took as long as
-``delete.retention.ms``: then it may have read the value before the cleaner removed the value, and
-reached the tombstone's offset after the cleaner removed the tombstone.
+that it replaces (KIP-354, LogCleaner), at any time. So either the tombstone was lost, or it was
+removed too early, and readers get a deleted value. It is no anomaly if a later value may have
+replaced the tombstone. It is none either if the final read took ``delete.retention.ms`` or longer:
+then the cleaner may have removed value and tombstone after the value was read.
 """
 
 from collections.abc import Sequence
@@ -71,11 +69,12 @@ KEYED: Final = schema(
     fact=pa.int32(),
     tombstone=pa.bool_(),
 )
-"""A row about a record that has a key. ``named`` is the key's number; ``key`` is as in ``ROW``."""
+"""A row about a record that has a key. ``named`` is the number of the record's key."""
 
 SPAN: Final = schema("slot", "begun", "ended")
 LIMIT: Final = schema("slot", "begun", "ended", "retention_ns")
-"""When the final read of a slot began and ended, and for how long a tombstone stays in the slot."""
+"""The times at which a slot's final read began and ended, and the time for which a tombstone
+stays."""
 
 REPLACED: Final = schema("key")
 _KEY: Final = rf"^k(?P<key>[0-9]+)(?P<op>[{WRITES}{DELETES}])"
@@ -113,12 +112,12 @@ def last_values(view: ClientHistory, cases: Sequence[RunFiles]) -> LastValues | 
 
 @derived
 def keyed_values(tables: Tables) -> LastValues | None:
-    """Return the findings about all keyed runs under judgement; None if there are none."""
+    """Return the findings about all keyed runs; None if there are none."""
     return last_values(client_view(tables), tables.cases)
 
 
 def without_keys(_tables: Tables, case: RunFiles) -> str:
-    """Return why keys cannot be judged: records have no keys. Empty if they have keys."""
+    """Return why values of keys cannot be judged; empty if the run's records have keys."""
     return "" if case.plan.workload.keys else "records had no keys"
 
 
@@ -129,7 +128,7 @@ def without_keys(_tables: Tables, case: RunFiles) -> str:
         singular="value that a tombstone had deleted came back",
         plural="values that tombstones had deleted came back",
         severity=Severity.CRITICAL,
-        promise="compaction: a tombstone goes after all that it deletes (KIP-354)",
+        promise="compaction: a tombstone is removed after all records that it deletes (KIP-354)",
         breaks=if_acknowledged_is_kept,
     ),
     idle=without_keys,
@@ -141,7 +140,7 @@ def resurrected_values(tables: Tables) -> Rows | None:
 
 
 def replaced_of(view: ClientHistory, values: LastValues) -> dict[str, int]:
-    """Return how many records compaction may have removed in each run."""
+    """Return the number of records that compaction may have removed in each run."""
     rows = view.everything.select(["run", "key", "fact"]).where(flags.SENT)
     gone = rows.join(values.replaced, ["key"], "semi").distinct(["run", "key"])
     counts = gone.group_by("run").aggregate([([], "count_all")]).to_pylist()
@@ -149,7 +148,7 @@ def replaced_of(view: ClientHistory, values: LastValues) -> dict[str, int]:
 
 
 def retention_ms(case: RunFiles) -> int:
-    """Return for how long a tombstone stays in the topic of a run."""
+    """Return the time for which a tombstone stays in the topic of a run."""
     return int(case.plan.topic.config.get(DELETE_RETENTION, DAY_MS))
 
 
@@ -161,7 +160,7 @@ def limits_of(spans: pa.Table, names: pa.Table, retention_ns: dict[str, int]) ->
 
 
 def final_spans(rows: pa.Table) -> pa.Table:
-    """Return ``SPAN`` rows: when each slot's final read began and ended. A kernel by ``slot``.
+    """Return when each slot's final read began and ended, as ``SPAN`` rows. A kernel by ``slot``.
 
     Args:
         rows: of the final read.
@@ -193,7 +192,7 @@ def replaced(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
 
     Args:
         rows: rows of ``KEYED``.
-        limits: rows of ``LIMIT``; nothing is known about a slot that has no row.
+        limits: rows of ``LIMIT``; a slot without a row is not judged.
     """
     record, key = _records(rows, limits)
     stands, gone = record["there"] != NONE, record["expired"]
@@ -210,7 +209,7 @@ def replaced(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
 
 
 def resurrected(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
-    """Return deleted values that the final read returned, as ``FINDING`` rows. By ``slot, named``.
+    """Return deleted values that the final read returned. A kernel by ``slot, named``.
 
     Args:
         rows: rows of ``KEYED``.
@@ -237,7 +236,7 @@ def resurrected(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
 
 
 def _records(rows: pa.Table, limits: pa.Table) -> tuple[Numbers, Groups]:
-    """Return a summary of each record, and the records of each key as groups.
+    """Return a summary of each record, grouped by key.
 
     ``offered`` is the offset at which the record was acknowledged, ``there`` the last offset at
     which the final read returned it. ``expired``: the record is a tombstone that may have been

@@ -1,19 +1,19 @@
 """``stale-replica``: a replica's disk has another last value of a key than other replicas' disks.
 
-Each replica cleans its own log, so replicas may hold different offsets. But a reader of committed
-records would get the same last record of a key from each replica. A replica is stale if it yields
-an earlier record of the key than another replica yields, or no record. It is not stale if
+Each replica cleans its own log, so replicas may hold different offsets. But a read_committed reader
+must get the same last record of a key from each replica. A replica is stale if it returns no record
+of the key, or an earlier record than another replica. It is not stale if
 
 - the last record is a tombstone, and the replica holds no record of the key: each replica removes a
   tombstone at its own time, after all records that the tombstone replaces;
 - its log ends before that record, or before the marker that commits the record's transaction;
-- its broker was stopped while the cleaner swapped segments: the broker completes the swap at its
-  next start;
+- its broker stopped while the cleaner replaced segments: the broker completes this at its next
+  start;
 - the run did not quiesce, and the record, or its marker, is above the checkpointed high watermark
   of some replica.
 
-A transaction's records count from the commit marker on. Compaction keeps the marker for as long as
-any of these records is there (CleanedTransactionMetadata). Aborted records never count.
+A transaction's records count from the commit marker on. Compaction keeps the marker as long as any
+of these records exists (CleanedTransactionMetadata). Aborted records never count.
 """
 
 from collections.abc import Iterable
@@ -67,13 +67,14 @@ ABORT: Final = 2
 VISIBLE: Final = schema(
     *("part", "replica", "named", "offset", "since", "tombstone"), tombstone=pa.bool_()
 )
-"""A record that a reader of committed records gets if it reads up to offset ``since``."""
+"""A record that a read_committed reader returns if it reads up to offset ``since``."""
 
 REPLICAS: Final = schema("part", "replica", "leo", "bound")
-"""The replicas of partitions. Only records below ``bound``, with markers below it, are judged."""
+"""The replicas of partitions. Only records and markers below ``bound`` are judged."""
 
 STALE: Final = schema("part", "replica", "named", "offset", "yields")
-"""A replica whose last record of a key (at ``yields``; null: none) is before that at ``offset``."""
+"""A replica whose last record of a key is at offset ``yields`` (null: none), before the last record
+at ``offset``."""
 
 
 def _says(row: Row) -> str:
@@ -98,7 +99,7 @@ def _not_keyed(tables: Tables, case: RunFiles) -> str:
 @checker(
     Kind(
         STALE_REPLICA,
-        guarantee="Every replica's disk yields the same last value of each key.",
+        guarantee="Every replica's disk has the same last value of each key.",
         singular="last value of a key differs on a replica's disk",
         plural="last values of keys differ on replicas' disks",
         severity=Severity.CRITICAL,
@@ -126,7 +127,7 @@ def stale_replica(tables: Tables) -> pa.Table:
 
 
 def _swaps(replica: ComparedReplica) -> bool:
-    """Return whether a segment is about to replace other segments, which may be gone already."""
+    """Return whether segments are about to be replaced, of which some may be deleted already."""
     end = replica.end
     folder = replica.case.log_directories / str(end.broker) / f"{end.topic}-{end.partition}"
     return any(folder.glob("*.swap"))
@@ -147,7 +148,7 @@ def replica_table(replicas: Iterable[ComparedReplica]) -> pa.Table:
 
 
 def _log(tables: Tables, replicas: list[ComparedReplica]) -> DataFrame:
-    """Return the records and markers of these replicas, with the columns of ``ON_DISK``."""
+    """Return the records and markers of these replicas, as ``ON_DISK`` rows."""
     keys = {replica.case.key for replica in replicas}
     segments = [segment for case in tables.cases if case.key in keys for segment in case.segments]
     given = pa.Table.from_pylist([replica.row for replica in replicas], schema=REPLICA_ROWS)
@@ -167,13 +168,9 @@ def _log(tables: Tables, replicas: list[ComparedReplica]) -> DataFrame:
 
 
 def visible(rows: pa.Table) -> pa.Table:
-    """Return the records that readers of committed records get. A kernel by ``replica``.
+    """Return the records that read_committed readers return. A kernel by ``replica``.
 
-    Args:
-        rows: rows of ``ON_DISK``.
-
-    Returns:
-        Rows of ``VISIBLE``.
+    ``rows`` are in ``ON_DISK``, the result is in ``VISIBLE``.
     """
     columns, writer = grouped(numbers(rows, ON_DISK.names), "replica", "writer", then=("offset",))
     marker, offset = columns["marker"], columns["offset"]
@@ -192,14 +189,9 @@ def visible(rows: pa.Table) -> pa.Table:
 
 
 def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
-    """Return the replicas that yield an earlier record than other replicas. A kernel by ``part``.
+    """Return the replicas whose last record of a key is too old. A kernel by ``part``.
 
-    Args:
-        rows: rows of ``VISIBLE``.
-        replicas: rows of ``REPLICAS``.
-
-    Returns:
-        Rows of ``STALE``.
+    ``rows`` are in ``VISIBLE``, ``replicas`` in ``REPLICAS``, the result is in ``STALE``.
     """
     columns = numbers(rows, VISIBLE.names)
     limit = look_up_columns(replicas.select(["replica", "bound"]), "replica", columns["replica"])
@@ -219,7 +211,7 @@ def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
 
 
 def _behind(last: Numbers, yielded: Numbers, replicas: Numbers) -> pa.Table:
-    """Return the pairs of a key and a replica of its partition where the replica is behind.
+    """Return the keys and replicas where the replica has an earlier last record.
 
     Args:
         last: the last record of each key.
@@ -249,7 +241,7 @@ def _behind(last: Numbers, yielded: Numbers, replicas: Numbers) -> pa.Table:
 
 
 def _pairs(yielded: Numbers) -> dict[int, dict[int, int]]:
-    """Return the places of yielded records, by replica and then by key."""
+    """Return the offsets of the last records, by replica and then by key."""
     places: dict[int, dict[int, int]] = {}
     rows = zip(yielded["replica"].tolist(), yielded["named"].tolist(), strict=True)
     for place, (replica, named) in enumerate(rows):
@@ -260,11 +252,7 @@ def _pairs(yielded: Numbers) -> dict[int, dict[int, int]]:
 def _anomalies(
     tables: Tables, log: DataFrame, replicas: list[ComparedReplica], pairs: pa.Table
 ) -> pa.Table:
-    """Return an anomaly for each pair of a key and a replica that is behind.
-
-    Args:
-        pairs: rows of ``STALE``.
-    """
+    """Return an anomaly for each row of ``STALE``."""
     keys = pairs.group_by(["part", "named"]).aggregate([])
     rows = log.join(F.broadcast(tables.local(keys)), ["part", "named"]).where("marker is null")
     names = {
@@ -294,7 +282,7 @@ def _anomalies(
 
 
 def _aborted(tables: Tables, values: Iterable[str]) -> set[tuple[str, str]]:
-    """Return run and name of the records whose transaction was not committed."""
+    """Return run and name of each record whose transaction was not committed."""
     sends = tables.operations.where((F.col("kind") == SEND) & (F.col("outcome") == FAIL))
     rows = sends.where(F.col("value").isin(sorted(values))).select("run", "value")
     return {(row["run"], row["value"]) for row in rows.collect()}

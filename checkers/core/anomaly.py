@@ -51,7 +51,7 @@ SCHEMA: Final = pa.schema(
 """The columns of ``analysis/anomalies.parquet``, which has one row for each anomaly.
 
 ``copies`` are the places where a record is: on a broker's disk, or (without a broker) the offset at
-which the final read returned it. ``steps`` are the fewest operations of clients that show the
+which the final read returned it. ``steps`` is the shortest list of client operations that shows the
 anomaly, in order, in columns of ``harness.runs.history.OPERATIONS``.
 """
 
@@ -60,10 +60,10 @@ ANOMALY: Final[T.StructType] = from_arrow_schema(SCHEMA)
 
 
 def anomalies(rows: DataFrame, kind: str | Column, **columns: Column) -> DataFrame:
-    """Return rows as anomalies of one kind, in the columns of ``analysis/anomalies.parquet``.
+    """Return rows as anomalies of one kind, as rows of ``SCHEMA``.
 
     Args:
-        rows: rows with a column ``run``; their columns that an anomaly also has are copied.
+        rows: rows with a column ``run``; columns that an anomaly also has are copied.
         kind: the name of a ``Kind`` of the checker.
         columns: values for an anomaly's other columns, by name; missing columns become null.
     """

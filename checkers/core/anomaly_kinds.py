@@ -48,7 +48,7 @@ OF_PROGRAMS: Final = frozenset(
 """Kinds of anomaly in the program under test, about which Kafka's rules say nothing."""
 
 MISTAKE: Final = "mistake"
-"""The ``what`` of a witness that names the mistake, in anomalies of a program under test."""
+"""The ``what`` of evidence that names the mistake, in anomalies of a program under test."""
 
 BELOW: Final = "below its HW "
 ABOVE: Final = "above its HW "
@@ -59,7 +59,7 @@ Breaks: TypeAlias = Callable[[Plan, int], bool]
 
 
 class Severity(StrEnum):
-    """The severity of an anomaly where it breaks a promise."""
+    """The severity of an anomaly."""
 
     CRITICAL = "critical"  # data is gone or was changed
     SERIOUS = "serious"  # data is there, but correct clients get wrong results
@@ -74,15 +74,16 @@ class Kind:
 
     Attributes:
         name: the kind's name, such as ``lost-write``.
-        guarantee: what holds when no such anomaly is found, a sentence.
-        singular: words for one such anomaly, the end of a sentence that begins with 1.
+        guarantee: a sentence that is true if no such anomaly is found.
+        singular: words for one such anomaly, after the number 1.
         plural: the same words for several.
         promise: the promise that the anomaly breaks, and where Kafka makes that promise.
-        breaks: whether a run had that promise; ``checkers.core.promises`` has the usual functions.
+        breaks: returns whether a run had that promise; ``checkers.core.promises`` has the usual
+            functions.
         says: returns a sentence about one anomaly from its row, in columns of ``anomaly.SCHEMA``;
-            None: ``checkers.lineage`` has the sentence.
-        evidence: returns the witnesses of one anomaly from its row, in order of time; None:
-            ``checkers.lineage`` has the witnesses.
+            None: ``checkers.lineage`` makes it.
+        evidence: returns the evidence of one anomaly from its row, in order of time;
+        None: ``checkers.lineage`` finds it.
         absence: whether the anomaly is shown by rows that are *not* in a history. A run that ended
             early lacks its last rows, so that it cannot show such an anomaly.
     """

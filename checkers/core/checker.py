@@ -13,17 +13,17 @@ from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
 
 Find: TypeAlias = Callable[[Tables], DataFrame | Rows | pa.Table | None]
-"""A function that returns anomalies in columns of ``anomaly.SCHEMA``, or None if there are none.
+"""A function that returns anomalies as rows of ``anomaly.SCHEMA``, or None if there are none.
 
-Instead it may return ``Rows`` in ``history.findings.FINDING``, which refer to the rows of the
-history that show anomalies: the judge looks up the values of all these rows together.
+Instead it may return ``Rows`` in ``history.findings.FINDING``, which refer to rows of the history.
+The judge then looks up the values of all these rows together.
 """
 
 Idle: TypeAlias = Callable[[Tables, RunFiles], str]
 """A function that returns why a checker has nothing to judge in a run, the end of a sentence.
 
-It returns an empty string where the checker has something to judge, or where files of the run are
-no evidence: the verdict already names these files.
+It returns an empty string if the checker has something to judge. It also does so if files of the
+run cannot be used, because the verdict already names these files.
 """
 
 

@@ -9,15 +9,15 @@ FOREIGN: Final = (
     Kind(
         "vanished",
         guarantee="A record that was acknowledged and read stays where it was.",
-        singular="record was read and is gone",
-        plural="records were read and are gone",
+        singular="record was read and disappeared",
+        plural="records were read and disappeared",
         severity=Severity.CRITICAL,
         promise=DURABLE,
         breaks=never,
     ),
     Kind(
         "G0",
-        guarantee="No two transactions wrote before each other, however many are in between.",
+        guarantee="No transaction wrote before itself, directly or through other transactions.",
         singular="cycle of transactions that wrote before one another",
         plural="cycles of transactions that wrote before one another",
         severity=Severity.EXPECTED,

@@ -37,7 +37,7 @@ def if_idempotent(plan: Plan, _faults: int) -> bool:
 
 
 def if_acknowledged_is_kept(plan: Plan, faults: int) -> bool:
-    """Return whether producers may rely on acknowledgements."""
+    """Return whether Kafka promises the run that acknowledged records are not lost."""
     match plan.workload.acks:
         case "0":
             return False
@@ -48,9 +48,9 @@ def if_acknowledged_is_kept(plan: Plan, faults: int) -> bool:
 
 
 def if_controllers_keep_disks(plan: Plan, _faults: int) -> bool:
-    """Return whether every controller keeps its votes and its log, which Raft needs.
+    """Return whether every controller keeps its disk, which Raft needs.
 
-    A controller that comes back with an empty disk can elect a leader that lacks committed records
+    A controller that restarts with an empty disk can elect a leader that lacks committed records
     (KIP-595).
     """
     words = (*plan.nemesis, *(step.fault for step in plan.steps))
@@ -58,17 +58,17 @@ def if_controllers_keep_disks(plan: Plan, _faults: int) -> bool:
 
 
 def if_committed_is_kept(plan: Plan, faults: int) -> bool:
-    """Return whether readers may rely on the records that they read, which are all below the HW."""
+    """Return whether Kafka promises the run that records below the HW are not lost."""
     return faults == 0 or not plan.topic.unclean_leader_election
 
 
 def if_program_says(*guarantees: Guarantee) -> Callable[[Plan, int], bool]:
-    """Return a function: whether a run has a program under test with one of these guarantees."""
+    """Return a function that returns whether the run's program has one of these guarantees."""
     return lambda plan, _: plan.program is not None and plan.program.guarantee in guarantees
 
 
 def if_program_keeps_order(plan: Plan, _faults: int) -> bool:
-    """Return whether a run has a program under test that keeps the order of its inputs."""
+    """Return whether the run's program keeps the order of its inputs."""
     return plan.program is not None and plan.program.ordered
 
 

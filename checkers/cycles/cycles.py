@@ -6,13 +6,13 @@ the same process; realtime: in any processes). Adya's isolation levels and stric
 require that no operation comes before itself ("Weak Consistency", 1999, 4.2; Elle, VLDB 2020). The
 edges are those of Jepsen's ``jepsen.tests.kafka`` (``ww-graph``, ``wr-graph``), with two
 exceptions. A record that shares its offset with another record, or has two offsets, is in no ww
-edge, because its place itself is wrong. A read under ``read_uncommitted`` is in no wr edge, because
-Kafka promises nothing about such a read.
+edge, because its offset is wrong. A read under ``read_uncommitted`` is in no wr edge, because Kafka
+promises nothing about such a read.
 
 Kafka does not isolate writes: concurrent transactions may have one order in one partition and the
 opposite order in another partition. So G0, and G1c with ww edges, break no promise.
 
-All operations of a history are one graph in one process. So long histories are not searched
+One process searches all operations of a history, so long histories are not searched
 (``unsearched``).
 """
 
@@ -48,11 +48,11 @@ from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
 ROWS_MAX: Final = 2_000_000
-"""The most rows of a history that is searched for cycles."""
+"""The most rows that a history may have to be searched for cycles."""
 
 _SENDER: Final = schema("slot", "offset", "operation", "key", "sure", sure=pa.bool_())
-"""The operation that sent a record that took effect; the first offset that a client named for the
-record, and whether clients named no other offset (``sure``)."""
+"""The operation that sent a record which took effect; the first offset that a client named for the
+record, and whether no client named another offset (``sure``)."""
 
 _EDGE: Final = schema("history", "source", "target", "sent", "met")
 _WITNESS: Final = schema(
@@ -69,10 +69,7 @@ _STEP: Final = SCHEMA.field("steps").type.value_type.names
 def unsearched(view: ClientHistory, run: str, *, ww: bool = True) -> str:
     """Return why a run is not searched, as the end of a sentence; empty if it is searched.
 
-    Args:
-        view: the clients' view of the run and of others.
-        run: the run's name.
-        ww: as in ``find``.
+    ``ww`` is as in ``find``.
     """
     rows = view.judged.get(run, 0)
     if rows <= ROWS_MAX or not (ww or run in view.entangled):
@@ -116,13 +113,13 @@ def _histories(view: ClientHistory, *, ww: bool) -> Rows:
 
 
 def _senders(view: ClientHistory) -> Rows:
-    """Return the senders of records that took effect, as ``_SENDER`` rows."""
+    """Return the senders of records that took effect."""
     landed = view.records.where(flags.SENT_OK | flags.READ_BY_ANY, "facts").map(_sent, _SENDER)
     return landed.union(view.doubtful.where(bits("maybe"), "doubts").by(["key"], _proven, _SENDER))
 
 
 def _sent(records: pa.Table) -> pa.Table:
-    """Return the senders of these rows of ``RECORD``, as ``_SENDER`` rows. A kernel."""
+    """Return the senders of these rows of ``RECORD``. A kernel."""
     sent = numbers(records)
     sent = choose(sent, any_of(sent["facts"], flags.SENT) & (sent["first"] != NONE))
     named = {"offset": sent["first"], "operation": sent["writer"]}
@@ -130,7 +127,7 @@ def _sent(records: pa.Table) -> pa.Table:
 
 
 def _proven(rows: pa.Table) -> pa.Table:
-    """Return the proven senders in ``DOUBTFUL`` rows, as ``_SENDER`` rows. A kernel by ``key``."""
+    """Return the senders in ``DOUBTFUL`` rows that evidence proves. A kernel by ``key``."""
     sends, columns = records(rows), numbers(rows, ("operation", "fact"))
     proven = np.isin(sends["writer"], columns["operation"][any_of(columns["fact"], flags.PROVEN)])
     return _sent(sends.filter(pa.array(proven)))
@@ -158,7 +155,7 @@ def _log_edges(senders: pa.Table) -> pa.Table:
 
 
 def _read_edges(rows: Numbers, senders: Numbers) -> Numbers:
-    """Link each sender to the operations that read its record and that know an offset."""
+    """Link each sender to the operations that read its record at a known offset."""
     reads = choose(rows, any_of(rows["fact"], flags.READ_BY_ANY))
     reads = choose(reads, np.isin(reads["operation"], reads["operation"][reads["offset"] != NONE]))
     place = look_up(senders["key"], reads["key"])
@@ -174,11 +171,10 @@ def _read_edges(rows: Numbers, senders: Numbers) -> Numbers:
 
 
 def _search(graph: pa.Table) -> pa.Table:
-    """Find the cycles in whole histories, as ``_WITNESS`` rows. A kernel by ``history``.
+    """Find the cycles of each history, as ``_WITNESS`` rows. A kernel by ``history``.
 
     Args:
-        graph: the rows of ``_SENDER``, of ``ROW``, and of ``_EDGE`` (edges by the log), each with
-            its ``history``.
+        graph: the rows of ``_SENDER``, ``ROW`` and ``_EDGE``, each with its ``history``.
 
     Returns:
         Two rows for each step of each cycle.
@@ -244,12 +240,11 @@ class _Witnesses:
         self._target = target[self._by_target]
 
     def at(self, edge: int, end: int) -> dict[str, object]:
-        """Return the record at an edge's source (``end`` 0) or target (1)."""
         key = self._edges["met" if end else "sent"][edge]
         return {"key": int(key), "sends": end == 0 or not self._edges["wr"][edge]}
 
     def of(self, operation: int) -> dict[str, object]:
-        """Return any record that an edge has for an operation."""
+        """Return any record that the edges have for an operation."""
         place = int(np.searchsorted(self._source, operation))
         if place < len(self._source) and self._source[place] == operation:
             return self.at(place, 0)
@@ -257,7 +252,7 @@ class _Witnesses:
 
 
 def _first_rows(rows: pa.Table) -> pa.Table:
-    """Return ``_REFERENCE`` rows: the first row in which an operation sent, or read, a record."""
+    """Return the first row in which an operation sent or read each record."""
     columns = numbers(rows)
     columns["sends"] = any_of(columns["fact"], flags.SENT)
     return arrow(first_of(columns, *_WITNESS_KEY), _REFERENCE)

@@ -1,7 +1,7 @@
-"""Short cycles in a graph of operations, with NumPy and SciPy: Elle's search over arrays.
+"""Search for short cycles in a graph of operations, with NumPy and SciPy.
 
-The sorts of cycles are those of ``elle.txn`` (``cycle-anomaly-specs``). Which sort implies which
-other sort is as in ``elle.consistency-model`` (``implied-anomalies``).
+The kinds of cycles are those of ``elle.txn`` (``cycle-anomaly-specs``). One kind may imply another,
+as in ``elle.consistency-model`` (``implied-anomalies``).
 """
 
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ _TRIES: Final = 4  # cycles searched for in each component; the shortest is kept
 
 
 class _Sort(NamedTuple):
-    """A sort of cycle: the edges that a cycle may have, besides ww."""
+    """A kind of cycle: the edges that a cycle may have, besides ww."""
 
     name: str
     wr: bool
     order: str | None
 
     def implies(self, other: "_Sort") -> bool:
-        """Return whether a cycle of this sort implies a cycle of the other sort."""
+        """Return whether a cycle of this kind implies a cycle of the other kind."""
         strengths = (None, PROCESS, REALTIME)
         return self.wr <= other.wr and strengths.index(self.order) <= strengths.index(other.order)
 
@@ -44,15 +44,15 @@ SORTS: Final = (
     _Sort("G0-realtime", wr=False, order=REALTIME),
     _Sort("G1c-realtime", wr=True, order=REALTIME),
 )
-"""Sorts of cycles, from the weakest set of edges to the strongest, in Elle's order."""
+"""Kinds of cycles, from the weakest set of edges to the strongest, in Elle's order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operations:
     """Vertices: each operation's history and process, as numbers, and when it began and ended.
 
-    ``end`` is when the operation is known to have succeeded. ``NEVER``: no operation is known to
-    follow it.
+    ``end`` is the time at which the operation is known to have succeeded. With ``NEVER``, no
+    operation is known to follow it.
     """
 
     history: Ints
@@ -66,7 +66,7 @@ class Operations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """Edges by sends and reads: ``source`` and ``target`` are places in ``Operations``."""
+    """Edges by sends and reads: ``source`` and ``target`` are indices in ``Operations``."""
 
     source: Ints
     target: Ints
@@ -80,7 +80,7 @@ class Dependencies:
 class Leg:
     """A step of a cycle, from one operation to the next.
 
-    ``edge`` is the step's place in ``Dependencies``, -1 if only time orders the two operations.
+    ``edge`` is the step's index in ``Dependencies``, -1 if only time orders the two operations.
     ``why`` is ``ww``, ``wr``, ``process`` or ``realtime``.
     """
 
@@ -95,7 +95,7 @@ Cycle = tuple[str, list[Leg]]
 
 
 class _Graph(NamedTuple):
-    """Weighted edges among ``size`` vertices: the operations, then the points of time lines."""
+    """A graph of ``size`` vertices with weighted edges: the operations, then the points in time."""
 
     size: int
     source: Ints
@@ -120,16 +120,13 @@ class _Graph(NamedTuple):
 def cycles(operations: Operations, dependencies: Dependencies) -> list[Cycle]:
     """Return the cycles of a graph, each named after the weakest set of edges that closes it.
 
-    As in Elle, each strongly connected component of the graph with all its edges yields one short
-    cycle of each sort, except for sorts that a found cycle implies. In a component without such a
-    cycle, every cycle has the edges after which its sort is named. So the search need not ask for
-    these edges.
+    As in Elle, each strongly connected component of the complete graph gives one short cycle of
+    each kind, except for kinds that an earlier result implies.
 
-    The order of time is that of Elle's ``realtime-graph``: an operation known to have succeeded
-    comes before the operations that began later. Edges of time lead along a time line and not
-    between every two operations, so there are about as many edges as operations. ``process`` is the
-    same order within a process. Operations of one process that overlap, as a producer's do, are not
-    ordered.
+    An operation that is known to have succeeded comes before all operations that began later
+    (Elle's ``realtime-graph``). Edges of time go through points on a time line, and not between
+    every two operations. So there are about as many edges as operations. ``process`` is the same
+    order within a process. Operations of one process that overlap are not ordered.
     """
     everywhere = np.ones(len(operations), np.bool_)
     whole = _graph(operations, dependencies, SORTS[-1], everywhere).components()
@@ -157,7 +154,7 @@ def cycles(operations: Operations, dependencies: Dependencies) -> list[Cycle]:
 
 
 def _graph(operations: Operations, dependencies: Dependencies, sort: _Sort, timed: Bools) -> _Graph:
-    """Return the edges that a sort may have; edges of time only between ``timed`` operations."""
+    """Return the edges that a kind may have; edges of time only between ``timed`` operations."""
     chosen = slice(None) if sort.wr else ~dependencies.wr
     source, target = dependencies.source[chosen], dependencies.target[chosen]
     weight = np.full(len(source), _STEP)
@@ -202,7 +199,7 @@ def _time_line(
 
 
 def _smallest(part: Ints, whole: Ints, news: Bools) -> Ints:
-    """Return each whole component's smallest part that has a cycle that is not implied."""
+    """Return the smallest part of each component that has a cycle which is not implied."""
     parts, first, counts = np.unique(part[news], return_index=True, return_counts=True)
     owners = whole[news][first]
     order = np.lexsort((first, counts, owners))
@@ -214,8 +211,8 @@ def _shortest(
 ) -> list[list[int]]:
     """Return a short cycle of each component, as a list of its operations in order.
 
-    It is the shortest cycle through the edges that lead furthest back in time: mostly one edge is
-    wrong, and that edge is among these.
+    It is the shortest cycle through the edges that go back furthest in time, because usually one of
+    these edges is wrong.
     """
     inside = part[graph.source] == part[graph.target]
     matrix = graph.matrix(inside & (part[graph.source] >= 0))
@@ -246,7 +243,7 @@ def _closing(
     """Return the shortest path from each edge's target back to its source; one edge a component.
 
     Returns:
-        For each edge: its place, the length of the path, and the operations from its source on.
+        For each edge: its index, the length of the path, and the operations from its source on.
     """
     starts, goals = dependencies.target[edges], dependencies.source[edges]
     distance, before, _ = scipy.sparse.csgraph.dijkstra(

@@ -1,8 +1,8 @@
 """``coordinator-divergence``: replicas of a coordinator's topic hold different records.
 
 ``__transaction_state`` and ``__consumer_offsets`` decide which transactions are committed and at
-which offsets groups continue. Kafka replicates these topics like any topic, so the checker compares
-them like any topic (``checkers.inspection``), including compaction.
+which offsets groups continue. Kafka replicates and compacts these topics like others, so the
+checker compares them like others (``checkers.inspection``).
 """
 
 from collections import defaultdict
@@ -71,7 +71,7 @@ def _partitions(case: RunFiles, tables: Tables) -> Iterator[InspectedPartition]:
 def _alike(folder: Path) -> bool:
     """Return whether all logs of each partition have the same bytes, up to the shorter log's end.
 
-    Followers append the bytes that they fetch, so this is nearly always true, and it costs only one
+    Followers append the bytes that they fetch, so this is nearly always true. To find out costs one
     read of the files.
     """
     logs: dict[str, list[bytes]] = defaultdict(list)

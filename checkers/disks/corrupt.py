@@ -1,4 +1,4 @@
-"""``corrupt``: bytes on a replica's disk are no sound record batch."""
+"""``corrupt``: bytes on a replica's disk that are no valid record batch."""
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -17,8 +17,8 @@ from highwater.checkers.run_tables import Tables
     Kind(
         CORRUPT,
         guarantee="Every batch on every replica's disk passes its checksum.",
-        singular="stretch of a log is corrupt",
-        plural="stretches of logs are corrupt",
+        singular="range of a log is corrupt",
+        plural="ranges of logs are corrupt",
         severity=Severity.CRITICAL,
         promise="integrity: every batch on a disk passes its checksum",
         breaks=always,
@@ -26,10 +26,10 @@ from highwater.checkers.run_tables import Tables
     idle=without_disks,
 )
 def corrupt(tables: Tables) -> DataFrame | pa.Table:
-    """Return the ranges of logs that hold no sound batch.
+    """Return the ranges of logs that hold no valid batch.
 
-    The torn end of a log after a kill is no damage, and a file that the operating system cannot
-    read is no evidence (``checkers.verdicts``).
+    After a kill, a log may end inside a batch: this is no anomaly. Files that cannot be read are no
+    evidence (``checkers.verdicts``).
     """
     if not any(span.marked for span in log_spans(tables)):
         return SCHEMA.empty_table()

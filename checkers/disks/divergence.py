@@ -1,7 +1,6 @@
-"""``divergence``: at one offset, a partition's replicas hold different records, or one has none.
+"""``divergence``: at one offset, replicas hold different records, or one replica holds no record.
 
-``checkers.inspection.compare`` describes what is compared, and what may differ; ``highwater
-inspect`` uses that module, too.
+``checkers.inspection.compare`` describes the comparison; ``highwater inspect`` uses it, too.
 """
 
 from dataclasses import dataclass
@@ -67,7 +66,10 @@ class ComparedReplica:
 
     @property
     def extent(self) -> Extent:
-        """The compared part of the log; in a compacted or damaged log, gaps may be anywhere."""
+        """The compared part of the log.
+
+        In a compacted or damaged log, offsets may be missing anywhere.
+        """
         assert self.end.first is not None
         assert self.end.last is not None
         return Extent(
@@ -95,8 +97,8 @@ def divergence(tables: Tables) -> DataFrame | pa.Table:
 
     If the cluster did not quiesce, only offsets below every replica's checkpointed HW are compared,
     because above the HW a follower may still hold records that it is about to truncate. Each copy
-    says whether the offset is below its replica's HW: replication does not repair a difference that
-    is committed on both replicas.
+    states whether the offset is below its replica's HW: replication does not repair a difference
+    below both HWs.
     """
     replicas = compared_replicas(tables)
     if len({replica.part for replica in replicas}) == len(replicas):
@@ -145,7 +147,7 @@ def compared_replicas(tables: Tables) -> list[ComparedReplica]:
 
 
 def replica_logs(tables: Tables, replicas: list[ComparedReplica], log: DataFrame) -> ReplicaLogs:
-    """Return the replicas' logs for ``compare``; ``log`` has also the columns of REPLICA_ROWS."""
+    """Return the replicas' logs for ``compare``, with the columns of REPLICA_ROWS."""
     number_of = {
         tuple(replica.row[name] for name in REPLICA): replica.number for replica in replicas
     }

@@ -23,7 +23,7 @@ _REPLICAS: Final = "events/replicas"
 _ISR: Final = ["time_ns", "topic", "partition", "isr"]
 
 Key = tuple[str, int, str, int]
-"""Run, broker, topic and partition."""
+"""A run, a broker, a topic and a partition."""
 
 
 def _says(row: Row) -> str:
@@ -48,10 +48,10 @@ def missing(tables: Tables) -> pa.Table:
     """Return in-sync replicas whose logs end before a record that the final reader received.
 
     Such a record is committed: a consumer gets nothing above the leader's high watermark, which
-    every member of the ISR has reached (Partition.maybeIncrementLeaderHW). Only runs that quiesced
-    count, because there no fault is active when the last ISR is observed, and only replicas that
-    could be read. A run with neither a list of its files nor the brokers' answers does not count: a
-    log there may end early because its last segment was not copied.
+    every member of the ISR has reached (Partition.maybeIncrementLeaderHW). Only readable replicas
+    in runs that quiesced count: there no fault is active when the last ISR is observed. A run also
+    needs a list of its files, or the brokers' responses. Without them, a log may end early because
+    its last segment was not copied.
     """
     ends = {(end.run, end.broker, end.topic, end.partition): end for end in log_ends(tables)}
     compared = {case.key: _compared(case) for case in tables.cases}
@@ -75,7 +75,7 @@ def missing(tables: Tables) -> pa.Table:
 
 
 def _last_begins(cases: Iterable[RunFiles]) -> dict[Key, int]:
-    """Return the base offset of each replica's last segment: the log's end if that one is empty.
+    """Return the base offset of each replica's last segment. If it is empty, the log ends there.
 
     All earlier segments may be in the remote tier (KIP-405).
     """
@@ -116,7 +116,7 @@ def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
         singular="sequence number is in a log twice",
         plural="sequence numbers are in a log twice",
         severity=Severity.SERIOUS,
-        promise="exactly once: a broker drops what it has appended before (KIP-98)",
+        promise="exactly once: a broker drops a batch that it has appended before (KIP-98)",
         breaks=if_idempotent,
         says=_says,
     ),
@@ -149,7 +149,6 @@ def repeated_sequence(tables: Tables) -> DataFrame | pa.Table:
 
 
 def _compared(case: RunFiles) -> dict[int, set[str]]:
-    """Return the folder names of the replicas that are compared, by broker."""
     folders: dict[int, set[str]] = {}
     for folder in case.replicas:
         if folder.parent.name.isdecimal():

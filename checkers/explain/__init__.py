@@ -1,1 +1,1 @@
-"""Explains a run's anomalies by its release's rules, or says that no rule explains them."""
+"""Explains a run's anomalies by its release's rules, if a rule explains them."""

@@ -28,7 +28,7 @@ _NAMED_MAX: Final = 5
 
 
 def contradictions(observed: RunTraces) -> Iterator[tuple[int | None, ExplanationLink]]:
-    """Yield contradictions in a run's evidence, each with its partition (None: of no partition)."""
+    """Yield contradictions in a run's evidence, each with its partition, or None."""
     sends = observed.sends()
     sent = set(sends["value"].to_pylist())
     yield from ((None, wrong) for wrong in _gaps(sent))
@@ -80,7 +80,7 @@ def _withdrawn(observed: RunTraces, sends: pa.Table) -> Iterator[str]:
 
 
 def _gaps(sent: set[str]) -> Iterator[ExplanationLink]:
-    """Yield gaps in the numbers of a producer's records, which begin at 0."""
+    """Yield gaps in the numbers of a producer's records. The numbers begin at 0."""
     numbers: dict[str, set[int]] = defaultdict(set)
     for value in sent:
         if match := _SEQUENCE.fullmatch(value):
@@ -106,8 +106,8 @@ def _disks(observed: RunTraces, trace: Trace, *, compacted: bool) -> Iterator[Ex
     """Yield disks on which offsets do not rise by one, epochs fall, or an epoch begins too early.
 
     An epoch begins too early if its first offset is below the one at which its leader began. If the
-    topic is compacted, offsets may be missing. On ZooKeeper a leader that is alone in the ISR may
-    restart, and begin its epoch again at the offset where its log then ends.
+    topic is compacted, offsets may be missing. On ZooKeeper, a leader that is alone in the ISR may
+    restart, and begin its epoch again at the new end of its log.
     """
     begun = {start.epoch: start.offset for start in trace.starts if start.logged}
     for line in (
@@ -154,9 +154,9 @@ def _fences(trace: Trace, sends: pa.Table) -> list[tuple[int, str]]:
 def _ends(
     observed: RunTraces, trace: Trace, fences: list[tuple[int, str]]
 ) -> Iterator[ExplanationLink]:
-    """Yield replicas in the ISR that lack the fence: it was committed, so that all must have it.
+    """Yield replicas in the ISR that lack the fence, which was committed.
 
-    A whole log may have moved to a remote tier (KIP-405), with the fence.
+    A complete log may have moved to a remote tier (KIP-405), with the fence.
     """
     last = trace.leaderships[-1] if trace.leaderships else None
     if observed.lacks(Observation.DISKS):
@@ -198,7 +198,7 @@ def _final_reads(
         stepped_over = was_read is None and on_disk in hidden
         if on_disk != was_read and not stepped_over and offset in disk.at:
             yield _wrong(
-                f"The final reader met {was_read or 'nothing'} at offset {offset}, but the"
+                f"The final reader received {was_read or 'nothing'} at offset {offset}, but the"
                 f" disk of the leader, broker {last.leader}, holds {on_disk}.",
                 "history/ops",
             )
@@ -211,7 +211,7 @@ def _jumps(
     """Yield gaps in a consumer's reads, in a partition that had the same leader all the time.
 
     Members of a group are left out. Transaction markers and uncommitted records are no gap. Offsets
-    that a fault removed later are no gap either: the disk does not show what was at these offsets.
+    that a fault removed later are no gap either, because the disk does not show their records.
     """
     if len({row.leader for row in trace.leaderships}) != 1:
         return

@@ -55,9 +55,10 @@ def _elected(
 def _changed(
     observed: RunTraces, trace: Trace, before: Leadership, now: Leadership
 ) -> Iterator[ExplanationLink]:
-    """Yield brokers that joined the ISR, but did not run or had not caught up.
+    """Yield brokers that joined the ISR while they were down or not caught up.
 
-    A broker that leaves is not checked: that it lagged, or lost its session, is not observed.
+    A broker that leaves the ISR is not checked: its lag, or the loss of its session, is not
+    observed.
     """
     for joined in {*now.isr} - {*before.isr}:
         asks = not observed.software.may_lack("live_joins_only", now.time_ns, now.leader)
@@ -68,9 +69,9 @@ def _changed(
 
 
 def _away(observed: RunTraces, trace: Trace, broker: int, time_ns: int) -> bool:
-    """Return whether a broker was certainly down: from well before a time until well after it.
+    """Return whether a broker was certainly down around a time.
 
-    A broker that starts is not down: on a busy machine healing may take a minute to take effect.
+    A broker that starts is not down: on a busy machine healing may take a minute.
     """
     starts = [line.time_ns for line in trace.of_kind(broker, "start")]
     return any(
@@ -84,10 +85,10 @@ def _away(observed: RunTraces, trace: Trace, broker: int, time_ns: int) -> bool:
 
 
 def _lacks(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> bool:
-    """Return whether a replica certainly lacked records that its leader had committed well before.
+    """Return whether a replica certainly lacked records that its leader had committed earlier.
 
-    Observations of the leader do not count if a fault removed records from its log after them.
-    Observations of the follower do not count after a fault that removed records from its log.
+    Observations of the leader before a fault that removed its records do not count. Observations of
+    the follower after such a fault do not count either.
     """
     leader = trace.sample(now.leader, now.time_ns - WITHIN.log)
     cuts = [*observed.may_have_removed(trace.partition)]
@@ -109,7 +110,7 @@ def _emptied(observed: RunTraces, trace: Trace, broker: int, now: Leadership) ->
     """Return whether a broker lost records after its leader had asked to add it to the ISR.
 
     A controller without KIP-903 does not check whether the broker has restarted since that request
-    (KAFKA-14139). Only a request that the wire held back is known to be so late.
+    (KAFKA-14139). Only a request that the relay held back is known to be so late.
     """
     asked_ns = [
         row["time_ns"]

@@ -1,4 +1,4 @@
-"""Compares a run with its release's rules: a finding for each anomaly, and for each wrong event."""
+"""Compares a run with its release's rules: a finding for each anomaly and each wrong event."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -77,7 +77,7 @@ _EXPLAIN: Final[Mapping[str, Callable[[RunTraces, Row], Chain]]] = {
     "stale-commit": forgotten,
     "two-owners": forgotten,
 }
-"""The function that explains an anomaly, by kind of anomaly; ``seen`` explains all others."""
+"""The function that explains an anomaly, by its kind; ``seen`` explains all other kinds."""
 
 EXPLANATIONS: Final[Mapping[str, tuple[Explanation[Any], ...]]] = {
     "lost-write, in the log and not read": WITHDRAWN,
@@ -90,10 +90,10 @@ EXPLANATIONS: Final[Mapping[str, tuple[Explanation[Any], ...]]] = {
 """All explanations, by the kind of anomaly that they explain."""
 
 UNKNOWN_RULE: Final = "unknown"
-"""The ``rule`` of a link if nothing contradicts the events, but no known rule leads to them."""
+"""The ``rule`` of a link if no evidence contradicts the events, but no known rule leads to them."""
 
 UNOBSERVED: Final = "not-observed"
-"""The ``rule`` of a link if the events that could explain an anomaly were not observed."""
+"""The ``rule`` of a link if the events that may explain an anomaly were not observed."""
 
 _WORDS_MAX: Final = 300
 
@@ -106,7 +106,7 @@ class PartitionExplanations:
         observed: the lost records and forked offsets.
         findings: one for each anomaly and for each event that no rule allows.
         checked: how many events of each kind were checked.
-        unread: why the run's trace could not be followed; empty if it could.
+        unread: why the run's trace could not be read; empty if it was.
         trace: the observations of the run; None if they could not be read.
     """
 
@@ -156,7 +156,7 @@ def _unread(outcome: PartitionOutcome, rows: Iterable[Row], why: str) -> Partiti
 
 
 def _anomalies(run: Run) -> list[Row]:
-    """Return the anomalies of our own kinds that can break a promise and have no cause."""
+    """Return the anomalies of Highwater's kinds that can break a promise and have no cause."""
     kinds = our_kinds().items()
     names = {name for name, kind in kinds if kind.severity is not Severity.EXPECTED} - OF_PROGRAMS
     rows: list[Row] = pq.read_table(run.anomalies).to_pylist() if run.anomalies.exists() else []
@@ -190,7 +190,6 @@ def _wrong(observed: RunTraces) -> Iterator[ModelFinding]:
 
 
 def _wrong_cuts(observed: RunTraces, trace: Trace) -> Iterator[ExplanationLink]:
-    """Yield truncations that no rule allows; none if leaders or replicas were not observed."""
     if not observed.lacks(Observation.LEADERSHIPS, Observation.REPLICAS):
         yield from wrong_cuts(trace, observed.software)
 

@@ -1,4 +1,4 @@
-"""Explains forks: a replica returned with records that a new leader never had, and kept them."""
+"""Explains forks: a replica that restarted keeps records that a new leader never had."""
 
 from functools import partial
 from typing import Final
@@ -21,8 +21,8 @@ from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.faults.intervals import NEVER
 
 TRUNCATED_INSIDE: Final = lacks("epochs") | lacks("exact_epochs")
-"""The licence for truncations inside a batch. Where an epoch of the leader ends, a batch ends, too.
-But a broker's own HW, or the end of an epoch in another log, may be inside a batch."""
+"""The licence for truncations inside a batch. An epoch of the leader ends with a batch. But a
+broker's own HW, or the end of an epoch in another log, may be inside a batch."""
 
 
 @explains(
@@ -33,7 +33,7 @@ But a broker's own HW, or the end of an epoch in another log, may be inside a ba
     needs=STARTS | FILES,
 )
 def _own_records(case: AnomalyCase) -> Chain:
-    """Return why a replica kept other records than the leader has, or why a batch is gone."""
+    """Return why a replica kept other records than the leader, or why a batch is missing."""
     observed, anomaly = case.observed, case.anomaly
     trace = observed.traces.get(anomaly["partition"])
     offset = anomaly["offset"]
@@ -104,7 +104,7 @@ def _strayed(
 def _noop_truncation(
     trace: Trace, broker: int, start: LeadershipStart, offset: int
 ) -> BrokerLogLine | None:
-    """Return the log line by which a replica kept an offset, though its leader began below that.
+    """Return the log line by which a replica kept an offset above its leader's begin.
 
     None if the replica truncated its log to that offset or below: then it fetched the leader's
     records.
@@ -118,7 +118,7 @@ def _noop_truncation(
 
 
 def _kept_link(line: BrokerLogLine, offset: int, rule: str, where: str) -> ExplanationLink:
-    says = f"Broker {line.broker} cut its log to {line.offset}, {where}, and so kept its own"
+    says = f"Broker {line.broker} truncated its log to {line.offset}, {where}, and so kept its own"
     return event_link(rule, f"{says} record at {offset}.", line, line.broker)
 
 

@@ -1,4 +1,4 @@
-"""Explains lost records by tables of explanations: the first one with evidence explains a record.
+"""Explains lost records by tables of explanations; the first explanation with evidence is used.
 
 ``WITHDRAWN`` is for records that are in the log but are not read, ``UNANSWERED`` for records
 without an offset, ``SUCCESSION`` for each leader that began without the record, and ``OTHERWISE``
@@ -73,7 +73,10 @@ def _after(record: LostRecord, start: LeadershipStart) -> Chain:
 
 
 def _held_after_all(observed: RunTraces, trace: Trace, anomaly: Row) -> str:
-    """Return why a record is not lost: the last leader's disk holds it, or is missing; or empty."""
+    """Return why a record is not lost; empty if it is.
+
+    The last leader's disk has the record, or is missing.
+    """
     last = trace.leaderships[-1] if trace.leaderships else None
     if last is None or observed.lacks(Observation.DISKS):
         return ""

@@ -1,6 +1,7 @@
-"""The observations on which the model's answer rests, and the kinds of cluster that give them.
+"""The observations on which the model's answer depends, and the kinds of cluster with each of them.
 
-If an observation is missing, an anomaly that needs it is not known, and never blamed on Kafka.
+If an observation is missing, an anomaly that needs it is not known, and never called a bug of
+Kafka.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,14 +17,14 @@ class Observation(StrEnum):
     REPLICAS = "the replicas' ends and HWs"
     BROKER_LOGS = "the brokers' own logs"
     DISKS = "the replicas' files"
-    WIRE = "the requests under way"
-    MACHINES = "what their machines lost as they stopped"
+    WIRE = "the requests in flight"
+    MACHINES = "records that their machines lost when they stopped"
 
 
 LEADERS: Final = frozenset({Observation.LEADERSHIPS})
 STARTS: Final = LEADERS | {Observation.REPLICAS, Observation.BROKER_LOGS}
-"""The observations that show at which offset a leader began: its log line, its epoch's first record
-or its observed LEO."""
+"""The observations that show a leader's first offset: its log line, its epoch's first record or its
+observed LEO."""
 
 LOGS: Final = frozenset({Observation.BROKER_LOGS})
 FILES: Final = frozenset({Observation.DISKS})
@@ -38,7 +39,7 @@ class ObservationSource:
     Attributes:
         shows: what the observation shows.
         started: the source on clusters that Highwater starts, of processes or of containers.
-        inventory: the source on brokers that others run, with commands for their machines.
+        inventory: the source on external brokers, with commands for their machines.
         managed: the source on a service without access to its machines.
     """
 
@@ -85,7 +86,7 @@ SOURCES: Final[Mapping[Observation, ObservationSource]] = {
         managed="",
     ),
     Observation.MACHINES: ObservationSource(
-        shows="whether a broker came back without its unflushed records: a power failure removes"
+        shows="whether a broker restarted without its unflushed records: a power failure removes"
         " them, the end of a process does not",
         started="Highwater's own faults",
         inventory="",
@@ -96,6 +97,6 @@ SOURCES: Final[Mapping[Observation, ObservationSource]] = {
 
 
 def listed(missing: Iterable[Observation]) -> str:
-    """Return observations as a list in words, in the order of ``Observation``."""
+    """Return the names of observations as a list, in the order of ``Observation``."""
     *before, last = [str(name) for name in Observation if name in {*missing}]
     return f"{', '.join(before)} and {last}" if before else last

@@ -63,13 +63,15 @@ TWO_AT_ONCE: Final = of_releases(
 )
 
 
-@explains("retry", RESENT, "The producer had no answer, and sent the record again.", needs=LEADERS)
+@explains(
+    "retry", RESENT, "The producer got no response, and sent the record again.", needs=LEADERS
+)
 def _sent_again_at_all(case: RecordCase) -> Chain:
     return _sent_again(case, _NO_ANSWER)
 
 
 def _has_two_epochs(case: RecordCase) -> bool:
-    """Return whether the disks may show a record in two epochs of its producer."""
+    """Return whether the disks may have a record in two epochs of its producer."""
     disks = case.trace.disks.values() if case.trace else ()
     copies = (disk.copies(case.anomaly["value"]) for disk in disks)
     twice = any(len({number[:2] for _, number in rows}) > 1 for rows in copies)
@@ -86,8 +88,8 @@ def _has_two_epochs(case: RecordCase) -> bool:
 def _sent_in_another_epoch(case: RecordCase) -> Chain:
     """Return an idempotent producer's second send of a record, in a new producer epoch.
 
-    librdkafka takes a new epoch after requests without an answer, and sends their records again: a
-    broker does not recognise these.
+    librdkafka takes a new epoch after requests without a response, and sends their records again. A
+    broker does not recognise these records.
     """
     how = f"{_NO_ANSWER}, in a new epoch of its producer"
     return _sent_again(case, f"{how}, in which no broker recognises the record")
@@ -111,10 +113,10 @@ def _sent_behind(case: RecordCase) -> Chain:
     needs=LEADERS,
 )
 def _sent_again_elsewhere(case: RecordCase) -> Links:
-    """Return another partition's change of leader while the record was on its way.
+    """Return another partition's change of leader while the record was in flight.
 
-    Some libraries end all requests then: franz-go before 1.21 closed every connection but those to
-    the brokers in the answer (``kip951move.ensureBrokers``).
+    Some libraries then end all requests: franz-go before 1.21 closed every connection, except to
+    the brokers in the response (``kip951move.ensureBrokers``).
     """
     change = next(leader_changes(case.observed, case.begun_ns, case.until_ns), None)
     if change is None:
@@ -134,7 +136,10 @@ def _sent_again_elsewhere(case: RecordCase) -> Links:
     "The later record was sent before the earlier one had an answer.",
 )
 def _in_flight_together(case: RecordCase) -> Links:
-    """Return two sends that overlap: without numbers, their order is the client's alone."""
+    """Return two sends that overlap.
+
+    Without sequence numbers, the client alone decides their order.
+    """
     [earlier, later] = case.anomaly["steps"]
     if later["invoke_ns"] > case.until_ns:
         return ()
@@ -189,7 +194,7 @@ def _overtaken(case: RecordCase) -> Links:
 def _taken_at_once(case: RecordCase) -> Links:
     """Return the end of a client whose last two requests its broker handled at the same time.
 
-    ``Selector.close`` completes one request, and ``addToCompletedReceives`` the other.
+    ``Selector.close`` completes one request, ``addToCompletedReceives`` completes the other.
     """
     observed, process = case.observed, case.send["process"]
     left_ns = pc.max(observed.sends(process=process)["invoke_ns"]).as_py()
@@ -211,11 +216,7 @@ def _taken_at_once(case: RecordCase) -> Links:
 
 
 def _sent_again(case: RecordCase, how: str, *, written: bool = True) -> Chain:
-    """Return a record's second send, and why the first attempt got no answer or an error.
-
-    Args:
-        written: whether the first attempt must have been written.
-    """
+    """Return a record's second send, and why the first attempt failed."""
     observed, trace, send, until_ns = case.observed, case.trace, case.send, case.until_ns
     if trace is None:
         return refuse("It is not known to which partition the record was sent.")
@@ -307,12 +308,12 @@ def _bit_flip(case: AnomalyCase) -> Links:
     return ()
 
 
-@explains(CONTROLLER_DISK_LOSS, FAULT, "A voter lost its disk, with all that it had written.")
+@explains(CONTROLLER_DISK_LOSS, FAULT, "A voter lost its disk, with all its records.")
 def _controller_disks(case: AnomalyCase) -> Links:
     """Return the faults that emptied controllers' disks.
 
-    Raft keeps records that a majority has on its disks (KIP-595). A voter that comes back empty may
-    vote for a voter that lacks such records, and a single voter cannot fetch them from any other.
+    Raft keeps records that are on a majority of disks (KIP-595). A voter with an empty disk may
+    vote for a voter that lacks such records, and a single voter cannot fetch them from another.
     """
     faults = (fault for fault in case.observed.faults if fault.name == CONTROLLER_DISK_LOSS)
     return tuple(map(fault_link, faults))
@@ -346,7 +347,7 @@ phantom: Final = Explainer(
     (_reused_buffer,), "No batch of its partition expired in a client that reuses its buffer."
 )
 unseen: Final = Explainer(
-    (_final_read,), "The final read ended without a problem, but it did not reach the fence."
+    (_final_read,), "The final read reported no problem, but it did not reach the fence."
 )
 corrupt: Final = Explainer((_whole_set, _bit_flip), "No rule of replication damages a disk.")
 decided: Final = Explainer((_controller_disks,), "Every controller kept its disk.")
@@ -358,7 +359,7 @@ decided: Final = Explainer((_controller_disks,), "Every controller kept its disk
     "The transaction was committed without the record, whose send had failed.",
 )
 def _committed_in_part(case: AnomalyCase) -> Links:
-    """Return the send of the missing record of a torn transaction, which had failed."""
+    """Return the failed send of the record that a torn transaction lacks."""
     send = case.observed.suspects.get(case.anomaly["value"])
     if case.anomaly["kind"] != TORN or send is None or send["offset"] is not None:
         return ()

@@ -1,4 +1,4 @@
-"""Reads a run into traces, and derives when and at which offset each broker began to lead."""
+"""Reads a run into traces, and finds the time and offset at which each broker began to lead."""
 
 import re
 from collections import defaultdict
@@ -66,7 +66,7 @@ _Tail: TypeAlias = tuple[FaultInterval, range]
 
 
 def observe(run: Run) -> RunTraces:
-    """Read all evidence of a run that is checked against the rules.
+    """Read all evidence of a run that the rules are compared with.
 
     Raises:
         StoreError: a table is missing or broken.
@@ -120,7 +120,7 @@ def observe(run: Run) -> RunTraces:
 def _epoch_starts(
     disks: dict[tuple[int, int], FrozenReplica], ops: pa.Table
 ) -> dict[int, dict[int, int]]:
-    """Return the first offset of each leader epoch by partition, from disks and clients' reads.
+    """Return the first offset of each leader epoch by partition, from disks and reads.
 
     An epoch's first record (KIP-101) shows where its leader's log ended when it began to lead.
     """
@@ -162,7 +162,7 @@ def _plain(table: pa.Table) -> pa.Table:
 def _current(leaderships: Sequence[Leadership]) -> Iterator[Leadership]:
     """Yield the leaderships whose epoch is not below the epoch of an earlier one.
 
-    On KRaft the brokers report the leader, and some brokers' reports are older than others.
+    On KRaft the brokers report the leader, and some reports are older than others.
     """
     highest = UNKNOWN
     for leadership in leaderships:
@@ -172,7 +172,7 @@ def _current(leaderships: Sequence[Leadership]) -> Iterator[Leadership]:
 
 
 def _lines(rows: list[dict[str, Any]], plan: Plan) -> dict[int, dict[int, list[BrokerLogLine]]]:
-    """Return log lines by partition and broker; lines without a partition count for every one."""
+    """Return log lines by partition and broker; lines without a partition belong to all."""
     lines: dict[int, dict[int, list[BrokerLogLine]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row["kind"] in _IGNORED:
@@ -204,7 +204,8 @@ def _journal(run: Run) -> list[dict[str, Any]]:
 def _messages(run: Run, *events: str, side: str = "") -> list[dict[str, Any]]:
     """Return the rows of these events of single messages, of both sides unless one is named.
 
-    ``sent`` and ``repeated`` are those that the wire held back and then let pass: they are late.
+    The relay held back messages of the events ``sent`` and ``repeated`` and then sent them, so they
+    are late.
     """
     if not run.parquet(MESSAGES_TABLE).exists():
         return []
@@ -215,7 +216,7 @@ def _messages(run: Run, *events: str, side: str = "") -> list[dict[str, Any]]:
 def _faults(
     rows: list[dict[str, Any]], begins: Strikes, lines: dict[int, list[BrokerLogLine]]
 ) -> list[FaultInterval]:
-    """Return faults by their begin; in a story a broker's log line shows when its stop began."""
+    """Return faults by their begin. In a story, a broker's log line shows when its stop began."""
     faults, _ = fault_intervals(rows, begins)
     if not begins:
         faults = [
@@ -339,7 +340,7 @@ def _start(
 
 
 def _leo_at(trace: Trace, broker: int, time_ns: int, tails: list[_Tail]) -> tuple[int, bool]:
-    """Return where a log ended by its last observation, and whether a fault removed its end.
+    """Return the last observed end of a log, and whether a fault removed its end.
 
     An observation is an observed LEO, or a log line about the broker's fetcher.
     """
@@ -357,7 +358,6 @@ def _leo_at(trace: Trace, broker: int, time_ns: int, tails: list[_Tail]) -> tupl
 
 
 def _said_unclean(trace: Trace, start: Leadership) -> str | None:
-    """Return the controller's own log line about an election from outside the ISR."""
     epochs = f"leaderEpoch: {start.epoch - 1} -> {start.epoch}"
     for broker in trace.lines:
         for line in trace.of_kind(broker, "unclean"):
@@ -401,7 +401,7 @@ def _read_client_log(
 
 
 def _left(ops: pa.Table) -> dict[str, int]:
-    """Return when each replaced producer, such as ``p`` before ``p.1``, had its last answer."""
+    """Return when each replaced producer, such as ``p`` before ``p.1``, got its last response."""
     sends = ops.filter(pc.equal(ops["kind"], SEND)).select(["process", "complete_ns"])
     rows = sends.group_by("process").aggregate([("complete_ns", "max")]).to_pylist()
     last = {row["process"]: row["complete_ns_max"] or 0 for row in rows}

@@ -33,7 +33,7 @@ _FENCE: Final = "fence"
 
 
 def as_random(run: Run, verdict: Verdict) -> Reconciliation:
-    """Return the answer about a run without a script: its trace is checked against the rules."""
+    """Return the answer about a run without a script, by a comparison with the rules."""
     explained = explain(run)
     return Reconciliation(
         run=run.name,
@@ -55,13 +55,13 @@ def as_scripted(
     remedies: Sequence[tuple[str, ...]] = (),
     course: Sequence[ModelSnapshot] = (),
 ) -> Reconciliation:
-    """Return the answer about a run whose script the model has also played.
+    """Return the answer about a run whose script the model has also executed.
 
     Args:
         run: the run.
         verdict: the verdict on the run.
         expected: the model's outcome; its ``logs`` are in the order of the assignment.
-        remedies: sets of switches; with any one set on, the model loses nothing.
+        remedies: sets of switches; with any of these sets on, the model loses no record.
         course: the model's state after each line, in which replicas are A, B and C.
     """
     explained = explain(run)
@@ -100,7 +100,7 @@ def _undecided(verdict: Verdict) -> tuple[str, ...]:
 
 
 def _unobserved(explanations: PartitionExplanations) -> tuple[str, ...]:
-    """Return a sentence on the missing observations that left anomalies without an answer."""
+    """Return a sentence on missing observations without which anomalies have no explanation."""
     findings = [finding for finding in explanations.findings if finding.verdict == "unknown"]
     if not findings or explanations.trace is None:
         return ()
@@ -141,7 +141,7 @@ def _scripted_status(
 
 
 def _cast(expected: PartitionOutcome, trace: RunTraces | None) -> PartitionOutcome:
-    """Return the prediction with broker ids for replicas, by the order of the first ISR."""
+    """Return the prediction with broker ids for replicas, in the order of the first ISR."""
     rows = trace.traces[0].leaderships if trace else []
     brokers = list(rows[0].isr) if rows else []
     if len(brokers) != len(expected.logs) or brokers[0] != rows[0].leader:
@@ -151,7 +151,7 @@ def _cast(expected: PartitionOutcome, trace: RunTraces | None) -> PartitionOutco
 
 
 def _with_logs(explanations: PartitionExplanations) -> PartitionOutcome:
-    """Return the observed outcome with the replicas' logs, without the final fence."""
+    """Return the observed outcome with the replicas' logs, but without the final fence."""
     if explanations.trace is None:
         return explanations.observed
     disks = explanations.trace.traces[0].disks
@@ -179,15 +179,15 @@ def _differences(predicted: PartitionOutcome, observed: PartitionOutcome) -> Ite
 
 def _absent(predicted: PartitionOutcome, observed: PartitionOutcome) -> Iterable[str]:
     for record in sorted({*predicted.lost} - {*observed.lost}):
-        yield f"{record} was to be lost, and was not."
+        yield f"{record} was predicted to be lost, but was not."
     for offset in sorted({*predicted.forked} - {*observed.forked}):
-        yield f"Offset {offset} was to hold different records, and did not."
+        yield f"Offset {offset} was predicted to hold different records, but did not."
 
 
 def _with_prediction(
     finding: ModelFinding, predicted: PartitionOutcome, remedies: Sequence[tuple[str, ...]]
 ) -> ModelFinding:
-    """Return a finding corrected by the model: a finding that it does not predict is unexplained.
+    """Return a finding, changed to unexplained if the model does not predict it.
 
     The finding stays unknown if observations are missing. A finding that the model predicts and no
     chain contradicts is explained by the switch that would prevent it.

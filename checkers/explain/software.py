@@ -1,6 +1,6 @@
 """The software of each broker over time: in an upgrade its rules change during the run.
 
-Jars, protocol and message format change broker by broker, by a restart; on KRaft the features
+Jars, protocol and message format change broker by broker, by a restart. On KRaft the features
 change for all brokers at once, without a restart. ``events/faults`` has a note of each change
 (``nemesis.faults.upgrades``), in the words of ``clusters.releases.software_level.Level``.
 """
@@ -39,7 +39,7 @@ _CHANGED: Final = re.compile(
 )
 
 _BOOT: Final = frozenset(("loaded", "created", "start"))
-"""The kinds of log lines that come first when a broker starts."""
+"""The kinds of log lines that a broker writes first when it starts."""
 
 _LIKE_JAVA: Final = frozenset((AIOKAFKA, KAFKA_PYTHON))
 """Libraries whose producers send EndTxn below version 5, and wait for each answer before an abort:
@@ -50,13 +50,13 @@ _Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
-    """The release of a broker's jars, and its rules, which protocol, format and client change, too.
+    """The release of a broker's jars, and its rules, by protocol, format and client.
 
     Attributes:
         kafka: the release.
         rules: the rules of replication.
-        transactions: the rules of transactions; empty if the release has no transactions. Several
-            if the client's library is not known: the rules with each library that is known.
+        transactions: the rules of transactions, for each known library if the client's library is
+            not known; empty if the release has no transactions.
     """
 
     kafka: str
@@ -80,7 +80,7 @@ class Software:
         )
 
     def may_be(self, rule: str, *, value: bool) -> bool:
-        """Return whether a switch may be on, or off; False if there are no such rules."""
+        """Return whether a switch may be on, or off; False without such rules."""
         possible = (self.rules,) if rule in SWITCHES else self.transactions
         return any(bool(getattr(rules, rule)) is value for rules in possible)
 
@@ -128,12 +128,11 @@ class SoftwareHistory:
         return max(names, key=lambda name: release(name).number)
 
     def at(self, time_ns: int | None, broker: int | None = None) -> tuple[Software, ...]:
-        """Return what a broker may have run at a time: several, while features were changed.
+        """Return the software that a broker may have had at a time; several during a change.
 
         Args:
-            time_ns: the time since the run's start; None for all software that any broker ran.
-            broker: the broker; None if it is not known which broker matters: then the software that
-                any broker may have run.
+            time_ns: the time since the run's start; None for all times.
+            broker: the broker; None for any broker.
         """
         if time_ns is None:
             return (self.first, *(change.software for change in self.changes))
@@ -161,13 +160,13 @@ class SoftwareHistory:
 def software_history(
     plan: Plan, faults: Sequence[_Row], strikes: Strikes, log_lines: Sequence[_Row]
 ) -> SoftwareHistory:
-    """Return the software of a run's brokers; a story begins when every change is done.
+    """Return the software of a run's brokers; a story begins after the changes.
 
     Args:
         plan: the run's plan.
         faults: rows of ``events/faults``, in order of time.
         strikes: the times when faults began.
-        log_lines: rows of ``events/log_lines``, which say when a broker started, in order of time.
+        log_lines: rows of ``events/log_lines`` with the starts of brokers, in order of time.
 
     Raises:
         UsageError: the model does not know the run's release.
@@ -231,9 +230,9 @@ def _changes(
 
 
 def _booted(log_lines: Iterable[_Row], broker: int, since_ns: int, until_ns: int) -> int:
-    """Return when a broker ran again, by the first line of its log after it had stopped.
+    """Return when a broker ran again, by its first log line after the stop.
 
-    The end of the interval if it logged nothing: until then it ran its old software.
+    Without a log line, the end of the interval: until then it ran its old software.
     """
     booted_ns = until_ns
     for row in log_lines:

@@ -1,4 +1,4 @@
-"""Tolerances of explanations: how far apart the times of related events may be.
+"""Tolerances of explanations: the greatest differences between the times of related events.
 
 A broker's log, the observer and the clients see one event at different times. Each value is a
 little more than the longest difference that was observed in soaks (docs/results.md).
@@ -18,13 +18,12 @@ class Tolerances:
     Attributes:
         look: between two observations of one broker, if the machine is not too busy.
         log: between an event and its line in a broker's or a client's log.
-        deposed: how long a running leader may not know that it is deposed; longer if it was
-            observed to follow only later, as on a busy machine.
-        client: how long after a change a client may still send to the old leader.
-        unread: how long a busy broker may leave the requests of a connection unread.
-        backlog: how long a broker without CPU time may do so, if the order of requests shows it.
-        outage: how long before and after a time a fault must be in effect, so that it was certainly
-            in effect at that time.
+        deposed: from a leader's deposition until it knows of it; longer if it was observed to
+            follow later.
+        client: from a change of leader until clients no longer send to the old one.
+        unread: for requests that a busy broker has not read yet.
+        backlog: the same for a broker without CPU time, if the order of requests shows it.
+        outage: before and after a time at which a fault was certainly in effect.
     """
 
     look: int = 250 * MS

@@ -82,11 +82,11 @@ class LeadershipStart:
         offset: the offset at which the leader began.
         unclean: evidence that the leader was elected from outside the ISR; None without evidence.
         last_leader: evidence that it was elected as the last leader of an empty ISR (KIP-966), or
-            None. Kafka calls such an election unclean, and allows it.
-        logged: whether the offset is from the broker's own log, or from a record of the epoch, or
-            was set by a fault; otherwise the offset is the last observed LEO.
+            None. Kafka calls such an election unclean, but allows it.
+        logged: whether the offset is from the broker's own log, a record of the epoch, or a fault;
+            otherwise it is the last observed LEO.
         unlogged_election: no broker's log shows the election; it was only observed.
-        event: the evidence in words.
+        event: the evidence as text.
         led_ns: when the broker logged that it leads, which may be long after its election.
     """
 
@@ -113,8 +113,8 @@ class FrozenReplica:
         ids: the records' ids; None for a record without an id, such as a marker.
         overlapping: last offsets of message sets from before 0.11 whose checksum is right, but
             which do not fit between their neighbours. Their records are left out.
-        numbers: each record's producer id, producer epoch and sequence number; None for what its
-            format or its producer does not have.
+        numbers: each record's producer id, producer epoch and sequence number; None where they are
+            missing.
     """
 
     offsets: np.ndarray[Any, np.dtype[np.int64]]
@@ -156,7 +156,7 @@ class FrozenReplica:
         return dict(zip(epochs.tolist(), self.offsets[stated][first].tolist(), strict=True))
 
     def after(self, offset: int) -> int:
-        """Return the first offset above this one that holds a record; the log's end without one."""
+        """Return the first offset above this one with a record; the log's end without one."""
         index = int(np.searchsorted(self.offsets, offset, side="right"))
         return int(self.offsets[index]) if index < len(self.offsets) else self.end
 
@@ -190,10 +190,10 @@ class Trace(PartitionTrace):
         return self.disks.get(self.leaderships[-1].leader) if self.leaderships else None
 
     def sent_whole(self, broker: int, last: int) -> BrokerLogLine | None:
-        """Return the truncation that made the message set that ends at ``last`` overlap others.
+        """Return the truncation after which the message set that ends at ``last`` overlaps others.
 
-        Before 0.11 compressed records are fetched in the set in which they were sent, even if the
-        set begins before the requested offset. A follower only compares the set's last offset with
+        Before 0.11, compressed records are fetched in the set in which they were sent, even if the
+        set begins before the requested offset. A follower compares only the set's last offset with
         its own (``Log.append`` of 0.10.2). Logs that forked have different sets.
         """
         disk = self.disks.get(broker)
@@ -213,8 +213,8 @@ class Trace(PartitionTrace):
     def cut_to(self, broker: int, offset: int) -> BrokerLogLine | None:
         """Return the truncation of a replica to an offset, which may be inside a batch.
 
-        If it is, the whole batch is removed, but the next fetched batch begins at the offset of the
-        truncation, which leaves a gap (``LogSegment.truncateTo`` truncates the file before the
+        If it is, the complete batch is removed, but the next fetched batch begins at the offset of
+        the truncation. This leaves a gap (``LogSegment.truncateTo`` truncates the file before the
         batch, ``Log.truncateTo`` sets the LEO).
         """
         cuts = (line for line in self.of_kind(broker, "truncation") if line.offset == offset)
@@ -228,8 +228,8 @@ class Trace(PartitionTrace):
     def was_eligible(self, before: Leadership, now: Leadership) -> bool:
         """Return whether the new leader may have been in the ISR when it was elected.
 
-        It may if it was in the last observed ISR, or a leader logged that it joined, or the ISR at
-        the election is unknown: an earlier election or decision of the controller was not observed.
+        It may if it was in the last observed ISR, if a leader logged that it joined, or if the ISR
+        at the election is unknown, because an earlier decision of the controller was not observed.
         """
         return (
             now.leader in before.isr
@@ -241,9 +241,9 @@ class Trace(PartitionTrace):
     def _decided_unobserved(self, now: Leadership) -> bool:
         """Return whether decisions before this election were neither logged nor observed.
 
-        The partition epoch rises with each decision (KIP-497). A controller may add a replica to
-        the ISR, and make it leader, before the old leader learns of the first decision: the next
-        decision that is observed shows both changes.
+        The partition epoch increases with each decision (KIP-497). A controller may add a replica
+        to the ISR, and elect it, before the old leader learns of the first decision. The next
+        observed decision then shows both changes.
         """
         lines = [
             line
@@ -298,10 +298,10 @@ class RunTraces:
         clients: log lines about requests that timed out or lost their connection, by client.
         divided: log lines about batches that were too large, which a client divided, by client.
         left_ns: when each producer that another producer replaced had its last answer, by name.
-        messages: requests that the wire held back, repeated or delayed, and then let pass: the
-            rows ``sent`` and ``repeated`` of ``events/messages``.
-        refusals: the rows ``refused`` of ``events/messages``: the wire's errors to clients.
-        late_answers: the answers between brokers that the wire held back and then let pass.
+        messages: requests that the relay held back, repeated or delayed: the rows ``sent`` and
+            ``repeated`` of ``events/messages``.
+        refusals: the rows ``refused`` of ``events/messages``: the relay's errors to clients.
+        late_answers: the responses between brokers that the relay held back.
         suspects: the sends of the records that anomalies are about, by the records' ids.
         journal: the actions of group members, with their responses: rows of ``history/groups``.
         missing: the observations that are missing.
@@ -349,7 +349,7 @@ class RunTraces:
     def late(
         self, api: str, *, partition: int | None = None, source: str | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Yield the requests of an API that the wire held back and then let pass, in time order."""
+        """Yield the requests of an API that the relay held back and then sent, in time order."""
         for row in self.messages:
             here = partition is None or (row["topic"], row["partition"]) == (self.topic, partition)
             if here and row["api"] == api and source in (None, row["source"]):
@@ -364,15 +364,15 @@ class RunTraces:
     def may_have_removed(self, partition: int) -> Iterator[FaultInterval]:
         """Yield each fault that removed records from its broker's log, or may have removed some.
 
-        What a broker loses when an inventory's command kills it is not known: the command may cut
-        the machine's power.
+        The records that a broker loses when an inventory's command kills it are not known, because
+        the command may cut the machine's power.
         """
         yield from (fault for fault, offsets in self.removals(partition) if offsets)
         if self.plan.external is not None:
             yield from (fault for fault in self.faults if facts_of(fault.name).killed)
 
     def suspect(self, values: Iterable[str]) -> None:
-        """Look up the sends of some records in one pass, and keep them in ``suspects``."""
+        """Look up the sends of some records in one pass, and add them to ``suspects``."""
         sends = self.sends()
         named = pc.is_in(sends["value"], pa.array(sorted(values), pa.string()))
         self.suspects.update((row["value"], row) for row in sends.filter(named).to_pylist())

@@ -1,8 +1,7 @@
-"""Explains reads of aborted records, hanging transactions, and repeated records, by late requests.
+"""Explains reads of aborted records, hanging transactions and repeated records by late requests.
 
-Whether these anomalies can happen depends on the brokers' release, and on the version of
-transactions that the client uses with them (KIP-890): switches of
-``transactions.transaction_rules``.
+These anomalies depend on the brokers' release, and on the client's version of transactions
+(KIP-890): switches of ``transactions.transaction_rules``.
 """
 
 from typing import Final
@@ -43,8 +42,8 @@ _FORGETS_USUALLY_MS: Final = 86_400_000
 def _late_end_txn(case: RecordCase) -> Links:
     """Return an earlier transaction's EndTxn that ended a record's transaction (KAFKA-17754).
 
-    An EndTxn has its producer's id and epoch, and with version 1 these are the same in every
-    transaction of that producer.
+    An EndTxn has the producer's id and epoch, which are the same in all its transactions with
+    version 1.
     """
     send = case.send
     for row in case.observed.late("EndTxn", source=_sender(case)):
@@ -90,14 +89,14 @@ def _opened_again(case: RecordCase) -> Links:
 def _committed_with_the_next(case: RecordCase) -> Links:
     """Return the late Produce of a record that the next transaction of its producer committed.
 
-    Either the leader does not ask the coordinator. Or it already asked about the next transaction,
-    and takes the record for a record of that, to which the client gave the same sequence number.
+    Either the leader does not ask the coordinator. Or it asked about the next transaction before,
+    and takes the record for one of that transaction with the same sequence number.
     """
     return _late_produce(case, "so that the producer's next transaction committed the record")
 
 
 def _given_up(case: RecordCase) -> ExplanationLink:
-    """Return the abort of a record's transaction, before the producer had an answer."""
+    """Return the abort of a record's transaction before the producer got a response."""
     send = case.send
     return ExplanationLink(
         rule="late-produce",
@@ -108,7 +107,7 @@ def _given_up(case: RecordCase) -> ExplanationLink:
 
 
 def _late_produce(case: RecordCase, so: str) -> Links:
-    """Return the abort of an unanswered record, and the record's Produce, which came later."""
+    """Return the abort of a record without a response, and the record's late Produce."""
     send = case.send
     ended_ns = send["complete_ns"]
     if send["outcome"] != FAIL or send["offset"] is not None or ended_ns is None:
@@ -169,7 +168,7 @@ _forgotten: Final = explains(
 
 
 def _was_its_first(case: RecordCase) -> bool:
-    """Return whether a record was its producer's first in the partition (sequence number 0)."""
+    """Return whether a record was its producer's first in the partition."""
     send = case.send
     sends = case.observed.sends(process=send["process"], partition=send["partition"])
     return int(min(sends["invoke_ns"].to_pylist(), default=0)) == case.begun_ns
@@ -192,7 +191,7 @@ _forgotten_first: Final = explains(
     needs=MESSAGES,
 )
 def _committed_all_the_same(case: RecordCase) -> Links:
-    """Return the wire's error about a commit that had taken effect, and the client's abort."""
+    """Return the relay's error about a commit that had taken effect, and the client's abort."""
     send = case.send
     if send["outcome"] != FAIL:
         return ()
@@ -217,12 +216,12 @@ def _committed_all_the_same(case: RecordCase) -> Links:
 
 
 def _sender(case: RecordCase) -> str:
-    """Return the name of a record's producer on the wire."""
+    """Return the name of a record's producer in the relay's records."""
     return f"client:{case.send['process']}"
 
 
 def _came(rule: str, says: str, row: Row) -> ExplanationLink:
-    """Return a request that the wire held back and then let pass, as a link."""
+    """Return a request that the relay held back and then sent, as a link."""
     event = f"{row['api']} {row['event']}: {row['transactional_id']}, message {row['message']}"
     return ExplanationLink(rule=rule, says=says, event=event, time_ns=row["time_ns"])
 

@@ -1,4 +1,4 @@
-"""Checks that the release's rules allow every truncation of a log, for an observed reason."""
+"""Checks whether the release's rules allow every truncation of a log, for an observed reason."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ def wrong_cuts(trace: Trace, software: SoftwareHistory) -> Iterator[ExplanationL
 def _to_the_own_hw(
     trace: Trace, broker: int, lines: list[BrokerLogLine], asking: set[BrokerLogLine]
 ) -> Iterator[ExplanationLink]:
-    """Check a follower up to 0.10.2: it truncates to its HW, and then its fetcher begins there."""
+    """Check a follower up to 0.10.2: it truncates to its HW, where its fetcher begins."""
     for index, line in enumerate(lines):
         if line.kind != "truncation" or line in asking:
             continue
@@ -53,7 +53,7 @@ def _to_the_own_hw(
 
 
 def _died(trace: Trace, broker: int, line: BrokerLogLine, then: BrokerLogLine | None) -> bool:
-    """Return whether the broker restarted right after its truncation, before it was observed."""
+    """Return whether the broker restarted right after its truncation, which was never observed."""
     if then is None or then.kind != "start":
         return False
     seen = (sample.time_ns for sample in trace.samples(broker))
@@ -83,9 +83,9 @@ class _Following:
     """The state of a replica since it last began to follow or to lead.
 
     Attributes:
-        cause: the log line by which the replica began to follow or to lead.
-        since_ns: when its previous role began, without roles in which it fetched nothing.
-        question: its leader's last answer, until the replica has truncated by it.
+        cause: the log line that shows that the replica began to follow or to lead.
+        since_ns: when the last role began in which it fetched records.
+        question: its leader's last answer, until the replica has truncated its log.
         cut: the offset of its last truncation.
     """
 
@@ -101,7 +101,7 @@ def _to_the_leaders_answer(
     lines: list[BrokerLogLine],
     asking: set[BrokerLogLine],
 ) -> Iterator[ExplanationLink]:
-    """Check a follower since 0.11: it truncates to an epoch's end, its HW, or the leader's LEO.
+    """Check a follower since 0.11, which truncates to an epoch's end, its HW, or the leader's LEO.
 
     Args:
         trace: the trace of the partition.
@@ -124,7 +124,7 @@ def _to_the_leaders_answer(
 
 
 def _since(trace: Trace, before: _Following, line: BrokerLogLine) -> int:
-    """Return the time from which on epochs count that a replica's new leader may know better.
+    """Return the time after which a replica's new leader may know the end of an epoch better.
 
     If the replica fetched nothing from its previous leader, which was down, the time is earlier.
     """
@@ -136,10 +136,10 @@ def _since(trace: Trace, before: _Following, line: BrokerLogLine) -> int:
 
 
 def _in_order(lines: list[BrokerLogLine]) -> list[BrokerLogLine]:
-    """Return the lines in order of when their events began.
+    """Return the lines in the order of their events.
 
-    A fetcher is logged when its thread runs, which may be after the truncation. But the fetcher is
-    never older than its broker's last leadership.
+    A broker logs a fetcher when its thread runs, which may be after the truncation, but not before
+    the broker's last leadership.
     """
     began, led_ns = [], 0
     for line in sorted(lines, key=lambda line: line.time_ns):
@@ -161,7 +161,7 @@ def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -
     if question is not None:
         return "" if question.offset == line.offset else f"its leader returned {question.offset}"
     if now.cut is not None and (not rules.exact_epochs or line.offset >= now.cut):
-        return "it had already cut its log"
+        return "it had already truncated its log"
     if _had_fetched(trace, line, cause):
         return "it had already fetched from its leader"
     ends = _ends(trace, now.since_ns, line.time_ns)
@@ -176,7 +176,7 @@ def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -
 
 
 def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> bool:
-    """Return whether the replica's log grew under this leader: it must ask before it fetches.
+    """Return whether the replica fetched from this leader, which it must ask first.
 
     Observations before the broker's last start do not count: then its log may have been longer.
     """
@@ -189,7 +189,7 @@ def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> boo
 
 
 def _ends(trace: Trace, since_ns: int, until_ns: int) -> set[int]:
-    """Return where epochs ended because leaders began new ones, between two times.
+    """Return the offsets at which epochs ended between two times, because new ones began.
 
     A leader that learns late about its election begins its epoch late.
     """
@@ -203,7 +203,7 @@ def _ends(trace: Trace, since_ns: int, until_ns: int) -> set[int]:
 
 
 def _is_leo_of(trace: Trace, leader: int, line: BrokerLogLine) -> bool:
-    """Return whether a truncation's offset may be the leader's LEO, where its last epoch ends."""
+    """Return whether a truncation's offset may be the leader's LEO."""
     samples = trace.samples(leader)
     before = [m.leo for m in samples if m.time_ns <= line.time_ns]
     after = [m.leo for m in samples if line.time_ns < m.time_ns <= line.time_ns + WITHIN.log]
@@ -212,5 +212,5 @@ def _is_leo_of(trace: Trace, leader: int, line: BrokerLogLine) -> bool:
 
 
 def _wrong(line: BrokerLogLine, rule: str, why: str) -> ExplanationLink:
-    says = f"Broker {line.broker} cut its log to {line.offset}, but {why}."
+    says = f"Broker {line.broker} truncated its log to {line.offset}, but {why}."
     return event_link(rule, says, line, line.broker)

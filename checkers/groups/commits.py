@@ -3,18 +3,17 @@
 A commit that was acknowledged took effect between its begin and its end. A commit that failed may
 have taken effect at any time since it began: an earlier try of the client may have been written,
 and a coordinator that was paused may process the request late. So an offset in a response is right
-if a commit of this offset had begun before the response, and was not overtaken. A commit is
-overtaken if another commit began after its end, and was acknowledged before the question. *None* is
-right as long as no commit was acknowledged, and after the last commit has expired
-(``offsets.retention.minutes``). An offset that is not right is
+if a commit of it had begun before the response, and no later commit replaced it. A later commit
+begins after the first one ended, and is acknowledged before the request. *None* is right until a
+commit is acknowledged, and after the last commit expired (``offsets.retention.minutes``). An offset
+that is not right is
 
 - ``lost-commit``, if it was returned after all members had ended, or if it is the last offset in
-  the offsets topic (in the replica that goes furthest);
-- ``stale-commit``, if a member received it: the member then reads again what its group has read.
+  the offsets topic (in the longest replica);
+- ``stale-commit``, if a member received it, which then reads records again that its group has read.
 
-``given-again``: a member was given a record from before the offset at which the member began, or
-from before the member's position. (Records that a member skips are ``poll-skip`` or
-``undelivered``.)
+``given-again``: a member was given a record below the offset at which the member began, or below
+the member's position. (Records that a member skips are ``poll-skip`` or ``undelivered``.)
 """
 
 from bisect import bisect_right
@@ -52,7 +51,7 @@ STALE_COMMIT: Final = "stale-commit"
 GIVEN_AGAIN: Final = "given-again"
 
 READER: Final = "reader"
-"""The process that asks for the offsets after all members have ended."""
+"""The process that requests the offsets after all members have ended."""
 
 _DURABLE: Final = "durability: a committed offset is replicated as a record with acks=all"
 
@@ -63,7 +62,7 @@ class CommitRegister:
 
     Attributes:
         done: acknowledged commits, in the order of their ends.
-        latest: for each place in ``done``, the commit up to this place that began last.
+        latest: for each index in ``done``, the commit up to this index that began last.
         commits: all commits, including failed ones.
     """
 
@@ -82,8 +81,8 @@ class CommitRegister:
 
         Args:
             offset: the returned offset.
-            begun_ns: when the question was asked.
-            ended: when the question was answered.
+            begun_ns: the time of the request.
+            ended: the time of the response.
         """
         before = bisect_right(self.done, begun_ns - 1, key=ended_ns)
         if not before:
@@ -126,9 +125,9 @@ def _later(before: Row, after: Row) -> Row:
     ),
     Kind(
         GIVEN_AGAIN,
-        guarantee="A member is given no record from before its position.",
-        singular="record was given to a member that was past it",
-        plural="records were given to members that were past them",
+        guarantee="A member receives no record from before its position.",
+        singular="record was returned to a member that was past it",
+        plural="records were returned to members that were past them",
         severity=Severity.SERIOUS,
         promise="order: a reader's position never goes back by itself",
         breaks=if_committed_is_kept,
@@ -137,7 +136,7 @@ def _later(before: Row, after: Row) -> Row:
     idle=no_group,
 )
 def commits(tables: Tables) -> pa.Table:
-    """Return the commits that were lost or not returned, and the records that were given again."""
+    """Return the lost and the outdated commits, and the records that members received again."""
     return anomalies(tables, _of_run)
 
 
@@ -147,7 +146,7 @@ def _of_run(case: RunFiles, rows: list[Row]) -> Iterator[GroupFinding]:
 
 
 def offsets_retention_ns(plan: Plan) -> int:
-    """Return how long coordinators keep the offsets of a group without members."""
+    """Return the time for which coordinators keep the offsets of a group without members."""
     minutes = plan.broker_config.get(POSITIONS_RETENTION)
     return FOREVER if minutes is None else int(minutes) * 60_000_000_000
 
@@ -157,11 +156,11 @@ def wrong_offsets(
     on_disk: Mapping[Place, int | None] | None,
     retention_ns: int = FOREVER,
 ) -> Iterator[GroupFinding]:
-    """Yield the offsets that were returned and should not have been.
+    """Yield the offsets that coordinators should not have returned.
 
     Args:
         on_disk: the last offsets in ``__consumer_offsets``; None if they are not known.
-        retention_ns: nanoseconds for which a coordinator keeps a commit at least.
+        retention_ns: the least time for which a coordinator keeps a commit.
     """
     rows = list(rows)
     last_ns = max((ended_ns(row) for row in rows if row["complete_ns"] is not None), default=0)
@@ -187,7 +186,7 @@ def wrong_offsets(
 
 
 def _expired(offset: int | None, commit: Row, at_ns: int, retention_ns: int) -> bool:
-    """Return whether a coordinator may have deleted a commit because it is too old."""
+    """Return whether a coordinator may have deleted a commit because of its age."""
     return offset is None and at_ns - int(commit["invoke_ns"]) >= retention_ns
 
 
@@ -208,7 +207,7 @@ def _named(offset: int | None) -> str:
 
 
 def repeated(rows: Iterable[Row]) -> Iterator[GroupFinding]:
-    """Yield the records that a member was given although its position was past them."""
+    """Yield the records that a member received although its position was past them."""
     rows = list(rows)
     places = by_place(row for row in rows if row["event"] in {"given", "sought"})
     for place, owners in ownerships(rows).items():

@@ -1,14 +1,14 @@
 """``coordinator-contradiction``: a coordinator answers with an offset that is not in its log.
 
 A coordinator keeps the offsets of its groups in memory, and writes each change to
-``__consumer_offsets`` first. After the members have ended, a client asks for the offsets, and notes
-where the log ended before. The answer must be an offset that the log gives for that place at that
-end, or at any later one (``offsets_topic.OffsetsLog``): the next coordinator, which loads the log,
-would answer so. The replicas' logs are the evidence; nothing is judged
+``__consumer_offsets`` first. After the members have ended, a client requests the offsets, and
+records the log's end before the request. The response must be an offset that a coordinator would
+have after it loads the log up to that end, or up to a later end (``offsets_topic.OffsetsLog``). The
+replicas' logs are the evidence. The response is not judged
 
-- if no end was noted, or the brokers are not ours: there may be other partitions of the log;
-- if no replica is whole: from offset 0, without gaps (of compaction), past that end;
-- if one whole replica agrees with the answer; another checker compares the replicas.
+- if no end was recorded, or the cluster is external: the log may have other partitions;
+- if no replica is complete: from offset 0 to that end without gaps (of compaction);
+- if a complete replica agrees with the response. Another checker compares the replicas.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,8 +29,8 @@ from highwater.harness.runs.history import GROUPS_TABLE
 
 REMOVES_GROUP: Final = "the group is removed, with a transaction open"
 ENDS: Final = "the transaction ends"
-"""Sentences about a record that removes a group which has offsets in an open transaction, and about
-a marker, which then says how."""
+"""Sentences about two records that end an open transaction: one removes the group, one is a
+marker."""
 
 _SHOWN_MAX: Final = 8
 
@@ -67,7 +67,7 @@ def _of_run(case: RunFiles, _: list[Row]) -> Iterator[GroupFinding]:
 
 
 def _answers(case: RunFiles) -> list[Row]:
-    """Return the answers about groups' offsets in a run of our own, with the end of the log."""
+    """Return the coordinators' responses in a run of our own, with the end of the log."""
     if case.plan.external is not None:
         return []
     return [
@@ -80,12 +80,12 @@ def _answers(case: RunFiles) -> list[Row]:
 def contradictions(
     answers: Iterable[Row], replicas: Sequence[Sequence[Row]], topic: str
 ) -> Iterator[GroupFinding]:
-    """Yield the answers that contradict every replica of ``__consumer_offsets`` which is whole.
+    """Yield the responses that contradict every complete replica of ``__consumer_offsets``.
 
     Args:
-        answers: rows of the journal; ``end`` is the end of the log when the question was asked.
+        answers: rows of the journal; ``end`` is the end of the log at the request.
         replicas: the records of each replica, in order.
-        topic: the topic whose offsets the answers are.
+        topic: the topic whose offsets were requested.
     """
     whole = [log for log in replicas if all(row["offset"] == at for at, row in enumerate(log))]
     for answer in answers:
@@ -97,7 +97,7 @@ def contradictions(
 
 
 def _possible(log: Sequence[Row], end: int, place: Place, topic: str) -> set[int | None]:
-    """Return the offsets of a place that a log gives at its former end, or later."""
+    """Return the offsets of a partition that the log has at that end, or at a later end."""
     state, offsets = OffsetsLog(topic), set[int | None]()
     for row in log[:end]:
         state.apply(row)
@@ -130,7 +130,7 @@ def _named(offset: int | None) -> str:
 
 
 def _records(log: Iterable[Row], place: Place, topic: str) -> Iterator[tuple[int, int | None, str]]:
-    """Yield the records of a log that decide about a place, as ``GroupFinding`` has them."""
+    """Yield the records of a log that decide about a partition's offset, for ``GroupFinding``."""
     pending: set[int] = set()
     for row in log:
         producer, at = row["producer_id"], row["offset"]

@@ -1,4 +1,4 @@
-"""The intervals in which faults, or their after-effects, may excuse a share group.
+"""The intervals in which a fault, or its effect afterwards, may excuse a share group.
 
 A leader keeps in memory which member holds which record. It drops this state when it fails, or when
 a member's connection ends. A member whose coordinator does not answer is removed. So a share group
@@ -14,10 +14,11 @@ from highwater.checkers.groups.events import FOREVER, Row
 from highwater.checkers.run_files import RunFiles
 
 AFTERWARDS_NS: Final = 15_000_000_000
-"""A client gives up a request after 10 s (``socket.timeout.ms``), and is then removed."""
+"""The time after a fault in which clients notice it: requests time out after 10 s
+(``socket.timeout.ms``)."""
 
 BEFORE_NS: Final = 5_000_000_000
-"""How late the observer may see a new leader."""
+"""The longest time until the observer sees a new leader."""
 
 _FAULTS: Final = "events/faults"
 _PARTITIONS: Final = "events/partitions"
@@ -38,7 +39,7 @@ class Disturbances:
 
     @classmethod
     def of(cls, case: RunFiles) -> Self:
-        """Return the disturbances of a run; the whole run, if its faults are not known."""
+        """Return the disturbances of a run; the complete run if its faults are not known."""
         if _FAULTS not in case.tables or _PARTITIONS not in case.tables:
             return cls([(-FOREVER, FOREVER)])
         faults = case.rows(_FAULTS)
@@ -52,7 +53,7 @@ class Disturbances:
 
 
 def _faults(rows: Iterable[Row]) -> list[tuple[int, int]]:
-    """Return the interval in which clients may notice each fault, from rows in order of time."""
+    """Return the interval in which clients may notice each fault. The rows are in order of time."""
     opened: dict[tuple[str, int | None], int] = {}
     intervals = []
     for row in rows:
@@ -65,7 +66,6 @@ def _faults(rows: Iterable[Row]) -> list[tuple[int, int]]:
 
 
 def _changes(rows: Iterable[Row]) -> list[tuple[int, int]]:
-    """Return the intervals around changes of leaders."""
     last: dict[tuple[str, int], tuple[int, int | None]] = {}
     intervals = []
     for row in rows:

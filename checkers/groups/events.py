@@ -1,4 +1,4 @@
-"""The journals of group members, and the findings in these journals, as plain Python values.
+"""The journals of group members, and the findings in them, as plain Python values.
 
 Journals are small: a few rows a second for each member (``harness.runs.history.GROUPS``).
 """
@@ -20,7 +20,7 @@ Place = tuple[str, int]
 """A group and a partition."""
 
 FOREVER: Final = 1 << 62
-"""The time at which an event ends that has no end in the history."""
+"""The end of an event that has no end in the history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ def by_place(rows: Iterable[Row]) -> dict[Place, list[Row]]:
 
 
 def ended_ns(row: Row) -> int:
-    """Return when a row's event ended; ``FOREVER`` if it did not end."""
+    """Return when a row's event ended; ``FOREVER`` if it has no end."""
     at = row["complete_ns"]
     return FOREVER if at is None else int(at)
 
@@ -69,7 +69,7 @@ def ended_ns(row: Row) -> int:
 def anomalies(
     tables: Tables, find: Callable[[RunFiles, list[Row]], Iterable[GroupFinding]]
 ) -> pa.Table:
-    """Return what ``find`` finds in each run that has group members, as ``SCHEMA`` rows."""
+    """Return the findings of ``find`` in each run that has group members, as ``SCHEMA`` rows."""
     return pa.Table.from_pylist(list(_rows(tables, find)), schema=SCHEMA)
 
 

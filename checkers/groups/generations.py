@@ -1,4 +1,4 @@
-"""The generations of a group with the members' assignments, as the group's coordinator wrote them.
+"""The generations of a group, with its members' assignments, as the coordinator wrote them.
 
 The records are ``GroupMetadataValue``, versions 0 to 3, of the classic protocol. A member that
 rejoins with its ``group.instance.id`` gets a new member id in the same generation.
@@ -35,7 +35,7 @@ class Generation(NamedTuple):
 
 
 def generations_on_disk(case: RunFiles, group: str) -> list[Generation]:
-    """Return a group's generations in order; empty if no disk has them."""
+    """Return a group's generations in order; empty if no disk has the group."""
     generations = []
     for row in coordinator_records(case, TOPIC) or ():
         try:
@@ -64,7 +64,7 @@ class _Fields:
         return int(value)
 
     def data(self, layout: str) -> bytes:
-        """Return the bytes after a size, which has this layout; empty for null."""
+        """Return the next bytes, which follow their size in the given layout; empty for null."""
         size = max(0, self.number(layout))
         begin, self._at = self._at, self._at + size
         if self._at > len(self._data):

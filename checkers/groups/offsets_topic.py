@@ -28,7 +28,7 @@ class CommittedOffset(NamedTuple):
     """One record of a committed offset.
 
     Attributes:
-        at: the record's offset in its own log.
+        at: the record's offset in ``__consumer_offsets``.
         offset: None if the record removes the offset.
         timestamp_ms: when the commit took effect, since 1970; None if the log does not say.
         transactional: whether the commit is part of a transaction.
@@ -42,12 +42,13 @@ class CommittedOffset(NamedTuple):
 
 
 class OffsetsLog:
-    """The committed offsets of a topic, record by record, as a coordinator loads its log.
+    """The committed offsets of a topic, as a coordinator loads them from its log.
 
-    An offset that was written in a transaction counts from the transaction's commit on, unless an
-    offset that was written later counts by then (``OffsetMetadataManager.replay`` of 4.0,
-    ``GroupMetadataManager.loadGroupsAndOffsets`` of 3.9). Releases differ in one case: an offset
-    that is removed while a transaction has a new one for the same place. Then both are possible.
+    An offset in a transaction takes effect when the transaction commits, unless an offset that was
+    written later has already taken effect (``OffsetMetadataManager.replay`` of 4.0,
+    ``GroupMetadataManager.loadGroupsAndOffsets`` of 3.9). Releases differ in one case: an offset is
+    removed while an open transaction has a new offset for the same partition. Then both results are
+    possible.
     """
 
     def __init__(self, topic: str) -> None:
@@ -62,7 +63,7 @@ class OffsetsLog:
         return self._possible.get(place, frozenset({None}))
 
     def apply(self, row: Row) -> list[CommittedOffset]:
-        """Apply the next record; return the commits that take effect by it."""
+        """Apply the next record; return the commits that take effect with it."""
         if row["control"]:
             return self._end(row)
         commit = committed(row, self._topic)
@@ -96,7 +97,7 @@ class OffsetsLog:
 def committed_on_disk(case: RunFiles) -> dict[Place, int | None] | None:
     """Return the last committed offset for each group and partition of the topic under test.
 
-    None if the run has no copy of the offsets topic, or if a part of the copy is no evidence.
+    None if the run has no copy of the offsets topic, or no complete one.
     """
     commits = commits_on_disk(case)
     return None if commits is None else {commit.place: commit.offset for commit in commits}
@@ -105,7 +106,7 @@ def committed_on_disk(case: RunFiles) -> dict[Place, int | None] | None:
 def commits_on_disk(case: RunFiles) -> list[CommittedOffset] | None:
     """Return every committed offset of the topic under test, in the order of the log.
 
-    None where ``coordinator_records`` returns None.
+    None in the cases in which ``coordinator_records`` returns None.
     """
     rows = coordinator_records(case, TOPIC)
     log = OffsetsLog(case.plan.topic.name)
@@ -113,7 +114,7 @@ def commits_on_disk(case: RunFiles) -> list[CommittedOffset] | None:
 
 
 def committed(row: Row, topic: str) -> CommittedOffset | None:
-    """Return the offset of a topic that a record commits; None if it commits none."""
+    """Return the offset of a topic that a record commits; None if there is none."""
     key, offset = BytesIO(row["key"] or b""), None
     try:
         if Int16.decode(key) not in _KEY_VERSIONS:
@@ -135,7 +136,7 @@ def committed(row: Row, topic: str) -> CommittedOffset | None:
 
 
 def removed_group(row: Row) -> str | None:
-    """Return the group whose metadata a record removes; None if it removes none."""
+    """Return the group whose metadata a record removes; None if there is none."""
     key = BytesIO(row["key"] or b"")
     try:
         if row["value"] or Int16.decode(key) != _GROUP_KEY_VERSION:

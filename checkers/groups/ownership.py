@@ -1,21 +1,20 @@
 """``two-owners``: a partition had two owners in a group, and the group's coordinator assigned both.
 
-A member owns a partition from the callback that assigns it to the callback that revokes it. The
-member may be wrong: a member that sends no heartbeat for a session is removed from its group, and
-learns this later. Kafka does not prevent that. It promises two things:
+A member owns a partition from the callback that assigns it to the callback that revokes it. Two
+members may believe this at once: a member without heartbeats is removed from its group, and learns
+it later. Kafka does not prevent that, but it promises two things:
 
 - *in one epoch* (a classic group's generation, or a member's epoch of KIP-848) a partition is
-  assigned to one member. The epochs of a classic group may begin anew after the group was empty (up
-  to 0.10.0 its coordinator then forgets the group). So both members must have believed at the same
-  time that they owned the partition;
-- *a member that was replaced is refused*. When the callback of the next owner begins, the
-  coordinator has given the partition away. If the owner of an older epoch asks for a commit after
-  that, and the commit is acknowledged, the coordinator took both members for owners. The answer
-  must have come before the callback that takes the partition away: later the client may have
-  rejoined, and asked again as a member of the new epoch.
+  assigned to one member. Up to 0.10.0, the epochs of an empty group may begin anew. So a conflict
+  also needs two members that owned the partition at the same time;
+- *a member that was replaced is refused*. When the next owner's callback begins, the coordinator
+  has reassigned the partition. If the owner of an older epoch then requests a commit, and gets an
+  acknowledgement, the coordinator accepted two owners. The response must come before the old
+  owner's revoke callback: later the client may have rejoined, and sent the request again in the new
+  epoch.
 
-An epoch is what the client knew when it was assigned the partition. Where the client knew no epoch,
-nothing is judged.
+The epoch is the one that the client knew at the assignment. Without an epoch, the owner is not
+judged.
 """
 
 from collections import defaultdict
@@ -56,9 +55,9 @@ class Ownership:
         begun_ns: when the callback that assigned the partition began.
         since_ns: when that callback ended.
         begins: the offset from which the member read; None if the member did not know it.
-        leaves_ns: when the callback that took the partition away began, or the member ended.
-        until_ns: the last moment at which an answer still belonged to this owner.
-        proven_ns: when the member last asked for a commit that was acknowledged; -1: never.
+        leaves_ns: when the callback that revoked the partition began, or the member ended.
+        until_ns: the last time at which a response still belonged to this owner.
+        proven_ns: when the member last requested a commit that was acknowledged; -1: never.
     """
 
     process: str
@@ -97,11 +96,7 @@ def ownerships(rows: Iterable[Row]) -> dict[Place, list[Ownership]]:
 
 
 def _owners(rows: Sequence[Row]) -> list[Ownership]:
-    """Return the ownerships of a partition.
-
-    Args:
-        rows: about the partition, in the order of their ends.
-    """
+    """Return the ownerships of a partition from its rows, which are in the order of their ends."""
     owners: list[Ownership] = []
     now: dict[str, Ownership] = {}
     for row in rows:
@@ -159,7 +154,7 @@ def doubly_owned(rows: Iterable[Row]) -> Iterator[GroupFinding]:
 
 
 def conflict(old: Ownership, new: Ownership) -> str:
-    """Return a sentence that says how owners of ``{place}`` contradict each other; else ``""``."""
+    """Return a sentence about a partition that had two owners; empty if it had not."""
     if old.process == new.process or old.epoch is None or new.epoch is None:
         return ""
     if old.epoch == new.epoch:

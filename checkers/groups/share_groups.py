@@ -1,18 +1,18 @@
 """Share groups are queues (KIP-932). Their members' journals show whether they keep their promises.
 
 - ``two-holders``: a record was given to a member while another member held it. A holder has a
-  record until the holder answers or ends, or until its lock has run out. Only the broker knows when
-  a lock began. But a lock cannot begin before the record was sent, or before the previous holder
-  gave the record up. If the next member is given the record earlier than one lock after that
-  moment, this is too soon. Two more signs: delivery counts that do not grow, and an answer that was
-  accepted from a holder whose lock had passed on to another member. Faults excuse this anomaly
-  (``disturbances``): only the leader's memory says which member holds which record.
-- ``acknowledged-again``: a member had accepted or rejected a record, with a response, and later
-  another member was given the record, with a greater delivery count. No fault excuses this anomaly:
-  the state is replicated before the answer (``__share_group_state``).
+  record until it answers or ends, or until its lock expires. Only the broker knows when a lock
+  began. But a lock cannot begin before the record was sent, or before the previous holder released
+  the record. So the next member must receive the record at least one lock duration after that time.
+  Two other signs are delivery counts that do not grow, and an accepted answer of a holder after
+  another member got the lock. Faults excuse this anomaly (``disturbances``): only the leader's
+  memory says which member holds which record.
+- ``acknowledged-again``: a member had accepted or rejected a record, and the broker confirmed it.
+  Later another member received the record, with a greater delivery count. No fault excuses this
+  anomaly: the state is replicated before the response (``__share_group_state``).
 - ``over-delivered``: a delivery count greater than the limit was returned.
 - ``never-given``: a record is in the log, and no member was ever given it, although at the end the
-  members waited 30 s in which none was given any record (``highwater.runtime.workload``).
+  members received no record for 30 s (``highwater.runtime.workload``).
 """
 
 from collections import defaultdict
@@ -62,7 +62,7 @@ class ShareLog:
 
     Attributes:
         sent: when the acknowledged send of each record began.
-        there: the sent records that the final read has returned.
+        there: the sent records that the final read returned.
         disturbances: intervals in which holders may lose the records that they hold.
     """
 
@@ -91,7 +91,7 @@ def no_share_group(_tables: Tables, case: RunFiles) -> str:
 @checker(
     Kind(
         TWO_HOLDERS,
-        guarantee="A record of a share group is held by one member at a time.",
+        guarantee="One member at a time holds a record of a share group.",
         singular="record of a share group was held by two members at a time",
         plural="records of a share group were held by two members at a time",
         severity=Severity.SERIOUS,
@@ -204,7 +204,7 @@ def _withheld(group: str, records: AbstractSet[Record]) -> Iterator[GroupFinding
             partition=partition,
             offset=offset,
             says=f"The record at offset {offset} of partition {partition} was acknowledged and is"
-            f" in the log; group {group} waited, and no member was ever given the record.",
+            f" in the log; group {group} waited, and no member ever received the record.",
         )
 
 
@@ -288,7 +288,7 @@ def _held_twice(place: Record, record: _Deliveries, ends: Mapping[str, int], log
 
 
 def _left_ns(holder: Row, answers: Sequence[Row], ends: Mapping[str, int]) -> int:
-    """Return when a holder may have given a record up; ``FOREVER`` if it did not."""
+    """Return when a holder may have released a record; ``FOREVER`` if it did not."""
     process, given_ns = holder["process"], ended_ns(holder)
     answered = [
         int(row["invoke_ns"])
@@ -301,7 +301,7 @@ def _left_ns(holder: Row, answers: Sequence[Row], ends: Mapping[str, int]) -> in
 def _same_delivery(holder: Row, taker: Row, ends: Mapping[str, int]) -> bool:
     """Return whether two deliveries have the same number, and no member ended meanwhile.
 
-    A record that a member held when it ended does not count as delivered.
+    A delivery to a member that then ended does not count.
     """
     if holder["deliveries"] is None or holder["deliveries"] != taker["deliveries"]:
         return False
@@ -313,8 +313,7 @@ def _taken_late(
 ) -> bool:
     """Return whether a holder's answer was accepted while the next holder held the record.
 
-    Args:
-        until_ns: the earliest time at which the next holder's lock can run out.
+    ``until_ns`` is the earliest time at which the next holder's lock can expire.
     """
     other_ns = min(until_ns, _left_ns(taker, record.answers, ends))
     return any(

@@ -1,22 +1,20 @@
-"""``undelivered``: a group went past an acknowledged record, and was never given this record.
+"""``undelivered``: a group went past an acknowledged record, and never received this record.
 
 From the time when a group has joined, it is promised each record at least once (KIP-932 for share
 groups, Kafka's documentation of "at least once" for other groups). A record counts as undelivered
-only if all of this holds, so that nothing else explains why the group was not given it:
+only if all of this is true:
 
 - *the record is there*: its send succeeded, and the final read returned it, at one offset;
-- *the group had joined*: a member had been given a record before this record was sent, and was
-  still there when the group went past this record; or the group had committed an offset of the
-  partition. Otherwise a member that came later is owed nothing;
-- *the group went past the record*: a member was given a record at a greater offset of the
-  partition, and every such poll began after this record was acknowledged. If such a poll began
-  before, the log was truncated since, and another anomaly says so;
-- *no member was sent past the record*: until then no member sought a known offset after the
-  record. A member seeks if its application does, or if its group has committed that offset, or if
-  that offset was set for the group.
+- *the group had joined*: a member had received a record before this record was sent, and had not
+  ended when the group went past this record; or the group had committed an offset of the partition;
+- *the group went past the record*: a member received a record at a greater offset of the partition,
+  and every such poll began after this record was acknowledged. (If not, the log was truncated,
+  which is another anomaly);
+- *no member skipped the record by a seek*: until then no member sought a known offset after the
+  record, for its application, or because the group's committed offset was there.
 
-A member that has ended may have been given records that it had no time to return. Other members are
-given these records again, and the history has the later deliveries.
+Records that a member received just before it ended are delivered to other members again, and the
+history has these deliveries.
 """
 
 from collections.abc import Iterable, Mapping
@@ -57,10 +55,11 @@ from highwater.checkers.spark.engine import Rows
 from highwater.harness.runs.history import GROUPS_TABLE, OK, SUBSCRIBE
 
 MEMBER: Final = schema("client", "history", "group", "since", "until", "name", name=pa.string())
-"""A member of a group. It was given its first record at ``since`` (null: never), and was last seen
+"""A member of a group. It received its first record at ``since`` (null: never), and was last seen
 at ``until``.
 
-``group`` is the group's number among the groups of all histories, ``name`` is the group's name."""
+``group`` is the group's number among the groups of all histories, ``name`` is the group's name.
+"""
 
 _SPAN: Final = schema("client", "since", "until")
 
@@ -68,8 +67,8 @@ RECORD: Final = 0
 GIVEN: Final = 1
 MOVED_TO: Final = 2
 PLACE: Final = schema("slot", "group", "what", "client", "at", "offset", "invoke_ns", "complete_ns")
-"""A row about a partition and a group: a RECORD that the group was not given, a record that the
-group was GIVEN, or an offset that a member sought (MOVED_TO)."""
+"""A row about a partition and a group: a RECORD that the group did not receive, a record that it
+received (GIVEN), or an offset that a member sought (MOVED_TO)."""
 
 
 def _without_groups(tables: Tables, case: RunFiles) -> str:
@@ -91,7 +90,7 @@ def _without_groups(tables: Tables, case: RunFiles) -> str:
     idle=_without_groups,
 )
 def undelivered_records(tables: Tables) -> Rows | None:
-    """Return the records that were withheld from groups."""
+    """Return the records that groups should have received, but did not."""
     commits = {
         case.key: first_commits(case.rows(GROUPS_TABLE))
         for case in tables.cases
@@ -113,10 +112,9 @@ def first_commits(rows: Iterable[Row]) -> dict[Place, int]:
 def undelivered(
     view: ClientHistory, commits: Mapping[str, Mapping[Place, int]] = MappingProxyType({})
 ) -> Rows | None:
-    """Return the records that groups were never given, as ``FINDING`` rows; None without groups.
+    """Return the records that groups never received; None without groups.
 
-    Args:
-        commits: for each run, when a group had first committed an offset of a partition.
+    ``commits`` has, for each run, when a group had first committed an offset of a partition.
     """
     if not view.tells(flags.GROUPED):
         return None
@@ -139,7 +137,6 @@ def undelivered(
 def _committed(
     commits: Mapping[str, Mapping[Place, int]], names: pa.Table
 ) -> dict[tuple[int, str], int]:
-    """Return when a group had first committed an offset of a partition, by slot and group."""
     columns = names.select(["slot", "run", "partition"]).to_pylist() if commits else []
     return {
         (row["slot"], group): at_ns
@@ -167,10 +164,7 @@ def subscriptions(view: ClientHistory) -> pa.Table:
 def members_of(joined: pa.Table, names: pa.Table, spans: pa.Table) -> pa.Table:
     """Return the members of groups, as ``MEMBER`` rows.
 
-    Args:
-        joined: rows of ``checkers.history.rows.WORDS`` that joined a group.
-        names: rows of ``checkers.history.rows.NAMES``.
-        spans: rows of ``_SPAN``.
+    ``joined`` are rows of ``checkers.history.rows.WORDS`` that joined a group.
     """
     rows = joined.group_by("client").aggregate([("run", "min"), ("value", "min")])
     run, name = rows["run_min"].combine_chunks(), rows["value_min"].combine_chunks()
@@ -183,7 +177,10 @@ def members_of(joined: pa.Table, names: pa.Table, spans: pa.Table) -> pa.Table:
 
 
 def spans_of(rows: pa.Table) -> pa.Table:
-    """Return when each client got its first record, and was last seen. A kernel by ``client``."""
+    """Return when each client got its first record, and when it was last seen.
+
+    A kernel by ``client``.
+    """
     columns, client = grouped(numbers(rows, ROW.names), "client")
     given = any_of(columns["fact"], flags.SEEN) & (columns["complete_ns"] != NONE)
     return arrow(
@@ -197,7 +194,7 @@ def spans_of(rows: pa.Table) -> pa.Table:
 
 
 def withheld(rows: pa.Table, *, members: pa.Table, slots: pa.Table) -> pa.Table:
-    """Return the records in the log that a group was not given. A kernel by ``key``.
+    """Return the records in the log that a group did not receive. A kernel by ``key``.
 
     Args:
         rows: the rows of ``ROW`` that are about records.
@@ -232,7 +229,7 @@ def withheld(rows: pa.Table, *, members: pa.Table, slots: pa.Table) -> pa.Table:
 
 
 def _pairs(history: Ints, members: pa.Table) -> tuple[Ints, Ints]:
-    """Return pairs: each record's number with each group of the record's history."""
+    """Return each record's number with each group of the record's history."""
     groups = numbers(members.group_by(["history", "group"]).aggregate([]))
     order = np.argsort(groups["history"], kind="stable")
     sorted_histories = groups["history"][order]
@@ -244,11 +241,7 @@ def _pairs(history: Ints, members: pa.Table) -> tuple[Ints, Ints]:
 
 
 def places(rows: pa.Table) -> pa.Table:
-    """Return the offsets that members were given, or sought, as ``PLACE`` rows. A kernel.
-
-    Args:
-        rows: rows of ``ROW``, with the ``group`` of their client.
-    """
+    """Return the offsets that members received or sought, as ``PLACE`` rows. A kernel."""
     columns = numbers(rows)
     given = any_of(columns["fact"], flags.SEEN)
     columns["what"] = np.where(given, GIVEN, MOVED_TO)
@@ -261,7 +254,7 @@ def passed(
     members: pa.Table,
     committed: Mapping[tuple[int, str], int] = MappingProxyType({}),
 ) -> pa.Table:
-    """Return the records that their group went past, as ``FINDING`` rows. A kernel by ``slot``.
+    """Return the records that their group went past. A kernel by ``slot``.
 
     Args:
         rows: rows of ``PLACE``.
@@ -318,12 +311,9 @@ def _past(rows: Numbers, members: Numbers, name: str, committed_ns: int) -> pa.T
 
 
 def first_behind(rows: Numbers, offset: Ints) -> tuple[Ints, Ints]:
-    """Return, for each offset, when the earliest row after it began, and that row's place.
+    """Return, for each offset, the begin and index of the earliest row after the offset.
 
-    The time is NEVER if there is no row after the offset.
-
-    Args:
-        rows: in the order of their offsets.
+    The time is NEVER without a row after the offset. The rows are in the order of their offsets.
     """
     time = np.append(rows["invoke_ns"], NEVER)[::-1]
     earliest = np.minimum.accumulate(time)
@@ -334,9 +324,9 @@ def first_behind(rows: Numbers, offset: Ints) -> tuple[Ints, Ints]:
 
 
 def _owed(sent: Ints, past: Ints, members: Numbers) -> Bools:
-    """Return a mask of the records that the group was owed.
+    """Return a mask of the records that the group should have received.
 
-    A member was there when the record was sent, and still there when the group went past it.
+    A member had joined when the record was sent, and had not ended when the group went past it.
     """
     since = np.where(members["since"] == NONE, NEVER, members["since"])
     before, still = since[:, None] <= sent[None, :], members["until"][:, None] >= past[None, :]

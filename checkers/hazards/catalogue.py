@@ -1,4 +1,4 @@
-"""The hazards of hazards.toml, which this project has shown on real brokers or in the model."""
+"""The hazards of hazards.toml, each shown on real brokers or in the model."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +15,8 @@ from highwater.harness.base.suggestions import nearest
 def _read() -> tuple[Hazard, ...]:
     """Return the entries of the file, with each condition in place of its name.
 
-    What the newest release has comes first, then what ended last; among these, what was found last.
+    Hazards of the newest release come first, then those that ended last; among these, the latest
+    year first.
     """
     written = msgspec.toml.decode(Path(__file__).with_name("hazards.toml").read_bytes())
     named = written["conditions"]

@@ -1,8 +1,7 @@
-"""The conditions of hazards.toml: each asks the facts of a cluster one question.
+"""The conditions of hazards.toml, which are evaluated against the facts about a cluster.
 
-The answer is yes, no or unknown. A "no" also says whether the cluster is guarded or not affected.
-A guarded cluster is protected by a setting, a feature or its clients. A cluster is not affected if
-the hazard is not in its release or its coordination, or if the cluster has no such topic or client.
+The answer is yes, no or unknown. A "no" also says whether the cluster is guarded (by a setting, a
+feature or its clients) or not affected (it has no such release, coordination, topic or client).
 """
 
 import math
@@ -37,14 +36,15 @@ Comparison = Literal["=", "<", ">=", "has"]
 
 NEWEST: Final = max(release.number for release in CATALOGUE.values())
 END: Final = successor(NEWEST[:2])
-"""The minor release after the catalogue's newest: the project knows nothing from there on."""
+"""The minor release after the catalogue's newest. The project has no facts about it and later
+releases."""
 
 RENEWED_FROM: Final = (4, 0)
-"""Clusters created on this release or later have transaction.version 2, and Java clients from this
-release on obey that level."""
+"""The first release whose new clusters have transaction.version 2, and whose Java clients obey
+it."""
 
 _RENEWED: Final = 2
-"""The level of ``TRANSACTION_FEATURE`` with a new epoch for each transaction (KIP-890)."""
+"""The level of ``TRANSACTION_FEATURE`` at which each transaction gets a new epoch (KIP-890)."""
 
 FEATURES: Final = "the cluster's features"
 
@@ -58,16 +58,15 @@ CLIENT_OPTIONS: Final[Mapping[str, str]] = {
     "record-age": "--record-age DURATION",
     "away": "--away DURATION",
 }
-"""The facts that no cluster returns, and the option by which the user states each fact."""
+"""The facts that a cluster does not return, with the option by which the user states each fact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """The facts that a condition may look at.
+    """The facts that a condition may use.
 
-    Attributes:
-        topic: the topic for which the condition is asked.
-        answers: what the user stated by options, under the names in ``CLIENT_OPTIONS``.
+    ``answers`` are the facts that the user stated by options, under the names in
+    ``CLIENT_OPTIONS``.
     """
 
     cluster: ClusterFacts
@@ -80,7 +79,7 @@ class ConditionAnswer:
     """The answer of one condition.
 
     Attributes:
-        why: for "no", what prevents the hazard; for "unknown", which fact is missing.
+        why: for "no", the protection; for "unknown", the missing fact.
         fixed: whether "no" means that the cluster is not affected, instead of guarded.
     """
 
@@ -100,17 +99,17 @@ _BROUGHT_BY: Final[Mapping[str, str]] = {
 
 
 def absent(topic: str) -> ConditionAnswer:
-    """Return the answer for a cluster that does not have this internal topic of Kafka."""
+    """Return the answer for a cluster without this internal topic of Kafka."""
     why = f"there is no topic {topic}, so no {_BROUGHT_BY[topic]}"
     return ConditionAnswer(holds="no", why=why, fixed=True)
 
 
 class _Condition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="is", tag=True):
-    """The base of all conditions: in the file the field ``is`` has the name of the class."""
+    """The base of all conditions. In the file, the field ``is`` has the name of the class."""
 
 
 class Range(NamedTuple):
-    """The first release, and the first fixed release after it; None: no known release is fixed."""
+    """The first affected release, and the first fixed release; None: no known release is fixed."""
 
     first: Number
     fixed: Number | None = None
@@ -140,10 +139,11 @@ class Releases(_Condition, frozen=True):
     """The condition that a broker's release is in a range.
 
     Attributes:
-        guard: what guards the other releases; if empty, the other releases are not affected.
-        without: a broker setting of the other releases, true by default. A broker on which the
-            setting is false has the hazard, too.
-        below: a feature and a level. A later release has the hazard while the feature's level is
+        guard: the protection in other releases;
+        empty: they are not affected.
+        without: a broker setting of the other releases, true by default. A broker on which it is
+            false has the hazard, too.
+        below: a feature and a level. Later releases have the hazard while the feature's level is
             lower.
     """
 
@@ -190,7 +190,7 @@ class Releases(_Condition, frozen=True):
 
 
 class AnyOf(_Condition, frozen=True):
-    """The condition that at least one alternative holds: all the conditions in that alternative."""
+    """The condition that at least one alternative holds. An alternative is a list of conditions."""
 
     alternatives: tuple[tuple["Condition", ...], ...]
 
@@ -242,7 +242,7 @@ class Setting(_Condition, frozen=True):
     Attributes:
         value: a value, or the name of another setting, whose value it is.
         absent: the answer if no broker returns the setting.
-        guards: whether another value means "guarded"; otherwise it means "not affected".
+        guards: whether another value means "guarded" instead of "not affected".
     """
 
     name: str
@@ -281,7 +281,7 @@ class Setting(_Condition, frozen=True):
             )
         if not values:
             return ConditionAnswer(
-                holds=self.absent, why=f"there is no {self.name} any more", fixed=True
+                holds=self.absent, why=f"{self.name} does not exist any more", fixed=True
             )
         return ConditionAnswer(holds="no", why=f"{self.name}={values[0][0]}", fixed=not self.guards)
 
@@ -402,7 +402,7 @@ class ClientOption(_Condition, frozen=True):
 
 
 class Outlasts(_Condition, frozen=True):
-    """The condition that a time, which only the user can state, is longer than a setting.
+    """The condition that a time is longer than a setting. Only the user can state the time.
 
     Attributes:
         option: the name of the fact in ``CLIENT_OPTIONS``.
@@ -440,8 +440,8 @@ class TransactionalClients(_Condition, frozen=True):
 
     Attributes:
         kinds: the values of ``--transactions`` that have the hazard.
-        renewed: whether a Java client is guarded if each transaction gets a new producer epoch
-            (KIP-890: a client of 4.0 or later, and the feature ``transaction.version``).
+        renewed: whether Java clients from 4.0 on are guarded by a new epoch for each transaction
+            (KIP-890, ``transaction.version``).
         brokers: the first broker release on which such a Java client is guarded.
     """
 
@@ -469,7 +469,7 @@ class TransactionalClients(_Condition, frozen=True):
         return self._of_java(situation) if kind == "java" and self.renewed else YES
 
     def _of_java(self, situation: Situation) -> ConditionAnswer:
-        """Return whether Java clients, which obey the cluster's level, have the hazard."""
+        """Return whether Java clients, which obey ``transaction.version``, have the hazard."""
         level = situation.cluster.level(TRANSACTION_FEATURE)
         if level is None:
             new = Releases((Range(RENEWED_FROM),)).answer(situation)
@@ -481,10 +481,9 @@ class TransactionalClients(_Condition, frozen=True):
         return ConditionAnswer(holds="no", why=why)
 
     def _has(self, library: str) -> bool:
-        """Return whether a library has the hazard, with the oldest version of the protocol.
+        """Return whether a library that uses the oldest version of the protocol has the hazard.
 
-        Other clients have the hazards of the protocol, which all clients share, but not those of
-        librdkafka or of Java alone.
+        ``OTHER`` libraries do not have the hazards that only librdkafka or Java's clients have.
         """
         common = LIBRDKAFKA in self.kinds and JAVA in self.kinds
         return library in self.kinds or (common and library != "none")
@@ -666,7 +665,7 @@ Condition = (
     | ShareGroups
     | Unclean
 )
-"""One condition of a hazard: ``says`` has its words, and ``answer`` returns whether it holds."""
+"""A condition of a hazard: ``says`` is its text, ``answer`` evaluates it."""
 
 
 def of_release_alone(part: Condition) -> bool:

@@ -40,11 +40,12 @@ ORDER: Final[tuple[Status, ...]] = ("can lose", "cannot tell", "guarded", "not a
 """The statuses, in the order from the worst to the best."""
 
 NAMED_MAX: Final = 5
-"""Topics that are named one by one."""
+"""The most topics that are named; the others are counted."""
 _MENDABLE: Final = 3
-"""With fewer replicas, min.insync.replicas=2 stops producers whenever one of them is away."""
+"""The fix needs 3 replicas: with fewer, min.insync.replicas=2 stops producers when a broker is
+down."""
 _FACT: Final = re.compile(rf"{FEATURES}|--[a-z-]+ [^;(]*[^;( ]")
-"""What a reason says is missing: features, or an option with its values."""
+"""The name of a missing fact: features, or an option with its values."""
 _NO_TOPICS: Final = "a topic: the cluster has no topic that this user may describe"
 
 
@@ -57,8 +58,8 @@ class Advice:
         reasons: what guards the topics, why they are not affected, or which fact is missing.
         command: the command that shows the hazard on a laptop, on the nearest release of the
             catalogue.
-        mend: the commands that set what is the fix, each for one topic; empty for files.
-        running: whether there is a running cluster to show the hazard on.
+        mend: the commands that set the fix, one a topic; empty for files.
+        running: whether the facts are of a running cluster.
     """
 
     hazard: Hazard
@@ -73,8 +74,8 @@ class Advice:
     def campaign(self) -> str:
         """The command that shows the hazard on the user's cluster; empty if there is none.
 
-        Its topic is like the first affected topic that is not one of Kafka's internal topics: a
-        run cannot create a topic like those.
+        Its topic is like the first affected topic of the user: a run cannot create Kafka's internal
+        topics.
         """
         if not self.running:
             return ""
@@ -105,10 +106,10 @@ def worst(every: Sequence[Advice]) -> Status:
 def newer(
     every: Iterable[Advice], before: Mapping[str, tuple[Status, frozenset[str]]]
 ) -> list[Advice]:
-    """Return what is worse than before: the status of a hazard, or that it has more topics.
+    """Return the statuses and topics of hazards that are worse than before.
 
     Args:
-        before: hazard to its status and topics.
+        before: each hazard's status and topics before.
     """
     return [
         advice
@@ -120,7 +121,7 @@ def newer(
 
 
 def settles_most(every: Iterable[Advice]) -> str:
-    """Return what most of the hazards need that cannot be told; empty if nothing is missing."""
+    """Return the unknown fact that most hazards need; empty if no fact is missing."""
     missing = Counter(
         fact
         for advice in every
@@ -171,7 +172,7 @@ def _advise(
 
 
 def _mend(hazard: Hazard, cluster: ClusterFacts, topics: Iterable[TopicFacts]) -> tuple[str, ...]:
-    """Return the commands of Kafka's own tool that set a hazard's fix on a running cluster."""
+    """Return the commands of Kafka's tools that set a hazard's fix on a running cluster."""
     if not (hazard.alter and cluster.running):
         return ()
     start = f"kafka-configs.sh --bootstrap-server {cluster.brokers[0].address} --alter"
@@ -192,7 +193,7 @@ def _status(deciding: Sequence[ConditionAnswer]) -> Status:
 def _reasons(
     answered: Sequence[tuple[Sequence[TopicFacts], Sequence[ConditionAnswer]]],
 ) -> tuple[str, ...]:
-    """Return the reasons that decide, each with its topics unless it decides for all topics."""
+    """Return the reasons that decide, with their topics if they do not concern all topics."""
     topics_by_why: dict[str, list[str]] = {}
     for topics, deciding in answered:
         for answer in deciding:
@@ -205,7 +206,7 @@ def _reasons(
 
 
 def headline(every: Sequence[Advice]) -> str:
-    """Return the most important result as one sentence, with the number of hazards compared."""
+    """Return the most important result as one sentence."""
     statuses = Counter(advice.status for advice in every)
     total = count(len(every), "hazard")
     if statuses["can lose"]:
@@ -217,7 +218,7 @@ def headline(every: Sequence[Advice]) -> str:
 
 
 def by_reason(every: Iterable[Advice], status: Status) -> dict[str, list[str]]:
-    """Return each reason for a status, with the hazards that have this status because of it."""
+    """Return each reason for a status, with its hazards."""
     hazards: dict[str, list[str]] = {}
     for advice in every:
         if advice.status == status:
@@ -238,7 +239,7 @@ def by_topic(every: Iterable[Advice]) -> dict[tuple[str, ...], list[str]]:
 
 
 def named(topics: Sequence[str]) -> str:
-    """Return the names of the first topics, and the number of the others."""
+    """Return the names of the first topics, and the number of other topics."""
     more = f" and {len(topics) - NAMED_MAX:,} more" if len(topics) > NAMED_MAX else ""
     return f"{', '.join(topics[:NAMED_MAX])}{more}"
 
@@ -263,7 +264,7 @@ def default_command(hazard: Hazard) -> str:
 
 
 def unread(cluster: ClusterFacts) -> list[str]:
-    """Return sentences that say which brokers are too new for the catalogue."""
+    """Return sentences about brokers that are too new for the catalogue."""
     newer = [
         broker
         for broker in cluster.brokers
@@ -281,7 +282,7 @@ def unread(cluster: ClusterFacts) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpgradeHazards:
-    """The hazards that an upgrade ends, begins, and leaves as they are."""
+    """The hazards that an upgrade ends, begins and does not change."""
 
     ends: tuple[Hazard, ...]
     begins: tuple[Hazard, ...]
@@ -306,7 +307,7 @@ def _may_be(entry: Release, release: ReleaseRange) -> bool:
 
 
 def of_clients(hazard: Hazard, client: ClientChoice, brokers: Release) -> bool:
-    """Return whether a run's clients meet a hazard's client conditions on new brokers."""
+    """Return whether a run's clients fulfil a hazard's client conditions on new brokers."""
     return all(
         part.holds_for(client, brokers)
         for part in hazard.conditions

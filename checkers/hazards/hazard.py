@@ -15,8 +15,8 @@ EVIDENCE: Final[dict[Evidence, str]] = {
     "replay": "a counterexample of the model on real brokers",
     "run": "random faults on real brokers",
     "test": "a test on real brokers",
-    "hand": "seen on real brokers, step by step by hand: the command plays what is nearest",
-    "source": "known from Kafka's source: the command plays what is nearest",
+    "hand": "shown on real brokers by hand: the command plays the nearest schedule",
+    "source": "known from Kafka's source: the command plays the nearest schedule",
 }
 """Each kind of evidence in words."""
 
@@ -27,30 +27,28 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One entry of the catalogue of hazards.
 
     Attributes:
-        id: the key of Kafka's issue or KIP, or a name that this project gave the hazard.
+        id: the key of Kafka's issue or KIP, or a name of this project.
         aliases: other ids of the same hazard.
         title: what happens, in one sentence.
-        found_by: who or what described the hazard first: Highwater, a report, or Kafka's issue.
-        year: the year of that; 0 if no source tells it.
-        findings: the pages in docs/findings about the hazard, without ``.md``: the first has its
-            course.
-        loses: what is lost, and whether any client notices.
-        topic: the internal topic of Kafka that the hazard is about; empty: all other topics.
-        conditions: a topic has the hazard if all of these hold for the topic.
+        found_by: the first description: Highwater, a report, or Kafka's issue.
+        year: the year of that; 0 if it is not known.
+        findings: the pages in docs/findings about the hazard, without ``.md``, the main page first.
+        loses: the loss, and whether any client notices it.
+        topic: the internal topic of Kafka that has the hazard;
+        empty: all other topics.
+        conditions: a topic has the hazard if all of these hold.
         schedule: the events that lead to the loss, described for a reader.
         cure: the fix: what makes the cluster safe.
         cost: the price of the fix.
         alter: the topic settings that are the fix where a topic has three replicas; empty: none.
-        evidence: what ``command`` does on real brokers: it plays a story (scripted scenario),
-            replays a counterexample of the model, runs random faults or is a test. With ``hand``
-            and ``source`` it shows what is nearest.
+        evidence: what ``command`` does on real brokers: a key of ``EVIDENCE``.
         command: the command that shows the hazard on a laptop.
         played_on: the release for ``command`` if the cluster's own is not in the catalogue.
         played_from: the oldest release on which the hazard can be played.
-        counterexample: name of a file in docs/counterexamples, which has measured replays.
+        counterexample: name of a file in docs/counterexamples.
         campaign: the command that shows the hazard on the user's own cluster; empty if the hazard
             cannot be shown there (docs/external.md).
-        source: the classes of Kafka's source on both sides of each bound of ``Releases``.
+        source: the classes in Kafka's source that differ at each bound of ``Releases``.
     """
 
     id: str
@@ -82,19 +80,19 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def introduced(self) -> tuple[str, ...]:
-        """The first affected releases of brokers, or of Java's clients; none if always there."""
+        """The first affected releases of brokers or Java's clients; none if all are affected."""
         firsts = {span.first for part in self.conditions for span in ranges_of(part)}
         return tuple(dotted(first) for first in sorted(firsts) if first > (0,))
 
     @property
     def fixed(self) -> tuple[str, ...]:
-        """The first releases without the hazard; none if no known release is."""
+        """The first releases without the hazard; none if no known release is fixed."""
         ends = {span.fixed for part in self.conditions for span in ranges_of(part)}
         return tuple(dotted(end) for end in sorted(filter(None, ends)))
 
     @property
     def end(self) -> Number:
-        """The release from which on no release has the hazard; ``END`` if the newest has it."""
+        """The first release after all affected releases; ``END`` if the newest has the hazard."""
         spans = filter(None, map(ranges_of, self.conditions))
         return min((max(span.fixed or END for span in ranges) for ranges in spans), default=END)
 

@@ -1,6 +1,6 @@
-"""Columns as NumPy arrays without nulls, and operations that kernels need: sort, group, look up.
+"""Columns as NumPy arrays without nulls, and their operations: sort, group, look up.
 
-A *place* is the position of a row in these arrays.
+A *place* is the index of a row in these arrays.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,10 +17,10 @@ Bools: TypeAlias = NDArray[np.bool_]
 Numbers: TypeAlias = dict[str, NDArray[Any]]
 
 NONE: Final = np.iinfo(np.int64).min
-"""The value that stands for null in a column of integers. Null becomes false in boolean columns."""
+"""The value of null in a column of integers. In boolean columns, null becomes false."""
 
 NEVER: Final = np.iinfo(np.int64).max
-"""Later than any time, and greater than any number."""
+"""A number that is later than any time, and greater than any other number."""
 
 _ARRAYS: Final = (np.ndarray, pa.Array, pa.ChunkedArray)
 
@@ -31,7 +31,7 @@ def schema(*names: str, **types: pa.DataType) -> pa.Schema:
 
 
 def numbers(table: pa.Table, names: Iterable[str] | None = None) -> Numbers:
-    """Return some columns of a table, or all of them, by name."""
+    """Return some or all columns of a table, by name."""
     return {name: _column(table[name]) for name in names or table.column_names}
 
 
@@ -95,8 +95,8 @@ class Groups:
     def joined(cls, goes_on: Bools, count: int) -> Self:
         """Return groups of ``count`` rows.
 
-        ``goes_on`` says for every row but the first whether it belongs to the group of the row
-        before.
+        ``goes_on`` states for each row after the first whether it belongs to the previous row's
+        group.
         """
         fresh = np.ones(count, np.bool_)
         fresh[1:] = ~goes_on
@@ -112,7 +112,7 @@ class Groups:
         return self.first + self.size - 1
 
     def spread(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return for each row the value of its group."""
+        """Return the value of its group for each row."""
         return np.repeat(values, self.size)
 
     def any(self, mask: Bools) -> Bools:
@@ -120,14 +120,14 @@ class Groups:
         return np.logical_or.reduceat(mask, self.first)
 
     def least(self, column: Ints, mask: Bools | None = None) -> Ints:
-        """Return each group's least number in the rows of ``mask``; ``NONE`` without such rows."""
+        """Return the least number of each group in ``mask``; ``NONE`` without rows in it."""
         if mask is None:
             return np.minimum.reduceat(column, self.first)
         least: Ints = np.minimum.reduceat(np.where(mask, column, NEVER), self.first)
         return np.where(least == NEVER, NONE, least)
 
     def greatest(self, column: Ints, mask: Bools | None = None) -> Ints:
-        """Return each group's greatest number in the rows of ``mask``; ``NONE`` without any."""
+        """Return the greatest number of each group in ``mask``; ``NONE`` without rows in it."""
         chosen = column if mask is None else np.where(mask, column, NONE)
         return np.maximum.reduceat(chosen, self.first)
 
@@ -147,7 +147,7 @@ def grouped(rows: Numbers, *by: str, then: Sequence[str] = ()) -> tuple[Numbers,
 
 
 def first_of(rows: Numbers, *by: str) -> Numbers:
-    """Return the row with the least ``at`` from each group of rows with equal ``by`` columns."""
+    """Return the row with the least ``at`` of each group of rows with equal ``by`` columns."""
     ordered, group = grouped(rows, *by, then=("at",))
     return choose(ordered, group.first)
 
@@ -180,10 +180,9 @@ def look_up_columns(table: pa.Table, by: str, needles: Ints) -> Numbers:
 
 
 def so_far(haystack: Sequence[Ints], needles: Sequence[Ints]) -> Ints:
-    """Return how many rows of the haystack sort at or before each needle.
+    """Return, for each needle, how many rows of the haystack are less than or equal to it.
 
-    Haystack and needles are lists of columns, the most significant column first. The rows may be
-    in any order.
+    Both are lists of columns, the most significant column first, in any order of rows.
     """
     columns = [np.concatenate(both) for both in zip(haystack, needles, strict=True)]
     order = np.lexsort(columns[::-1])  # haystack rows sort before needles that are equal to them

@@ -1,7 +1,7 @@
-"""Findings of kernels, as references to the rows that show them.
+"""Findings of kernels: references to the rows of histories that show them.
 
-A kernel has only numbers. It names the rows that show an anomaly, and the part that each row plays.
-``rows_of_findings`` makes the anomaly from these rows and their words.
+A kernel has only numbers. It names the rows that show an anomaly, and the role of each row.
+``rows_of_findings`` makes the anomaly from these rows and their texts.
 """
 
 from collections.abc import Sequence
@@ -50,30 +50,30 @@ FINDING: Final = schema(
 """One row for each row of a history that a finding refers to.
 
 ``kind`` and ``finding`` identify the finding; ``client`` and ``at`` identify the row of the
-history. ``part`` is the part that the row plays in the finding, and ``nth`` the order of steps.
-``fault`` says which record is at fault; ``offset`` and ``delta`` are those of the anomaly. These
-three columns are equal in all rows of a finding. ``place`` and ``note`` are those of a copy.
+history. ``part`` is the role of the row in the finding, and ``nth`` the order of steps. ``fault``
+names the record at fault; ``offset`` and ``delta`` are those of the anomaly. These three columns
+are equal in all rows of a finding. ``place`` and ``note`` are those of a copy.
 """
 
 STEP: Final = 0
 COPY: Final = 1
 END: Final = 2
 SUBJECT: Final = 3
-"""The parts that a row may play. STEP: a step of the anomaly. COPY: a copy of a record, with its
-place. END: also a copy; the first and the last END of a finding, by place and value, are its steps
-too. SUBJECT: a row that only names the record's producer; its ``nth`` is 1 if the record was
+"""The roles of a row. STEP: a step of the anomaly. COPY: a copy of a record, with its offset. END:
+also a copy; the first and the last END of a finding, by offset and value, are its steps too.
+SUBJECT: a row that names only the record's producer; its ``nth`` is 1 if the record was
 acknowledged."""
 
 OF_FIRST: Final = 0
 OF_LAST: Final = 1
 OF_COPY: Final = 2
 OF_NONE: Final = 3
-"""Which record is at fault. OF_FIRST: the record of the first step or subject, at ``offset``.
-OF_LAST: the record of the last step, at that step's offset. OF_COPY: the record of the first copy,
-at the copy's place. OF_NONE: no record whose value the anomaly names."""
+"""The record at fault. OF_FIRST: the record of the first step or subject, at ``offset``. OF_LAST:
+the record of the last step, at that step's offset. OF_COPY: the record of the first copy, at the
+copy's offset. OF_NONE: no record."""
 
 FINDING_COLUMNS: Final = {"kind": "found", "offset": "found_offset"}
-"""New names for these columns of ``FINDING``, in tables that also have the words of the rows."""
+"""New names for these columns of ``FINDING``, in tables that also have ``WORDS``."""
 
 
 def findings(kind: str | pa.Array, finding: Ints, **columns: Any) -> pa.Table:  # noqa: ANN401
@@ -110,7 +110,7 @@ def end_rows(kind: str, rows: Numbers, group: Groups, finding: Ints, *, fault: i
     """Return a finding for each group of several rows; each row is an END at its own offset.
 
     Args:
-        rows: sorted by group and then by offset. The first offset of a group is at fault.
+        rows: sorted by group and then by offset. The first offset of a group is the anomaly's.
         finding: the number of each group's finding.
     """
     several = group.spread(group.size > 1)
@@ -200,7 +200,7 @@ def _acks(rows: pa.Table, group: Groups, step: Bools) -> pa.Array:
 
 
 def _copies(rows: pa.Table, copy: Bools, partition: pa.ChunkedArray, number: Ints) -> pa.Table:
-    """Return the copies of records. Clients read these copies, so their broker is unknown."""
+    """Return the copies of records. Clients read these copies, so no broker is known."""
     copies = rows.filter(pa.array(copy))
     columns = {"partition": partition.take(pa.array(number[copy])), "offset": copies["place"]}
     columns |= {name: copies[name] for name in ("value", "note")}

@@ -1,10 +1,9 @@
-"""Reduction of rows to offset runs: a billion records in order become a few thousand rows.
+"""Offset runs: a billion rows of records in order are reduced to a few thousand rows.
 
-An *offset run* is a range of one client's rows in one slot in which nothing can be wrong: a
-reader's offsets rise by one from row to row; a producer's offsets rise from operation to operation,
-and by one within an operation. So every step out of order lies between two offset runs, and the
-rows inside an offset run are not read again. Rows are reduced as they come from the file, before
-any shuffle.
+An *offset run* is a range of one client's rows in one partition that are in order: a reader's
+offsets rise by one from row to row; a producer's offsets rise from operation to operation, and by
+one within an operation. So a wrong step can only be between two offset runs, and other rows are not
+read again. Rows are reduced as they come from the file, before any shuffle.
 """
 
 from typing import Final
@@ -36,11 +35,11 @@ SINGLE: Final = 4
 ROW_ALONE: Final = 5
 """Values of ``what``, the kind of a row. SLOT_TOLD: a range of offsets that sends acknowledge.
 READS: an offset run of a reader. SENDS: an offset run of a producer. COUNTED is no offset run: it
-counts the rows of a client and slot (``place``) and the rows about records among them
-(``last_place``), and joins their flags (``op``, bits of ``checkers.history.row_flags``). SINGLE and
-ROW_ALONE are offset runs of one row, which ``checkers.history.steps`` makes. A row of the history
-that moved a reader, or that says where a log ended, is kept as it is. Its ``what`` has the bits of
-its ``fact``, which are all greater than these values."""
+has the number of rows of a client and slot (``place``), the number of those about records
+(``last_place``), and their flags (``op``, bits of ``checkers.history.row_flags``). SINGLE and
+ROW_ALONE are offset runs of one row, made by ``checkers.history.steps``. A row that moved a reader,
+or that has a log's end, is not reduced. Its ``what`` has the bits of its ``fact``, which are
+greater than these values."""
 
 OFFSET_RUN: Final = schema(
     *("what", "client", "slot", "sent", "ok", "sure", "op", "at", "place"),
@@ -51,8 +50,8 @@ OFFSET_RUN: Final = schema(
     sure=pa.bool_(),
 )
 """``sent``: true for an offset run of a producer; null if the row is no offset run. ``ok``: the
-operations succeeded; those of an offset run over several operations always did. ``sure``: the
-records read were committed. ``place`` and ``last_place`` are the offsets of the first and the last
+operations succeeded; an offset run over several operations has only such. ``sure``: the read
+records were committed. ``place`` and ``last_place`` are the offsets of the first and the last
 row."""
 
 INPUT: Final = ("client", "slot", "op", "at", "offset", "fact")
@@ -77,7 +76,7 @@ def offset_runs(rows: pa.Table) -> pa.Table:
 
 
 def located_rows(columns: Numbers) -> Bools:
-    """Return a mask of the rows of ``ROW`` that themselves say the offset of their record."""
+    """Return a mask of the rows of ``ROW`` that have the offset of their record."""
     fact = columns["fact"]
     has_offset: Bools = columns["offset"] != NONE
     tells = any_of(fact, flags.SENT_OK | flags.SEEN) & ~any_of(fact, flags.BLIND | flags.ADRIFT)
@@ -95,7 +94,7 @@ def known_offsets(slot: Ints, offset: Ints) -> pa.Table:
 
 
 def single_rows(rows: Numbers, what: int) -> pa.Table:
-    """Return rows that have ``place`` and ``ok`` as offset runs of one row each."""
+    """Return rows that have ``place`` and ``ok`` as offset runs of one row."""
     columns = {name: rows[name] for name in ("client", "slot", "ok", "op", "at", "place")}
     columns |= {f"last_{name}": rows[name] for name in ("op", "at", "place")}
     return arrow(columns | {"sent": any_of(rows["fact"], flags.SENT), "what": what}, OFFSET_RUN)

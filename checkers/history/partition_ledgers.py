@@ -28,8 +28,8 @@ class PartitionLedger:
         missing: acknowledged records that the final read did not return.
         again: records that the final read returned at several offsets.
         last: the greatest offset that the final read returned; None if it returned nothing.
-        complete: whether the final read returned the partition's fence, and so everything before
-            the fence.
+        complete: whether the final read returned the partition's fence, and so all records before
+            it.
     """
 
     run: str
@@ -47,7 +47,7 @@ class PartitionLedger:
 
 
 def ledgers(view: ClientHistory, cases: Sequence[RunFiles]) -> list[PartitionLedger]:
-    """Return the ledger of every partition, in every run, in which clients sent or read records."""
+    """Return the ledger of every partition that clients used, in every run."""
     topics = {case.key: case.plan.topic for case in cases}
     names = ("sent", "acknowledged", "failed", "unknown", "read", "missing", "again", "complete")
     rows = view.names.join(view.sums, "slot", join_type="inner").to_pylist()
@@ -63,7 +63,7 @@ def ledgers(view: ClientHistory, cases: Sequence[RunFiles]) -> list[PartitionLed
 
 @derived
 def partition_ledgers(tables: Tables) -> list[PartitionLedger]:
-    """Return the ledger of every partition of the runs under judgement."""
+    """Return the ledger of every partition of the judged runs."""
     return ledgers(client_view(tables), tables.cases)
 
 

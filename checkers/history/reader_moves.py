@@ -1,14 +1,14 @@
 """Moves of readers: assignments, seeks, rebalances.
 
-A step from one row to another is excused if, between the two rows, the client
+A step from one row to another is excused if, in between, the client
 
-- was assigned, or subscribed to, partitions without this one (like Jepsen we keep the positions in
-  partitions that stay; for producers too, because each of Jepsen's clients is producer and reader),
-- sought another place in the partition, to any offset, or
+- was assigned, or subscribed to, other partitions without this one (this is also true for
+  producers, because each of Jepsen's clients is producer and reader),
+- sought another offset in the partition, or
 - lost or got the partition in a rebalance, in one of the two operations or between them. The
-  history does not record at which point of its operation a rebalance happened. So a rebalance
-  excuses the steps into and out of the operation as well as the steps inside. (Jepsen excuses only
-  the steps inside, and allows the other steps for the whole test.)
+  history does not record when in its operation a rebalance happened. So a rebalance excuses the
+  steps into, inside and out of the operation. (Jepsen excuses only the steps inside, and allows the
+  other steps in the complete test.)
 
 Only steps that look wrong are examined.
 """
@@ -63,7 +63,7 @@ def unexcused(rows: pa.Table) -> pa.Table:
 
 
 def _between(begin: Numbers, end: Numbers, moves: Numbers, *by: str) -> Ints:
-    """Return how many moves are after each begin and not after its end."""
+    """Return how many moves come after each begin and before its end."""
     keys = [moves[name] for name in by]
     until, since = (so_far(keys, [rows[name] for name in by]) for rows in (end, begin))
     return until - since

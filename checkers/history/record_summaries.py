@@ -1,7 +1,7 @@
 """Kernels that summarise all rows of each record.
 
-Most records are right: they are only counted in the sums of their slot. All rows of a record in
-doubt are kept, so that the history need not be read again.
+Most records show no anomaly: only the sums of their slot count them. All rows of a *doubtful*
+record, which may show one, are returned, so that the history is not read again.
 """
 
 from typing import Final
@@ -28,11 +28,11 @@ DOUBTS: Final = (
     *("maybe", "twice", "aborted", "phantom", "own", "foreseen", "unread", "stray"),
     *("adrift", "peeked", "missing", "again"),
 )
-"""Reasons to doubt a record: bits of ``doubts``, in this order.
+"""Reasons why a record is doubtful: bits of ``doubts``, in this order.
 
-``missing``: the record was acknowledged, and is not in the final read. A duplicate is ``twice``
-where every offset that clients name counts (Jepsen's histories), and ``again`` where only the
-offsets in the final read count (our own runs).
+``missing``: the record was acknowledged, and is not in the final read. ``twice`` (Jepsen's
+histories): clients name several offsets for it. ``again`` (our own runs): the final read returned
+several.
 """
 
 OF_FINAL_READS: Final = ("missing", "again")
@@ -40,12 +40,12 @@ OF_FINAL_READS: Final = ("missing", "again")
 BOOKS: Final = ("sent", "acknowledged", "failed", "unknown", "read")
 SUMS: Final = ("known", *DOUBTS, *BOOKS)
 SLOT: Final = schema("slot", "bound", "reach", "complete", "rows", *SUMS, complete=pa.bool_())
-"""Sums of a slot. ``bound``: the greatest offset that readers reached. ``reach``: the greatest that
-the final read reached. ``complete``: the final read returned the slot's fence. ``rows``: the number
-of rows summed. No ledger counts the fence."""
+"""Sums of a slot. ``bound``: the greatest offset that readers reached. ``reach``: the greatest
+offset that the final read reached. ``complete``: the final read returned the slot's fence.
+``rows``: the number of rows summed. The fence is in no ledger."""
 
 DOUBTFUL: Final = pa.schema([*ROW, ("facts", pa.int32()), ("doubts", pa.int32())])
-"""A row of a record in doubt, with the facts of all rows of that record and the record's doubts."""
+"""A row of a doubtful record, with the facts of all rows of that record, and its doubts."""
 
 TALLY: Final = pa.schema([*DOUBTFUL, ("sums", pa.struct(list(SLOT)))])
 """Rows of ``DOUBTFUL``, and rows where only ``sums`` is not null: partial sums of a slot."""
@@ -54,9 +54,9 @@ RECORD: Final = schema(
     *("key", "slot", "facts", "first", "last", "writer", "begun", "ended"), facts=pa.int32()
 )
 """One row for each record. ``first`` and ``last`` are the least and greatest offset that a client
-named for the record, without failed sends. ``writer`` is the ``operation`` that sent the record
-(the greatest, if several sent it). The sends began at ``begun`` and ended at ``ended`` (null: none
-is known to have succeeded)."""
+named for the record; failed sends do not count. ``writer`` is the ``operation`` that sent the
+record (the greatest of several). The sends began at ``begun`` and ended at ``ended`` (null: none is
+known to have succeeded)."""
 
 
 def bits(*names: str) -> int:
@@ -65,7 +65,7 @@ def bits(*names: str) -> int:
 
 
 def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
-    """Return the rows of records in doubt, and the sums, as ``TALLY`` rows. A kernel by ``key``.
+    """Return the rows of doubtful records, and the sums, as ``TALLY`` rows. A kernel by ``key``.
 
     Args:
         rows: the rows of ``ROW`` that are about records.
@@ -129,7 +129,7 @@ def _summed(rows: pa.Table) -> tuple[Numbers, Groups, Numbers]:
 
 
 def read_at_the_end(rows: Numbers) -> Bools:
-    """Return a mask of the rows that show at which offset the final read returned a record."""
+    """Return a mask of the rows that have an offset at which the final read returned a record."""
     fact = rows["fact"]
     has_offset: Bools = rows["offset"] != NONE
     return has_offset & any_of(fact, flags.IN_FINAL) & any_of(fact, flags.SEEN_OK)

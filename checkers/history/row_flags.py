@@ -1,4 +1,4 @@
-"""The flags of a history's row, as bits. A record's flags are those of its rows, or-ed together."""
+"""The flags of a history's row, as bits. A record has the flags of all its rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,8 +37,8 @@ committed. OTHER: the read's operation failed, or its end is unknown."""
 
 BLIND: Final = 128
 ADRIFT: Final = 4096
-"""BLIND: a read or an acknowledged send that has no offset (some rows of Jepsen's histories).
-ADRIFT: a send whose partition the client never learned."""
+"""BLIND: a read or an acknowledged send without an offset (in some Jepsen histories). ADRIFT: a
+send whose partition the client never learned."""
 
 ASSIGNED: Final = 256
 SEEK_FLAG: Final = 512
@@ -53,16 +53,15 @@ ENDED: Final = 8192
 
 IN_FINAL: Final = 1 << 14
 OF_FENCE: Final = 1 << 15
-"""IN_FINAL: a row of the run's final phase. OF_FENCE: a row of the fence, which is the last record
-of its partition."""
+"""IN_FINAL: a row of the run's final phase. OF_FENCE: a row of the fence, the last record of a
+partition."""
 
 PROOF: Final = 1 << 16
 PROVEN: Final = 1 << 17
-"""Flags of sends, set when records are summarised. PROOF: the outcome of a send of the record is
-unknown, an operation that succeeded read the record, and this operation is the record's only
-sender or the greatest of its senders. PROVEN: a send of the same operation has PROOF, so the
-operation took effect (Jepsen's ``must-have-committed?``). A read of uncommitted records proves
-nothing."""
+"""Flags of sends, set when records are summarised. PROOF: the outcome of a send is unknown, and an
+operation that succeeded read its record. (If several operations sent the record, the greatest one
+gets the flag.) PROVEN: a send of the same operation has PROOF, so the operation took effect
+(Jepsen's ``must-have-committed?``). A read of uncommitted records proves nothing."""
 
 GROUPED: Final = 1 << 18
 """A client subscribed, and the history names its group."""
@@ -73,7 +72,7 @@ PEEK: Final = PEEK_OK | PEEK_OTHER
 SEEN: Final = READ_BY_ANY | PEEK
 SEEN_OK: Final = READ_OK | PEEK_OK
 STRAY: Final = SENT_INFO | SENT_FAIL | BLIND
-"""Rows that do not themselves say at which offset their record is, or that it is in the log."""
+"""Rows that do not have the offset of their record, or do not show that it is in the log."""
 
 
 @dataclass(frozen=True, slots=True)

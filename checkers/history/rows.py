@@ -1,9 +1,9 @@
-"""The rows of histories as numbers. Checkers group rows by these numbers.
+"""The rows of histories as numbers, by which checkers group rows.
 
-All histories, of our runs or of others, one or ten thousand, are one frame of operations. It has
-the columns of ``harness.runs.history.OPERATIONS``, ``run``, and ``at``, the number of the row
-within its run. Names are long and rows are many, so rows are grouped by 64-bit hashes of the names
-(Spark's ``xxhash64``). With 100 million records, two share a key in one of 3,700 histories.
+All histories together are one frame of operations. It has the columns of
+``harness.runs.history.OPERATIONS``, ``run``, and ``at``, the number of the row within its run. Rows
+are grouped by 64-bit hashes of the long names (Spark's ``xxhash64``). A collision is unlikely: with
+100 million records, two share a key in one of 3,700 histories.
 """
 
 from typing import Final
@@ -50,10 +50,10 @@ WORDS: Final = schema(
     *("complete_ns", "offset", "value", "acks"),
     **_WORDS,
 )
-"""The columns of a row that an anomaly repeats."""
+"""The columns of a row that an anomaly also has."""
 
 NAMES: Final = schema("slot", "history", "run", "topic", "partition", **_WORDS)
-"""A slot's number, and the names that it stands for."""
+"""A slot's number, and its names."""
 
 OF_SLOT: Final = ("run", "topic", "partition")
 

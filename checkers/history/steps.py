@@ -2,13 +2,12 @@
 
 A *step* leads from one row of a client to the client's next row in the same slot. Inside an
 operation (``inner``) a step begins at the row before. Between operations it begins at the last row
-of the last operation that succeeded and touched the slot: an operation that failed, or whose end is
-unknown, does not move a reader (KIP-98: its positions are committed with its transaction). A row's
-place is its offset; the place of a send without an offset is where its record was read. A step to
-the next known offset (``delta`` 1) is correct. Offsets without a record that a client saw (control
-markers) do not count. Jepsen finds a row's place by the row's value, and takes any of the places of
-a value that has two; we take the row's own place. We leave out a send whose place is unknown;
-Jepsen begins anew after such a send.
+of the previous successful operation in the slot. An operation that failed, or whose end is unknown,
+does not move a reader, because its positions are committed with its transaction (KIP-98). A row's
+place is its offset; for a send without an offset it is the offset at which its record was read. A
+step to the next known offset (``delta`` 1) is correct. Offsets of control markers do not count.
+There are two differences from Jepsen. It uses any offset of a value that has two; we use the row's
+own. It begins anew after a send whose offset is unknown; we ignore such a send.
 """
 
 from typing import Final
@@ -56,13 +55,13 @@ STEP: Final = schema(
 """A wrong step: its sequence, the row where it begins, and the row where it ends.
 
 ``delta`` is the step's length in known offsets: 2 or more skips offsets, 0 or less goes back.
-``left_out`` lists the first skipped offsets. A ``sought`` step begins at the place of a seek, and
-only shows which records the reader did not find. A step that ``overlaps`` comes from overlapping
+``left_out`` lists the first skipped offsets. A ``sought`` step begins at the offset of a seek, and
+shows only which records the reader did not find. A step that ``overlaps`` comes from overlapping
 offset runs, and is not reliable.
 """
 
 _SEQUENCE: Final = ("client", "slot", "sent")
-"""The key of a sequence: the sends of a client to a slot, or its reads there."""
+"""The columns of a sequence: the sends of a client to a slot, or its reads there."""
 
 _SINGLE: Final = ("client", "slot", "op", "at", "offset", "fact")
 
@@ -89,7 +88,7 @@ def wrong_steps(view: ClientHistory) -> Rows:
 
 
 def known_runs(view: ClientHistory) -> Rows:
-    """Return the view's offset runs, with the known offsets that only other rows prove."""
+    """Return the view's offset runs, and the known offsets that only other rows prove."""
     if not view.late:
         return view.offset_runs
     return view.offset_runs.union(view.placed_late.map(_late, OFFSET_RUN))
@@ -100,7 +99,7 @@ def _late(rows: pa.Table) -> pa.Table:
 
 
 def strays(rows: pa.Table) -> pa.Table:
-    """Return the rows that have no certain offset, and whose record's place other rows show.
+    """Return the rows without a certain offset, if other rows have the record's offset.
 
     A kernel by ``key`` from ``DOUBTFUL`` to ``OFFSET_RUN``.
     """
@@ -145,7 +144,7 @@ def steps(rows: pa.Table) -> pa.Table:
 
 
 def _sequences(offset_runs: Numbers) -> Numbers:
-    """Return the rows that steps link, in order. A seek is such a row, marked as ``sought``."""
+    """Return the rows between which steps lead, in order. A seek is marked as ``sought``."""
     what, place = offset_runs["what"], offset_runs["place"]
     seeks = any_of(what, flags.SEEK_FLAG) & ~any_of(what, flags.EVERYWHERE) & (place != NONE)
     start = {"place": place - 1, "last_place": place - 1}
@@ -161,7 +160,7 @@ def _sequences(offset_runs: Numbers) -> Numbers:
 
 
 def _linked(rows: Numbers) -> Numbers:
-    """Return the steps between sorted rows that may be wrong, or that overlap, as ``STEP`` rows."""
+    """Return the steps between sorted rows that may be wrong, or that overlap."""
     place, number = rows["place"], np.arange(len(rows["at"]))
     sequence = Groups.of(*(rows[name] for name in _SEQUENCE))
     first = sequence.spread(sequence.first)

@@ -21,7 +21,7 @@ class Order:
         self._until: Ints = np.cumsum(self._end - self._low)
 
     def before(self, slot: Ints, place: Ints) -> tuple[Ints, Bools]:
-        """Return each offset's index (else the next known offset's), and whether it is known."""
+        """Return each offset's index (or the next known offset's), and whether it is known."""
         at = so_far((self._slot, self._low), (slot, place)) - 1
         # Before the first range ``at`` is -1, which finds the zeros after the last range.
         slots, end, until = (
@@ -38,11 +38,11 @@ class Order:
         return offsets
 
     def between(self, slot: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints]:
-        """Return each step's length from ``begin`` to ``end``, and where its skipped offsets start.
+        """Return each step's length, and the index of the first offset that it skips.
 
         Returns:
             The lengths in known offsets (1: to the next known offset; 0 or less: not forward), and
-                the index of the first known offset after each ``begin``.
+            the index of the first known offset after each ``begin``.
         """
         index, is_inside = self.before(slot, begin)
         size = self.before(slot, end)[0] - index
@@ -50,7 +50,7 @@ class Order:
 
 
 def merge_offset_ranges(slot: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return offset ranges merged into ranges that do not touch, sorted.
+    """Merge offset ranges into sorted ranges that do not touch.
 
     Returns:
         The slot of each range, its first offset, and the offset after its last.

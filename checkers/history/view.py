@@ -1,9 +1,9 @@
 """The clients' view of histories. Every checker of client histories reads this view.
 
-The terms are those of Jepsen's Kafka workload (``jepsen.tests.kafka``); where a rule differs from
-Jepsen's on purpose, the checker says so. A history is read twice: row by row, in order, for
-``offset_runs``; and record by record, for ``sums`` and ``doubtful``. All later queries read these
-results, or the few rows that the results name.
+The terms are those of Jepsen's Kafka workload (``jepsen.tests.kafka``); checkers state where a rule
+differs from Jepsen's. A history is read twice: row by row, in order, for ``offset_runs``; and
+record by record, for ``sums`` and ``doubtful``. All later queries read these results, or a few
+rows.
 """
 
 from collections import Counter
@@ -38,7 +38,7 @@ from highwater.checkers.spark.engine import Engine, Rows, collected
 from highwater.harness.runs.history import OPERATIONS_TABLE
 
 _WORDS_HERE: Final = 1_000_000
-"""The most rows for which one query brings words and numbers to this process together."""
+"""The most rows for which one query collects words and numbers in this process."""
 
 _ALL: Final = pa.unify_schemas([ROW, NAMES, WORDS, schema("word")])
 _ADRIFT: Final = schema("key", "seen", "there", seen=pa.bool_())
@@ -66,7 +66,7 @@ class ClientHistory:
 
     @cached_property
     def _all(self) -> Rows:
-        """Every row with its words. The rows come to this process only if they are few."""
+        """Every row with its words. Spark sends the rows to this process only if they are few."""
         frame = numbered(self.operations).withColumn("word", F.xxhash64("run", "topic", "value"))
         elsewhere = self.engine.there(frame.select(*_ALL.names), _ALL, self.size)
         few = self.size <= min(_WORDS_HERE, self.engine.here)
@@ -110,7 +110,7 @@ class ClientHistory:
         return self._offset_runs.only("what", COUNTED).table()
 
     def tells(self, facts: int) -> bool:
-        """Return whether any row has one of these facts."""
+        """Return whether any row has one of these flags."""
         return bool((self._counted["op"].to_numpy() & facts).any())
 
     @cached_property
@@ -128,7 +128,7 @@ class ClientHistory:
 
     @cached_property
     def _two_faced(self) -> Ints:
-        """The slots that were used by clients that both send and read."""
+        """The slots of clients that both send and read."""
         ordered = numbers(self._counted.sort_by("client"), ("client", "slot", "op"))
         client = Groups.of(ordered["client"])
         sends, reads = (
@@ -154,7 +154,7 @@ class ClientHistory:
 
     @cached_property
     def doubtful(self) -> Rows:
-        """The ``checkers.history.record_summaries.DOUBTFUL`` rows of all records in doubt."""
+        """The ``checkers.history.record_summaries.DOUBTFUL`` rows of all doubtful records."""
         rows = self._tally.not_null("key").select(DOUBTFUL.names)
         if not self.tells(flags.SENT_INFO):
             return rows
@@ -179,7 +179,7 @@ class ClientHistory:
 
     @cached_property
     def suspects(self) -> dict[str, int]:
-        """The number of records with each doubt, and other sums, over all slots."""
+        """The number of doubtful records for each reason, and other sums over all slots."""
         if self._summed["own"] and not self.two_faced:
             return self._summed | {"own": 0}  # only a reader that also sends can read its records
         return self._summed
@@ -204,12 +204,11 @@ class ClientHistory:
 
     @cached_property
     def placed(self) -> Rows:
-        """The rows that say where a record is in the log. The version order is made of them.
+        """The rows that have the offset of a record in the log: they make the version order.
 
-        They are the sends that took effect and know their offset, and the reads, also of failed
-        operations, because a poll returns only committed records (Jepsen's ``version-orders``).
-        Under ``read_uncommitted`` a poll also returns uncommitted records: such a read counts only
-        if the send took effect.
+        They are the sends that took effect and know their offset, and the reads. Reads of failed
+        operations count, too, because a poll returns only committed records (Jepsen's
+        ``version-orders``). Under ``read_uncommitted``, a read counts only if the send took effect.
         """
         sure = self.rows.not_null("offset").where(flags.SENT_OK | flags.READ_BY_ANY)
         return sure.union(self.placed_late) if self.late else sure
@@ -234,9 +233,9 @@ class ClientHistory:
     def adrift(self) -> pa.Table:
         """``key, seen, there`` of every record that was sent to an unknown partition.
 
-        A record with the same run, topic and value is this record, in whatever partition. ``seen``:
-        an operation that succeeded read such a record. ``there``: the least offset at which the
-        final read returned such a record.
+        A record with the same run, topic and value is this record, in any partition. ``seen``: an
+        operation that succeeded read such a record. ``there``: the least offset at which the final
+        read returned such a record.
         """
         if not self.tells(flags.ADRIFT):
             return _ADRIFT.empty_table()

@@ -3,11 +3,11 @@
 Followers append batches as they fetch them (ReplicaFetcherThread). So the record at an offset must
 agree on all replicas: its key, its value, whether it is a control record, and its leader epoch. The
 epoch is compared only if the record's format has one: a leader converts records to an older format
-for a follower with an older protocol. The comparison ignores where a log begins (retention,
-DeleteRecords), where it ends (lag), and its batches, segments and timestamps: these may differ.
+for a follower with an older protocol. Logs may differ in their begin (retention, DeleteRecords),
+end (lag), batches, segments and timestamps.
 
-First, each replica's ranges of offsets are reduced to a count and an exclusive or of hashes. Where
-both agree, no record differs (except with a chance of 1 in 2^64); nearly all ranges agree.
+First, each range of offsets is reduced to a count and an exclusive or of hashes for each replica.
+Ranges that agree are equal, except with a chance of 1 in 2^64. Nearly all ranges agree.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ _NONE: Final = -1  # a record that was converted to an older format has this epo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """The extent of a replica's log, before the replica is compared.
+    """The extent of a replica's log, before the comparison.
 
     Attributes:
         part: the number of the replica's partition.
@@ -47,22 +47,22 @@ class Extent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaLogs:
-    """The logs of replicas that are to be compared with each other.
+    """The logs of replicas that are compared with each other.
 
     Attributes:
         records: columns ``replica, part, segment, position, base_offset, last_offset, offset,
             print, leader_epoch, crc_ok, damage``; if ``keyed``, also ``key_print`` and
-            ``removable``; the replica's ``hw``; and ``trusted``: whether the leader epochs of the
-            replica's records can be trusted.
+            ``removable``; the replica's ``hw``; and ``trusted``: whether the replica's leader
+            epochs can be trusted.
         extents: the extents by replica number; a replica without records may be missing.
         segments: the replica, the base offset, and the next segment's base offset of each segment.
-        damaged: whether any range is not a sound batch.
+        damaged: whether any range is not a valid batch.
         keyed: whether compaction may have removed a record because a later record has its key.
-        doubted: whether the records after a hole in a log are left out: no checksum covers
-            offsets, so a change to the file may have moved these records.
+        doubted: whether records after a hole in a log are left out. No checksum covers offsets, so
+            a change to the file may have moved these records.
         gaps: ranges of offsets between segments: the replica, the first and the last offset.
         doubled: ranges of offsets that two segments of a replica contain, in the same form as
-            ``gaps``; these ranges are not compared.
+            ``gaps``; these are not compared.
         carried: further columns that ``Differences.rows`` must have.
     """
 
@@ -83,7 +83,7 @@ class Differences:
     """The differences between replicas.
 
     Attributes:
-        rows: the records in the ranges of offsets in which replicas are not simply equal.
+        rows: the records in the ranges of offsets in which replicas are not equal.
         lacking: a row ``part, replica, offset, between`` for each record that a replica lacks
             within its extent; ``between``: the offset is in one of the replica's ``gaps``; if
             ``keyed``, also ``key_print`` and ``removable``.
@@ -166,9 +166,9 @@ def _keys(logs: ReplicaLogs) -> list[str]:
 def _lacking(logs: ReplicaLogs, rows: DataFrame) -> DataFrame:
     """Return the records that a replica lacks within its extent and another replica has.
 
-    Gaps from damage are left out: they are a separate finding. Gaps from compaction are legitimate
-    only below the log cleaner's offset or, if that offset is unknown, for records that a later
-    record with the same key has replaced.
+    Gaps from damage are left out: they are a separate finding. Compaction explains a gap only below
+    the log cleaner's offset or, if that offset is unknown, for records that a later record with the
+    same key has replaced.
     """
     keys = _keys(logs)
     copies = rows.groupBy("part", "offset").agg(
@@ -202,7 +202,7 @@ def _lacking(logs: ReplicaLogs, rows: DataFrame) -> DataFrame:
 
 
 def _ranges(logs: ReplicaLogs, ranges: Sequence[tuple[int, int, int]]) -> DataFrame:
-    """Return ranges of offsets, each of one replica, as the columns that ``_inside`` needs."""
+    """Return ranges of offsets of one replica each, as the columns that ``_inside`` needs."""
     rows = [{"broken": replica, "begins": first, "ends": last} for replica, first, last in ranges]
     schema = pa.schema([("broken", pa.int32()), ("begins", pa.int64()), ("ends", pa.int64())])
     return F.broadcast(logs.engine.given(pa.Table.from_pylist(rows, schema=schema)))
@@ -215,7 +215,7 @@ def _inside() -> Column:
 
 
 def _damaged(logs: ReplicaLogs) -> DataFrame:
-    """Return the offsets that each damaged range claims; an unknown end is its segment's end."""
+    """Return the offsets of each damaged range; an unknown end is its segment's end."""
     limits = [
         {"replica": replica, "segment": base, "limit": following - 1}
         for replica, base, following in logs.segments
@@ -228,7 +228,7 @@ def _damaged(logs: ReplicaLogs) -> DataFrame:
 
 
 def _claimed(logs: ReplicaLogs) -> DataFrame:
-    """Return the offsets that sound batches claim if only their order is wrong."""
+    """Return the offsets of valid batches in which only the order is wrong."""
     whole = F.col("crc_ok") & F.col("last_offset").isNotNull()
     rows = logs.records.where(F.col("damage").isNotNull() & whole)
     return _claims(rows, F.col("last_offset"))
@@ -247,9 +247,9 @@ def _offsets(logs: ReplicaLogs, rows: DataFrame, lacking: DataFrame) -> DataFram
     These records are left out:
 
     - records in offsets that two segments of a replica contain;
-    - on a damaged replica, batches that do not lie between two neighbours, because only neighbours
-      confirm a batch's offset;
-    - records at offsets that another whole batch of the replica claims, because one of the two
+    - on a damaged replica, batches without two neighbours, because only neighbours confirm a
+      batch's offset;
+    - records at offsets that another complete batch of the replica claims, because one of the two
       batches is misplaced;
     - if ``doubted``, records after a hole within a segment, and the batch before the hole (it may
       be an old offset in front of a later batch's body).
@@ -284,9 +284,9 @@ def _offsets(logs: ReplicaLogs, rows: DataFrame, lacking: DataFrame) -> DataFram
 def _unvouched(logs: ReplicaLogs) -> DataFrame:
     """Return ``replica, segment, position`` of batches whose offset no neighbour confirms.
 
-    Only damaged logs are looked at. The previous batch must end where this batch begins (for the
+    Only damaged logs are checked. The previous batch must end where this batch begins (for the
     first batch, the segment's name must be its offset), and the next batch must begin where this
-    batch ends. A torn tail that begins where it should is no damage.
+    batch ends. A torn tail at the right offset is no damage.
     """
     damage = F.coalesce("damage", F.lit(""))
     ranges = logs.records.groupBy("replica", "segment", "position").agg(

@@ -33,8 +33,8 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.base.wording import count
 
 _INCOMPLETE: Final = (
-    "Files are missing in these folders, or were copied at different moments. Such copies are made"
-    " by a .gitignore or an rsync filter, or when files are copied while their broker runs."
+    "Files are missing in these folders, or were copied at different moments. A .gitignore or an "
+    "rsync filter makes such copies, or a copy while the broker runs."
 )
 _NAMED_MAX: Final = 3
 
@@ -48,7 +48,7 @@ def inspect(
         given: log directories of brokers, or folders that hold them, see ``log_dirs.log_dirs``.
         spark: the session from ``checkers.spark.session.spark``.
         internal: whether Kafka's internal topics are compared as well.
-        related: whether logs with the same name are surely replicas of one log, as in a run.
+        related: whether logs with the same name are always replicas of one log, as in a run.
 
     Raises:
         UsageError: a folder is missing, cannot be read, or holds no log.
@@ -117,7 +117,7 @@ def _inspect(
 
 
 def _parts(partition_groups: Sequence[PartitionGroup]) -> dict[int, int]:
-    """Return each replica's part: replicas of a partition share a part; a duplicate is alone."""
+    """Return each replica's part: replicas of a partition share a part; a duplicate has its own."""
     part_of = {}
     alone = itertools.count(len(partition_groups))
     for part, group in enumerate(partition_groups):

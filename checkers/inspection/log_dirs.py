@@ -61,7 +61,7 @@ class _Place:
 
 
 def log_dirs(given: Sequence[Path]) -> list[LogDir]:
-    """Return the log directories that the given folders are or hold, in order, with their brokers.
+    """Return the log directories in the given folders, in order, with their brokers.
 
     Args:
         given: log directories, folders that hold some (such as a run's), or replicas' folders.
@@ -99,7 +99,7 @@ def log_dirs(given: Sequence[Path]) -> list[LogDir]:
 
 
 def _require_one_cluster(dirs: Sequence[LogDir]) -> None:
-    """Raise UsageError if two log directories say that they belong to different clusters."""
+    """Raise UsageError if two log directories belong to different clusters."""
     of_cluster: dict[str, LogDir] = {}
     for log_dir in dirs:
         if log_dir.cluster_id is not None:
@@ -178,7 +178,7 @@ def _is_replica(folder: Path) -> bool:
 def _brokers(
     places: Sequence[_Place], properties: Sequence[Mapping[str, str]]
 ) -> list[tuple[int, bool]]:
-    """Return a broker id for each log directory, and whether the id is only its position.
+    """Return a broker id for each log directory, and whether the id is only the folder's position.
 
     Two log directories share an id only if meta.properties says so.
     """

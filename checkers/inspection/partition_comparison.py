@@ -125,7 +125,7 @@ def gaps_till(sides: Sequence[Facts]) -> int:
 
 
 def _holes(lacking: DataFrame) -> list[Row]:
-    """Return how many records each replica lacks, and the first, within segments and between."""
+    """Return how many records each replica lacks within and between segments, and the first."""
     counted = lacking.groupBy("part", "replica", "between").agg(
         F.count("*").alias("count"),
         F.min("offset").alias("first"),
@@ -139,9 +139,8 @@ def _compacted(side: Facts, hole: Row) -> bool:
     """Return whether compaction may explain a hole above the checkpointed offset of the cleaner.
 
     Compaction removes a tombstone some time after the records that it replaced. It never removes a
-    record without a key, and it removes other records only from a log in which more records are
-    missing. The cleaner's checkpoint may be older than the log, if both were copied one after the
-    other; then only missing tombstones are explained.
+    record without a key. If the cleaner's checkpoint is older than the copied log, only missing
+    tombstones are explained.
     """
     if hole["keyless"]:
         return False
@@ -175,6 +174,6 @@ def _forks(rows: DataFrame) -> list[Row]:
 
 
 def _odd_epochs(rows: DataFrame) -> list[Row]:
-    """Return the offsets with equal records where only an untrusted replica's epoch differs."""
+    """Return offsets with equal records, but a different epoch on an untrusted replica."""
     odd = rows.where(F.col("any_epoch") & ~F.col("other_epoch") & ~F.col("other_record"))
     return _counted(odd.select("part", "offset", F.explode("untold").alias("replica")))

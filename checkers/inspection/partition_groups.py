@@ -145,7 +145,7 @@ def _same_replicas(partition_groups: Sequence[PartitionGroup]) -> Iterable[str]:
 
 
 def _directories(sides: Sequence[ReplicaFolder]) -> str:
-    """Return a sentence on whether a broker's folders are copies of one log directory, if known."""
+    """Return in a sentence whether a broker's folders are copies of one log directory."""
     ids = {side.log_dir.directory_id for side in sides}
     if None in ids:
         return ""
@@ -180,7 +180,7 @@ _SIGNS: Final[tuple[tuple[str, Callable[[ReplicaFolder], float | None], str], ..
 
 
 def _later(partitions: Sequence[Sequence[ReplicaFolder]]) -> str:
-    """Return a sentence that says which folder is the latest, and which value shows it."""
+    """Return a sentence that names the latest folder, and the value that shows it."""
     for sign, value, form in _SIGNS:
         rows = []
         for sides in partitions:

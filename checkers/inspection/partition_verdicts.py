@@ -132,12 +132,12 @@ def _fork(
         yield f"{lies} below the HW of every replica that holds it: no replica will truncate there."
     above = number - compared.below_hw
     if above and all(replica.hw is None for replica in states):
-        yield "No checkpoint says which HW each replica had."
+        yield "No checkpoint has the HW of each replica."
     elif above:
         replicas = [replica for replica in states if replica.hw is not None]
         lowest = min(replicas, key=lambda replica: replica.hw or 0)
         yield (
-            f"{_lies(above, number)} above the HW that some replica had last written down (the"
+            f"{_lies(above, number)} above the HW that some replica had last checkpointed (the"
             f" lowest is {lowest.hw}, of broker {lowest.broker}): that replica may still truncate"
             " its records there."
         )

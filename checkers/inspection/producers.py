@@ -17,9 +17,9 @@ _SEQUENCES: Final = 1 << 31
 def repeats(records: DataFrame, log: Sequence[str], *more: Column) -> DataFrame:
     """Return the sequence numbers that a producer epoch has twice in a log, one row for each.
 
-    A sound log has no such row: a broker drops a batch that it has appended before
-    (ProducerStateManager). Sequence numbers wrap around after 2^31, so two equal numbers that are
-    so far apart are no repetition.
+    A broker drops a batch that it has appended before (ProducerStateManager), so a valid log has no
+    such row. Sequence numbers wrap around after 2^31, so two equal numbers that are so far apart
+    are no repetition.
 
     Args:
         records: the records of any logs.
@@ -47,7 +47,7 @@ def repeated(evidence: LogTables) -> dict[int, list[Row]]:
 
 
 def transactions(evidence: LogTables) -> dict[int, list[Row]]:
-    """Return each replica's transactions by their ending: their number, and the first ones.
+    """Return the number of each replica's transactions by their ending, and the first ones.
 
     A transaction is a producer's transactional records up to its next marker. Their epochs may
     differ: a coordinator that fences a producer aborts with a later epoch. ``ending`` is commit,

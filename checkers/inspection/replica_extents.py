@@ -27,7 +27,7 @@ SOURCE: Final = (
 TORN: Final = "torn"
 UNREADABLE: Final = "unreadable"
 ORDINARY: Final = ("torn", "zeros", "empty")
-"""The kinds of damage that prove nothing: a log's torn end after a kill, preallocated zeros, and
+"""The kinds of damage that show no fault: a log's torn end after a kill, preallocated zeros, and
 batches that compaction has emptied."""
 
 
@@ -69,7 +69,7 @@ class LogExtent:
         last: the offset of the log's last record.
         segment: the base offset of the log's last segment.
         damaged: whether any range of the log is not a sound batch.
-        unread: whether the operating system could not read some range, which proves nothing.
+        unread: whether the operating system could not read some range.
     """
 
     run: str
@@ -84,7 +84,7 @@ class LogExtent:
 
 
 def records(log: DataFrame) -> DataFrame:
-    """Return rows of the ``kafka-log`` source (``SOURCE`` suffices), reduced to ``COLUMNS``."""
+    """Return rows of the ``kafka-log`` source, reduced to ``COLUMNS``."""
     return log.withColumn("print", F.xxhash64("key", "value", "control")).select(*COLUMNS)
 
 

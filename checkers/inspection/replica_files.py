@@ -103,9 +103,9 @@ def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[ReplicaFolde
     """Return every replica in the log directories, ordered by topic, partition and broker.
 
     The result includes a replica whose folder is missing, if its broker's checkpoint names the
-    replica and the folder of another broker's replica is here. Deletion does not explain this: a
-    broker that deletes or moves a replica renames the folder, keeps it for a minute, and writes
-    that checkpoint every few seconds.
+    replica and another broker's replica has a folder. This is no deletion: a broker that deletes or
+    moves a replica renames the folder and keeps it for a minute, and it writes the checkpoint every
+    few seconds.
 
     Args:
         log_dirs: the result of ``log_dirs.log_dirs``.
@@ -135,7 +135,7 @@ def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[ReplicaFolde
 
 
 def set_aside(log_dirs: Iterable[LogDir]) -> list[str]:
-    """Return the folders of replicas that brokers were deleting or moving, or found to be stray."""
+    """Return folders of stray replicas, and of replicas that brokers were deleting or moving."""
     return [
         f"{log_dir.name}/{name}"
         for log_dir in log_dirs
@@ -197,7 +197,7 @@ def _read(
     try:
         return read(path)
     except CheckpointError as error:
-        says = f"{error.message.removeprefix(f'{path.parent}/')}. It is taken as missing."
+        says = f"{error.message.removeprefix(f'{path.parent}/')}. It counts as missing."
         findings.append(LogFinding("checkpoint-broken", "warning", says))
         return None
 
@@ -292,7 +292,7 @@ def _without_folder(path: Path, error: OSError) -> LogFinding:
     if os.path.lexists(path):
         says = f"Its folder cannot be read: {error.strerror}."
         return LogFinding("unreadable", "error", says)
-    says = f"Its folder is missing, though the broker's {HIGH_WATERMARK} names this partition."
+    says = f"Its folder is missing, although the broker's {HIGH_WATERMARK} names this partition."
     return LogFinding("no-folder", "error", says)
 
 
@@ -307,7 +307,7 @@ def _left_behind(names: Collection[str]) -> Iterator[LogFinding]:
 
 
 def _size(entry: os.DirEntry[str]) -> int:
-    """Return a file's size in bytes; 0 if the file is missing, which is an error at reading."""
+    """Return a file's size in bytes; 0 if the file is missing, which causes an error later."""
     try:
         return entry.stat().st_size if entry.is_file() else 0
     except OSError:

@@ -23,14 +23,15 @@ HANGING_MS: Final = 15 * 60 * 1000
 """The default of transaction.max.timeout.ms: no transaction stays open for longer (KIP-664)."""
 
 LATE_START: Final = "late-start"
-"""The kind of a finding that retention or a copy removed a log's first segments: which is open."""
+"""The kind of a finding that a log's first segments are missing, because of retention or an
+incomplete copy."""
 
 _NAMED_MAX: Final = 5
 
 
 @dataclass(slots=True, kw_only=True)
 class Facts:
-    """Everything that is known about one replica.
+    """The facts about one replica.
 
     Attributes:
         spans: the replica's rows in ``LogTables.spans``; empty if it has no row.
@@ -71,7 +72,7 @@ class Facts:
         return self.replica.segments[-1].base_offset if self.replica.segments else 0
 
     def covered(self, segment: int) -> int:
-        """Return the greatest offset in a segment's sound batches; without any, ``segment - 1``."""
+        """Return the greatest offset in a segment's valid batches; ``segment - 1`` without any."""
         ends = (span["covered"] for span in self.spans if span["segment"] == segment)
         return max((end for end in ends if end is not None), default=segment - 1)
 
@@ -91,7 +92,7 @@ class Facts:
 
     @property
     def overlaps(self) -> list[tuple[int, int, int]]:
-        """Segments that overlap the next one: base offset, last offset, the next one's first."""
+        """Segments that overlap the next one: base offset, last offset, the next base offset."""
         return [
             (base, last, following)
             for (base, _, last), (_, following, _) in pairwise(
@@ -104,8 +105,7 @@ class Facts:
     def gaps(self) -> list[tuple[int, int, int]]:
         """Segments that end before the next begins: base offset, first and last missing offset.
 
-        Zeros, a torn batch and bytes that cannot be read show no more about these offsets than a
-        missing file.
+        Zeros, a torn batch and unreadable bytes count like a missing file.
         """
         if self.damage and self.damage[0]["all"] > len(self.damage):
             return []
@@ -160,7 +160,7 @@ def state(facts: Facts, *, end: int, start: int = 0, twice: bool = False) -> Ins
         facts: the facts about the replica.
         end: the greatest log end offset in the replica's partition.
         start: the greatest ``log_start`` in the replica's partition.
-        twice: whether another folder, too, says that it is this replica.
+        twice: whether another folder claims to be this replica, too.
     """
     replica = facts.replica
     ended = {row["ending"]: row for row in facts.transactions}
@@ -226,12 +226,10 @@ def _damages(facts: Facts) -> Iterator[LogFinding]:
         if row["damage"] == "zeros":
             yield _zeros(facts, row, says)
         elif row["damage"] == TORN and row["segment"] == last:
-            says += " A killed writer leaves such a tail behind; it is not an error."
+            says += " A killed broker leaves such an end; it is not an error."
             yield LogFinding("torn-tail", "note", says, offset)
         elif row["damage"] == TORN:
-            says += (
-                " A copy that was cut short is like that, and so is a disk after a power failure."
-            )
+            says += " This happens if a copy is incomplete, or if a disk lost its power."
             yield LogFinding("torn-segment", "error", says, offset)
         else:
             kind = "unreadable" if row["damage"] == "unreadable" else "corrupt"
@@ -255,18 +253,18 @@ def _zeros(facts: Facts, row: Row, says: str) -> LogFinding:
         (neighbour.end for neighbour in replica.segments if neighbour.base_offset == segment),
         segment,
     )
-    where = f"{segment:020d}.log holds zeros from byte {row['position']} on"
+    where = f"{segment:020d}.log has zeros from byte {row['position']} on"
     if segment == facts.last_segment:
         if facts.sum("records") or replica.hw == facts.leo:
             return LogFinding("zeros", "note", says)
         says = (
-            f"{where}, and its log no record: a segment that was preallocated and never written"
-            " looks like that, and so does a segment that was wiped."
+            f"{where}, and its log has no record: the segment was preallocated and never "
+            "written, or its content was lost."
         )
     elif facts.covered(segment) + 1 >= due:
         return LogFinding("zeros", "note", says)
     else:
-        says = f"{where}, where records up to offset {due - 1} should be."
+        says = f"{where}, instead of records up to offset {due - 1}."
     return LogFinding("zeros", "error", says, facts.covered(segment) + 1)
 
 
@@ -274,7 +272,7 @@ def _order(facts: Facts) -> Iterator[LogFinding]:
     for base, last, following in facts.overlaps[:_NAMED_MAX]:
         says = (
             f"Segment {base:020d}.log reaches up to offset {last}, though the next segment begins"
-            f" at {following}. A copy over an older one leaves the segments of both."
+            f" at {following}. A copy into the folder of an older copy has the segments of both."
         )
         yield LogFinding("overlap", "error", says, following)
     if facts.hole:
@@ -314,10 +312,10 @@ def _missing_segments(facts: Facts) -> Iterator[LogFinding]:
 
 
 def _late_start(facts: Facts, *, start: int) -> Iterator[LogFinding]:
-    """Yield a note if a log begins after offset 0 and no file of its broker explains this start.
+    """Yield a note if a log begins after offset 0 and no file of its broker explains this begin.
 
-    Other files beside a log do not explain it: a snapshot of producers may outlive its segment,
-    and brokers remove their segments at different times.
+    Other files in the folder do not explain it: a producer snapshot may outlive its segment, and
+    brokers remove their segments at different times.
     """
     replica, first = facts.replica, facts.replica.begins or 0
     if first > start and log_start(facts) is None and not replica.tiered:
@@ -329,10 +327,10 @@ def _late_start(facts: Facts, *, start: int) -> Iterator[LogFinding]:
 
 
 def _checkpoints(facts: Facts, *, end: int) -> Iterator[LogFinding]:
-    """Yield checkpointed offsets that the log does not reach: errors if no replica reaches them.
+    """Yield checkpointed offsets above the log's end; errors if no replica reaches them.
 
-    Either such a log has lost its end, or its copy has: the copy lacks a segment, or the log was
-    copied before the checkpoint files.
+    Either the log or its copy has lost the end: the copy lacks a segment, or the log was copied
+    before the checkpoint files.
     """
     broken = _broken(facts)
     for finding, value in [*_beyond(facts), *_snapshot_beyond(facts)]:
@@ -347,7 +345,7 @@ def _checkpoints(facts: Facts, *, end: int) -> Iterator[LogFinding]:
             yield finding
             continue
         holder = (
-            "No replica here reaches so far."
+            "No replica here reaches that offset."
             if value > end
             else "Another replica reaches that offset."
         )
@@ -356,13 +354,13 @@ def _checkpoints(facts: Facts, *, end: int) -> Iterator[LogFinding]:
 
 
 def _beyond(facts: Facts) -> Iterator[tuple[LogFinding, int]]:
-    """Yield findings about checkpoints above the LEO, where Kafka writes none, and their values."""
+    """Yield findings about checkpoints above the LEO, which Kafka does not write."""
     replica, leo = facts.replica, facts.leo
     if replica.hw is not None and replica.hw > leo:
         gone = counted(replica.hw - leo, "committed record")
         says = (
             f"Its HW was {replica.hw}, but its log ends at {leo}: {gone} that it had"
-            f" {'is' if replica.hw == leo + 1 else 'are'} gone from the log."
+            f" {'is' if replica.hw == leo + 1 else 'are'} missing from the log."
         )
         yield LogFinding("hw-above-leo", "warning", says, leo), replica.hw
     named = (("recovery point", replica.recovery_point), ("log start offset", replica.log_start))

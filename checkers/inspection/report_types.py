@@ -161,7 +161,7 @@ class InspectedPartition(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def incomplete(self) -> bool:
-        """True if the copy of the partition lacks something that a complete copy has."""
+        """True if the copy of the partition is incomplete."""
         return any(
             finding.severity == "error" and finding.kind in INCOMPLETE
             for finding in self.all_findings
@@ -169,7 +169,7 @@ class InspectedPartition(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def remarkable(self) -> bool:
-        """True if a report must say more than the verdict and the notes about the folders."""
+        """True if a report must contain more than the verdict and the notes about the folders."""
         kinds = {finding.kind for finding in self.all_findings if finding.severity != "note"}
         return bool(kinds - {"same-replica"}) or self.verdict in ("fork", "lag")
 
@@ -178,7 +178,7 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     """The result of ``highwater inspect``, in the shape of its ``--json``.
 
     Attributes:
-        verdict: the worst verdict of all partitions; a sound stray replica is ignored.
+        verdict: the worst verdict of all partitions; a valid stray replica is ignored.
         notes: sentences about the folders that the user gave.
     """
 

@@ -3,7 +3,7 @@
 Releases before 2.8 write no topic id, and ``__cluster_metadata`` has the same id in every cluster.
 Two replicas of one log begin with the same records, unless retention removed all shared records. So
 if two logs differ at every offset that both hold, they belong to two topics with one name, or they
-forked before the first record that either log still holds. The logs do not show which is true.
+forked before the first record that both still hold.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ def unrelated(
 def placed(
     parts: Mapping[int, Sequence[Facts]], compared: Mapping[int, Comparison]
 ) -> dict[int, tuple[list[list[Facts]], LogFinding]]:
-    """Return, by divergent partition, replicas of known brokers as one set, each other one alone.
+    """Group a divergent partition's replicas: known brokers together, each other replica alone.
 
     A broker may truncate its log between two copies, so two copies of one replica may differ
     without a fork.
@@ -66,8 +66,8 @@ def placed(
             names = " and ".join(side.replica.log_dir.name for side in of_unknown)
             says = (
                 f"Replicas hold different records at {counted(comparison.divergent, 'offset')}, the"
-                f" first {comparison.offsets[0][0]}, and no meta.properties says whose {names}"
-                f" {'is' if len(of_unknown) == 1 else 'are'}: an older copy of a replica may differ"
+                f" first {comparison.offsets[0][0]}, and no meta.properties names the broker"
+                f" of {names}: an older copy of a replica may differ"
                 " from a newer copy. Folders of unknown brokers are not compared."
             )
             sets = [*filter(None, [rest]), *([side] for side in of_unknown)]
@@ -120,7 +120,7 @@ def _without_common_record(evidence: LogTables, pairs: list[Row]) -> list[Row]:
 
 
 def _sets(sides: Sequence[Facts], strangers: Sequence[Row]) -> list[list[Facts]]:
-    """Return sets of replicas: no replica shares a record with a replica in another set."""
+    """Return sets of replicas that share no record with replicas of other sets."""
     apart = {(row["one"], row["other"]) for row in strangers}
     sets: list[list[Facts]] = []
     for side in sides:

@@ -141,6 +141,6 @@ def operation(text: Bytes, at: int, op: Rows) -> int:
 
 @rule
 def clear(row: Rows) -> None:
-    """Set all columns to NONE, without a slice: Numba needs four seconds more to compile slices."""
+    """Set all columns to NONE, without a slice: Numba needs four seconds to compile slices."""
     for column in range(len(row)):
         row[column] = NONE

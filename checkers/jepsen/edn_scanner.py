@@ -49,7 +49,7 @@ from highwater.checkers.jepsen.edn_tokens import (
 OP, KIND, KEY_AT, KEY_END, KEY, OFFSET, RECORD_AT, RECORD_END, COLUMNS = range(9)
 
 Rest: TypeAlias = tuple[Rows, int]
-"""The rows, and the number of rows that are in use."""
+"""The rows, and the number of used rows."""
 
 _VECTOR, _MAP, _N = b"[{n"
 _KEYS = word(b":keys", 0, 5)
@@ -61,7 +61,7 @@ _NIL = word(b"nil", 0, 3)
 
 @rule
 def put(rows: Rows, used: int, op: int, kind: int) -> Rows:
-    """Begin the row with index ``used``; return ``rows``, or a copy of twice the size if full."""
+    """Begin the row with index ``used``; return ``rows``, twice as large if it was full."""
     if used == len(rows):
         grown = np.empty((2 * len(rows), COLUMNS), np.int64)
         for row in range(used):
@@ -76,7 +76,7 @@ def put(rows: Rows, used: int, op: int, kind: int) -> Rows:
 
 @rule
 def within(text: Bytes, at: int) -> int:
-    """Return the position of the next form inside a micro-operation; the form must exist."""
+    """Return the position of the next form inside a micro-operation, which must exist."""
     at = blank(text, at)
     if closes(text[at]):
         raise MalformedError(at, NO_MICRO_OP)
@@ -104,8 +104,7 @@ def put_key(text: Bytes, at: int, row: Rows) -> int:
 def put_record(text: Bytes, at: int, row: Rows) -> int:
     """Store the next ``[offset value]``, or single value, in the row; return the form's end.
 
-    If the value is ``nil``, there is no record, and the row gets none. Kafka's clients give -1 for
-    an offset that they do not know, as with acks=0.
+    If the value is ``nil``, there is no record. An offset of -1 is unknown, as with acks=0.
     """
     at = within(text, at)
     end = form_end(text, at)
@@ -135,7 +134,7 @@ def put_keys(text: Bytes, at: int, rows: Rows, used: int, op: int, kind: int) ->
 
 @rule
 def put_polled(text: Bytes, at: int, entry: Rows, rows: Rows, used: int, op: int) -> Rest:
-    """Add a row for each record in ``{key [[offset value] …] …}``; count a poll that lacks some."""
+    """Add a row for each record in ``{key [[offset value] …] …}``; count incomplete polls."""
     untold = text[at] != _MAP
     at = blank(text, at + 1)
     while not (untold or closes(text[at])):
@@ -246,7 +245,7 @@ def put_end(text: Bytes, at: int, row: Rows) -> None:
 def put_ends(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
     """Add a row for each key in ``{key {:offset n …} …}``, with the end offset of the key's log.
 
-    Bufstream's client gives this answer; other clients give no offset here.
+    Only Bufstream's client gives this offset.
     """
     if text[at] != _MAP:
         return rows, used
@@ -292,7 +291,7 @@ def scan(
         ops: the array to fill, one row with ``OP_COLUMNS`` for each operation.
         rows: the array to fill, one row with ``COLUMNS`` for each micro-operation; it is replaced
             if it is too small.
-        invocations: whether to keep the rows of invocations, too; their values are the requests.
+        invocations: whether to keep the rows of invocations; their values are the requests.
 
     Returns:
         The byte at which the scan stopped, the number of operations, the number of rows, the rows,

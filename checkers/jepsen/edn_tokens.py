@@ -1,10 +1,10 @@
 """Tokens of an EDN text: plain functions over bytes, which Numba compiles.
 
-A history may contain ``[:send 3 [17 641]]`` a million times. Creating an object for each form takes
+A history may contain ``[:send 3 [17 641]]`` a million times, and an object for each form takes
 minutes (Python's EDN library reads 700 operations a second). So a form here is only the byte at
-which it begins and the byte after it. For a small file the uncompiled functions are faster.
+which it begins and the byte after it.
 
-Metadata (``^``) and discarded forms (``#_``) are refused; Jepsen's printer never writes them.
+Metadata (``^``) and discarded forms (``#_``), which Jepsen never writes, are refused.
 """
 
 from typing import Any, Final, TypeAlias
@@ -13,17 +13,17 @@ import numpy as np
 from numba.extending import register_jitable as rule
 
 Bytes: TypeAlias = Any
-"""``bytes`` in plain Python, an array of uint8 in compiled code; both have numbers as elements."""
+"""``bytes`` in plain Python, an array of uint8 in compiled code."""
 
 CUT: Final = -1
-"""The value that stands for the end of a form which is incomplete in the file."""
+"""The value for the end of a form that is incomplete in the file."""
 
 NONE: Final = -(2**63)
 """The value that stands for a missing number."""
 
 NO_EDN, NO_OPERATION, NO_TYPE, NO_MICRO_OP, REFUSED = range(5)
 COMPLAINTS: Final = (
-    "is no EDN: this bracket closes nothing that was opened",
+    "is no EDN: no bracket was opened before this closing bracket",
     "is no operation: a map with :type, :f and :process was expected",
     "is no operation: its :type is none of :invoke, :ok, :fail and :info",
     "is no micro-operation of jepsen.tests.kafka, which has [:send key value] and [:poll …]",
@@ -67,7 +67,7 @@ def _depths() -> Any:  # noqa: ANN401
 
 
 _DEPTH: Final = _depths()
-"""How each byte changes the depth; ``_ASIDE`` for bytes after which brackets may not count."""
+"""The change of the depth by each byte; ``_ASIDE`` for bytes after which brackets may not count."""
 
 
 class MalformedError(Exception):
@@ -119,7 +119,7 @@ def atom_end(text: Bytes, at: int) -> int:
 
 @rule
 def untagged(text: Bytes, at: int) -> int:
-    """Return the begin of the form: after ``#jepsen.history.Op``, or at the ``{`` of ``#{``."""
+    """Return the position of the form: after ``#jepsen.history.Op``, or at the ``{`` of ``#{``."""
     while at < len(text) and text[at] == _HASH:
         behind = text[at + 1] if at + 1 < len(text) else 0
         if behind == _UNDERSCORE:

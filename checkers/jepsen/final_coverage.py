@@ -1,10 +1,10 @@
-"""Final coverage: did the final readers reach the greatest offset that any client knew?
+"""Final coverage: whether the final readers reached the greatest offset that any client knew.
 
 At the end of a test (``final-polls`` of ``jepsen.tests.kafka``), Jepsen's clients seek the
 beginning of every key, and poll until they have read up to the last written offset. If no client
-reaches that offset, the partition may have been wiped after it was read, its records may have
-expired, or it may not have answered: empty polls look the same in each case. Jepsen's checker calls
-such a history valid.
+reaches that offset, the partition's disk may have been lost, its records may have expired, or its
+leader may not have answered: empty polls look the same in each case. Jepsen's checker calls such a
+history valid.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ def short(view: ClientHistory) -> list[tuple[str, int, int]]:
     """Return partitions whose greatest known offset no final reader reached, at most SHOWN_MAX.
 
     A final reader is a client that sought the beginning (a null offset) after that offset was
-    known. A partition without a final reader is not returned: its history shows nothing.
+    known. A partition without a final reader is not returned.
     """
     if not view.tells(flags.SEEK_FLAG):
         return []

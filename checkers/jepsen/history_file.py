@@ -1,4 +1,4 @@
-"""Read a Jepsen history from its file: the whole history as a table, or one operation again."""
+"""Read a Jepsen history from its file: the complete history as a table, or one operation."""
 
 import mmap
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ _FUNCTIONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """An operation in the words of the history, so that the user finds it there."""
+    """An operation in the text of the history, so that the user finds it there."""
 
     index: int | None
     process: int
@@ -72,8 +72,8 @@ class Read:
         rows: the number of rows in ``OPERATIONS`` for these and other operations.
         subscribed: whether any client was subscribed to topics.
         polled: whether any poll completed as ``:ok``, with or without records.
-        untold: the operations whose result is missing, or not complete, in the history.
-        cut: a sentence that says why the end of the history could not be read; empty if it could.
+        untold: the operations whose result is missing or incomplete in the history.
+        cut: why the end of the history could not be read, in a sentence; empty if it was read.
     """
 
     operations: int = 0
@@ -175,12 +175,12 @@ class History:
         read.cut = self._finish(at, in_vector=in_vector, cut=state == CUT)
 
     def _finish(self, at: int, *, in_vector: bool, cut: bool) -> str:
-        """Return a sentence that says how the file is truncated; empty if the file is complete."""
+        """Return a sentence about the truncated end of the file; empty if the file is complete."""
         if cut:
             where = f"on line {self._line(at)} (byte {at})"
-            return f"The operation {where} does not end: what came before it was judged."
+            return f"The operation {where} does not end: the operations before it were judged."
         if in_vector and at >= len(self._text):
-            return "The vector of operations does not end: those that are there were judged."
+            return "The vector of operations does not end: the operations in it were judged."
         at = blank(self._text, at + 1) if in_vector else at
         if at < len(self._text):
             raise self._malformed(at, NO_EDN)
@@ -197,7 +197,7 @@ class History:
     def _filled(
         self, ops: Numbers, rows: Numbers, invoked: Numbers, untold: Untold
     ) -> OperationBatch:
-        """Return the completed operations, each with all records that it was asked to send.
+        """Return the completed operations, each with all records of its request.
 
         Args:
             ops: the operations of a batch, including invocations.
@@ -225,7 +225,7 @@ class History:
         return batch
 
     def _of_another_form(self, ops: Numbers, rows: Numbers, invoked: Numbers) -> Numbers:
-        """Return the ``:ok`` operations that have a send which differs from the requested send."""
+        """Return the ``:ok`` operations with a send that differs from the requested send."""
         sends = rows[(rows[:, s.KIND] == o.SEND) & (rows[:, s.OFFSET] == NONE)]
         of_ops = sends[:, s.OP]
         sends = sends[(ops[of_ops, o.TYPE] == o.OK) & (invoked[of_ops, o.SENDS] > 0)]
@@ -242,11 +242,11 @@ class History:
         return any(word in self._text[start:stop] for start, stop in spans)
 
     def _unanswered(self, invocations: Numbers, untold: Untold | None = None) -> OperationBatch:
-        """Return operations that were never completed, with the records that they should send.
+        """Return operations that were never completed, with the records of their requests.
 
         Args:
             invocations: the rows of the operations' invocations.
-            untold: collects the operations that lack records to send.
+            untold: collects the operations without requested records.
         """
         if untold is not None:
             sending = np.isin(invocations[:, o.F], (o.SEND, o.TXN))
@@ -264,7 +264,7 @@ class History:
 
     @cached_property
     def _scanner(self) -> tuple[Any, Any]:
-        """The file's bytes and the scanner for them: plain Python, or compiled for a large file."""
+        """Return the file's bytes and their scanner: plain Python, or compiled for a large file."""
         if len(self._text) < _COMPILED_FROM:
             return self._text, s.scan
         with cached_compilation(
@@ -282,7 +282,7 @@ class History:
 
 
 def _completed(batch: OperationBatch) -> OperationBatch:
-    """Return the batch without invocations, and without operations of no client."""
+    """Return the batch without invocations, and with operations of clients only."""
     clients = (batch.ops[:, o.PROCESS] != NONE) & (batch.ops[:, o.TYPE] != o.INVOKE)
     place = np.cumsum(clients) - 1
     rows = batch.rows.copy()

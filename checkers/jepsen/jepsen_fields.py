@@ -20,7 +20,7 @@ _ROLES: Final = {
     "unseen": ("writer",),
     "vanished": ("writer", "reader", "max-read"),
 }
-"""The relation of each witness to the record that is at fault, by kind of anomaly."""
+"""The relation of each piece of evidence to the record at fault, by kind of anomaly."""
 
 Row = dict[str, Any]
 
@@ -29,7 +29,7 @@ def entry(row: Row, history: History) -> Row:
     """Return an anomaly as ``highwater check --jepsen --json`` prints it.
 
     The result always has ``kind``, ``key``, ``value`` and ``witnesses``. It also has the known
-    fields among those that Jepsen gives for the kind (``offset``, ``offsets``, ``values``,
+    fields of those that Jepsen reports for the kind (``offset``, ``offsets``, ``values``,
     ``count``, ``delta``, ``skipped``, ``steps``).
 
     Args:

@@ -1,4 +1,4 @@
-"""Judge a Jepsen history: find its anomalies, and whether they break Kafka's promises.
+"""Judge a Jepsen history: find its anomalies, and decide whether they break Kafka's promises.
 
 The kinds that break no promise are those of Jepsen's ``allowed-error-types``
 (``jepsen.tests.kafka``).
@@ -78,7 +78,7 @@ class Judgement:
         read: the result of reading the history.
         counts: the number of anomalies of each kind.
         breaking: the kinds of these anomalies that break a promise.
-        doubts: sentences that say why the history is not conclusive.
+        doubts: sentences that state why the history is not conclusive.
         reasons: the reasons for the verdict, including the doubts.
         verdict: ``unknown`` if a part of the history could not be read or was not judged;
             ``invalid`` if a promise is broken; ``unknown`` if there is any other doubt; else
@@ -130,8 +130,8 @@ def judge(
         history: the opened history.
         read: the result of ``history.to_parquet(folder / OPERATIONS_FILE)``.
         spark: the session from ``checkers.spark.session.spark``.
-        folder: the folder with that file, which must exist as long as the judgement is used.
-        every: whether to list all anomalies instead of the first of each kind.
+        folder: the folder with that file; do not delete it while the judgement is used.
+        every: whether to list all anomalies instead of the first few of each kind.
         ww: whether the order of records in the log also orders operations (Jepsen's ``ww-deps``).
     """
     path, name = folder / OPERATIONS_FILE, history.path.stem
@@ -175,14 +175,14 @@ def judge(
 
 
 def _operations(engine: Engine, path: Path, name: str, rows: int) -> DataFrame:
-    """Return a history's operations for Spark; this process sends those of a small history."""
+    """Return a history's operations for Spark. A small history goes through this process."""
     if rows > engine.here:
         return in_order(engine.spark.read.parquet(str(path))).withColumn("run", F.lit(name))
     return from_here(engine, path, name)
 
 
 def allowed(subscribed: bool, *, ww: bool) -> frozenset[str]:
-    """Return the kinds that break no promise.
+    """Return the kinds of anomaly that break no promise.
 
     Args:
         subscribed: whether clients were subscribed, so that a rebalance may revoke a partition.
@@ -204,7 +204,7 @@ def _acknowledged(path: Path) -> int:
 
 
 def _lost(read: int, judged: int) -> str:
-    """Return a sentence which says that fewer rows were judged than read."""
+    """Return a sentence if fewer rows were judged than read."""
     return f"The history has {read:,} rows, of which {judged:,} were judged."
 
 
@@ -236,9 +236,9 @@ def _ascending(*names: str) -> list[tuple[str, str, str]]:
 
 
 def _untested(acknowledged: int, *, polled: bool) -> str:
-    """Return a sentence that says why a history tests no promise; empty if it tests one."""
+    """Return a sentence that states why a history tests no promise; empty if it tests one."""
     if not acknowledged:
-        return "No send was acknowledged, so no promise was put to the test."
+        return "No send was acknowledged, so no promise was tested."
     if not polled:
         sends = f"{acknowledged:,} send{'s were' if acknowledged > 1 else ' was'} acknowledged"
         return f"{sends} but no poll succeeded: no reader checked whether the records exist."
@@ -246,16 +246,16 @@ def _untested(acknowledged: int, *, polled: bool) -> str:
 
 
 def _doubt(topic: str, partition: int, offset: int) -> str:
-    """Return a sentence that says why it is unknown whether a key's records still exist."""
+    """Return a sentence about a key whose records may not exist any more."""
     return (
         f"Key {key(topic, partition)}: offset {offset} was known, but later no reader that sought"
-        " the beginning reached it again. The key's log may have been wiped, its records may have"
-        " expired, or it may not have answered: the history does not show which."
+        " the beginning reached it again. The key's log may have been lost, its records may have "
+        "expired, or its leader may not have answered: the history does not show which."
     )
 
 
 def _foremost(table: pa.Table) -> pa.Table:
-    """Return the anomalies of each kind that are shown first, by Jepsen's choice. A kernel."""
+    """Return the anomalies of each kind that are shown first, in Jepsen's order. A kernel."""
     order = table.select(["kind", *_ORDER[:-1]])
     order = order.append_column("far", pc.abs(table["delta"]))
     order = order.append_column("steps", pc.list_value_length(table["steps"]))

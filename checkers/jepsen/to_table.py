@@ -54,8 +54,8 @@ class OperationBatch:
 class StrictClock:
     """A clock whose times strictly increase from one operation in the history to the next.
 
-    Jepsen's real-time order is the order of its history. Two times in a history may be equal, and a
-    hand-made history may have no times. The clock changes each time as little as possible.
+    Jepsen's real-time order is the order of its history. Its times may be equal, or missing in a
+    history made by hand. The clock changes each time as little as possible.
     """
 
     def __init__(self) -> None:
@@ -81,9 +81,8 @@ class Pairs:
         """Take the next operations of the history.
 
         Returns:
-            The invocation of each operation (all columns are NONE if the operation is itself an
-            invocation, or has none); and the invocations that will never be completed, because
-            their process began another operation.
+            The invocation of each operation (all columns are NONE without one), and the invocations
+                that will never be completed, because their process began another operation.
         """
         before = len(self.waiting)
         both = np.concatenate([self.waiting, ops])
@@ -105,15 +104,15 @@ class Pairs:
 
 
 def with_records(text: Bytes, rows: Numbers, requests: Numbers, places: Numbers) -> Numbers:
-    """Return ``rows`` with all sends that the operations' requests contain, also missing sends.
+    """Return ``rows`` with all sends of the operations' requests, also missing sends.
 
-    A send that has no offset and was not requested is a result in another form, and no record.
+    A send without an offset that was not requested is left out: it is no record.
 
     Args:
         text: the whole file.
         rows: micro-operations in columns ``edn_scanner.OP …``.
         requests: rows of invocations, whose ``OP`` is an index in ``places``.
-        places: the operations whose results lack records that they were asked to send.
+        places: the operations whose results lack requested records.
     """
     requests = requests.copy()
     requests[:, s.OP] = places[requests[:, s.OP]]

@@ -1,14 +1,13 @@
 """Missing results: operations that completed as ``:ok``, but have no result in the history.
 
-``[[:poll]]`` in a completion is no empty poll: it is unknown what this poll read (the final polls
-of Maelstrom's histories look like this). The judge never reports a record as unread if such a poll
-may have read it:
+``[[:poll]]`` in a completion is no empty poll: it is unknown which records this poll read. (The
+final polls of Maelstrom's histories look like this.) The judge does not report a record as not read
+if such a poll may have read it:
 
-- lost-write, unseen and vanished mean that no reader read a record, or no reader later. They are
-  not reported if a poll without a result may have read the record. Such a poll ended after the
-  record was sent (for vanished: after the record was last read), its client was not assigned only
-  to other keys, and the client had not read beyond the record already, unless an assignment, a seek
-  or a rebalance came after that;
+- lost-write, unseen and vanished mean that no reader read a record, or no later reader. A poll
+  without a result may have read it if the poll ended after the record was sent (vanished: after it
+  was last read), if the client may have been assigned to the key, and if it had not read beyond the
+  record already, unless it moved since;
 - poll-skip and int-poll-skip mean that a client skipped a record. They are not counted if the
   client polled without a result between the two operations, or in one of them;
 - phantom means that no producer sent a record. It is not judged if the records of a send are
@@ -41,7 +40,7 @@ from highwater.harness.base.wording import count
 from highwater.harness.runs.history import ASSIGN, FAIL, OK, READ, REBALANCE, SEEK, SUBSCRIBE
 
 _UNMET: Final = {"lost-write": 0, "unseen": 0, "vanished": 1}
-"""The kinds which say that no reader read a record, each with the index of the step since when."""
+"""The kinds that mean that no reader read a record, each with the index of the step before it."""
 
 _PASSED: Final = ("poll-skip", "int-poll-skip")
 _UNSENT: Final = "phantom"
@@ -68,7 +67,7 @@ class Untold:
     moves: int = 0
 
     def note(self, batch: OperationBatch) -> None:
-        """Take the history's next completed operations."""
+        """Take the next completed operations of the history."""
         ops = batch.ops
         ok = ops[:, o.TYPE] == o.OK
         moved = np.isin(ops[:, o.F], (o.ASSIGN, o.SUBSCRIBE))
@@ -82,7 +81,7 @@ class Untold:
         self.offsets += int(ok[np.unique(nowhere)].sum())
 
     def doubts(self, hidden: Counter[str]) -> list[str]:
-        """Return what cannot be judged, one sentence for each sort of missing result.
+        """Return a sentence about each sort of missing result.
 
         Args:
             hidden: the number of anomalies of each kind that ``judged`` left out.
@@ -119,7 +118,7 @@ def _operations(number: int) -> str:
 
 
 def judged(anomalies: Rows, untold: Untold, path: Path) -> tuple[Rows, Counter[str]]:
-    """Return the anomalies that hold despite missing results, and count the others by kind.
+    """Return the anomalies that missing results cannot explain, and count the others by kind.
 
     Args:
         anomalies: the anomalies in ``checkers.core.anomaly.SCHEMA``.
@@ -135,7 +134,7 @@ def judged(anomalies: Rows, untold: Untold, path: Path) -> tuple[Rows, Counter[s
 
 
 def chosen(table: pa.Table, *, hides: Callable[[Row], bool], hidden: bool) -> pa.Table:
-    """Return the anomalies that a missing result may explain, or all the others. A kernel."""
+    """Return the anomalies that a missing result may explain, or the others. A kernel."""
     few = table.select(["kind", "topic", "partition", "offset", "steps"])
     mask = np.zeros(len(table), bool)
     for kind in (*_UNMET, *_PASSED, _UNSENT):
@@ -228,7 +227,7 @@ def _readers(ends: dict[tuple[str, int], int], path: Path) -> list[_Reader]:
 
 
 def _moves_and_reads(processes: list[str], path: Path) -> list[Row]:
-    """Return the keys of these clients' moves and reads, each with its last offset."""
+    """Return the keys that these clients moved to or read, each with its last offset."""
     names = ["process", "op", "kind", "outcome", "topic", "partition"]
     rows = ds.dataset(path, format="parquet")
     kind, outcome = (ds.field(name).cast("string") for name in ("kind", "outcome"))

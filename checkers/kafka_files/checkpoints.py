@@ -1,8 +1,8 @@
 """Read Kafka's checkpoint files: offsets and leader epochs that a broker last wrote to disk.
 
 A checkpoint file is text: a version (0), the number of entries, and one entry per line. Kafka
-writes a temporary file and renames it, so a half-written file is damage. An empty file is not,
-because a broker creates it when it starts. Source: CheckpointFile, OffsetCheckpointFile,
+writes a temporary file and renames it, so an incomplete file is damaged. An empty file is not,
+because a broker creates it at its start. Source: CheckpointFile, OffsetCheckpointFile,
 LeaderEpochCheckpointFile (storage module; before 2.8 kafka.server.checkpoints).
 """
 
@@ -24,7 +24,7 @@ Offsets = dict[tuple[str, int], int]
 
 
 class CheckpointError(StoreError):
-    """A checkpoint file is missing or malformed; the message says which line."""
+    """A checkpoint file is missing or malformed; the message names the line."""
 
 
 def read_offsets(path: Path) -> Offsets:

@@ -18,23 +18,24 @@ Mask = npt.NDArray[np.bool_]
 DamageKind = Literal["torn", "zeros", "empty", "corrupt", "unreadable"]
 
 PADDING: Final = bytes(32)
-"""The bytes after every arena: a field that is decoded past the end reads zeros, not an error."""
+"""The bytes after every arena, so that a field which ends too late reads zeros, and not an
+error."""
 
 _VARINT_BYTES_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """A range of a segment that holds no sound record.
+    """A range of a segment without a valid record.
 
     Attributes:
         kind: ``torn`` (the file ends inside its last batch: the writer was killed), ``zeros`` (a
             preallocated tail) and ``empty`` (compaction removed every record of a batch, but kept
             the batch) are ordinary; ``corrupt`` and ``unreadable`` are not.
         position: the byte in the file at which the range begins.
-        error: what is wrong, in words.
-        base_offset: the first offset that the batch claims. The damage may be in this offset or in
-            ``last_offset``.
+        error: what is wrong, as text.
+        base_offset: the first offset that the batch claims. This offset, like ``last_offset``, may
+            itself be damaged.
         crc_ok: False if the checksum does not match; None if there is no checksum.
     """
 
@@ -49,7 +50,7 @@ class Damage:
 
 
 class Flaw(NamedTuple):
-    """The reason why a batch is left out. ``Flaws`` maps a batch's index in its chunk to it."""
+    """The reason why a batch is left out. ``Flaws`` has it by the batch's index in its chunk."""
 
     says: str
     kind: DamageKind = "corrupt"
@@ -60,11 +61,11 @@ Flaws = dict[int, Flaw]
 MISPLACED: Final = "the batch's offsets do not fit between its neighbours' offsets"
 
 BATCH_BYTES_MAX: Final = 128 << 20
-"""The greatest size of a batch that is read: a larger one is ``unreadable``, because a batch is
-decoded as a whole."""
+"""The greatest size of a batch that is read, because a batch is decoded as a whole. Larger batches
+are ``unreadable``."""
 
 ARENA_BYTES_MAX: Final = 64 << 20
-"""The greatest decompressed size of a chunk; each half of a larger chunk is decoded separately."""
+"""The greatest decompressed size of a chunk. A larger chunk is decoded in halves."""
 
 
 class ArenaFullError(Exception):
@@ -79,8 +80,8 @@ class Chunk:
         positions: the byte in the file at which each batch begins.
         sizes: the size of each batch in bytes, including its offset and length fields.
         following: the least offset of the next batch or segment.
-        context: whether the chunk lies before the range to read: then only its last offset is
-            used, because it gives the least offset that is allowed in the range.
+        context: whether the chunk lies before the range to read. Then only its last offset is used:
+            offsets in the range are greater.
     """
 
     legacy: bool
@@ -97,10 +98,10 @@ class DecodedColumns:
     Attributes:
         batches: one value per batch for columns of ``reader.SCHEMA`` and for ``codec``.
         owner: the index of every record's batch.
-        offset: the absolute offset of every record; in this and the next three columns -1 means
-            that there is no value.
+        offset: the absolute offset of every record; -1, here and in the next three columns, is no
+            value.
         damage: the batches that are left out, with the reason.
-        last: the greatest offset that any sound batch covers; None without a sound batch.
+        last: the greatest offset of any valid batch; None without one.
     """
 
     batches: dict[str, npt.NDArray[np.generic]]
@@ -118,7 +119,7 @@ class DecodedColumns:
 def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
     """Return the zigzag varints of up to 64 bits at the positions ``at``, and their end positions.
 
-    For bytes that are no varint the value is undefined.
+    For bytes that are no varint, the value is undefined.
     """
     at = np.minimum(at, len(data) - _VARINT_BYTES_MAX)
     first = data[at]
@@ -144,8 +145,8 @@ def fields(data: Bytes, at: Ints, dtype: np.dtype[np.void]) -> npt.NDArray[np.vo
 def slices(data: pa.Buffer, start: Ints, length: Ints) -> pa.BinaryArray:
     """Return ``data[start : start + length]`` for every row; null if the length is negative.
 
-    Rows must not overlap and must be in order. In an array over the same bytes, rows and the gaps
-    between rows are alternating elements; taking every second element needs one copy and no loop.
+    Rows must not overlap and must be in order. An array over the same bytes has rows and the gaps
+    between rows as alternating elements. Every second element is taken, with one copy and no loop.
     """
     rows = len(start)
     bounds = np.empty(2 * rows, dtype=np.int64)
@@ -160,8 +161,7 @@ def slices(data: pa.Buffer, start: Ints, length: Ints) -> pa.BinaryArray:
 def column(values: np.ndarray, kind: pa.DataType, *, null: Mask | None = None) -> pa.Array:
     """Return an Arrow column of numbers, without a copy if the numbers have the right width.
 
-    ``pa.array`` would do the same, but it imports pandas first, which takes half a second in every
-    Spark worker.
+    ``pa.array`` does the same, but imports pandas, which takes half a second in every Spark worker.
     """
     if pa.types.is_boolean(kind):
         data = np.packbits(values, bitorder="little")
@@ -183,7 +183,7 @@ def texts(values: Sequence[str]) -> pa.StringArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checksum:
-    """The checksum of a format: what has it, its position, and the first byte that it covers."""
+    """The checksum of a format: its owner, its position, and the first byte that it covers."""
 
     name: str
     owner: str
@@ -195,7 +195,10 @@ class Checksum:
 def mismatches(
     data: memoryview, chunk: Chunk, stored: Ints, checksum: Checksum, flaws: Flaws
 ) -> set[int]:
-    """Return the batches or messages with a wrong checksum; ``flaws`` gets these, and huge ones."""
+    """Return batches or messages with a wrong checksum.
+
+    ``flaws`` gets these, and too large ones.
+    """
     wrong = set()
     spans = zip(chunk.positions.tolist(), chunk.sizes.tolist(), stored.tolist(), strict=True)
     for index, (position, size, stated) in enumerate(spans):
@@ -212,7 +215,9 @@ def mismatches(
 
 
 def in_order(first: Ints, last: Ints, *, floor: int, following: int) -> Mask:
-    """Return which batches have offsets in increasing order; no CRC covers offsets.
+    """Return a mask of batches whose offsets increase.
+
+    No CRC covers offsets, so they are checked here.
 
     Args:
         first: the first offset that each batch claims.
@@ -236,7 +241,7 @@ def in_order(first: Ints, last: Ints, *, floor: int, following: int) -> Mask:
 
 
 def check_order(first: Ints, last: Ints, flaws: Flaws, *, floor: int, following: int) -> None:
-    """Add to ``flaws`` the batches whose offsets do not fit between those of the sound batches."""
+    """Add to ``flaws`` the batches whose offsets do not fit between those of valid batches."""
     sound = usable(len(first), flaws)
     fits = in_order(first[sound], last[sound], floor=floor, following=following)
     for index in sound[~fits].tolist():
@@ -255,7 +260,7 @@ def left_out(
     flaws: Flaws,
     mismatched: set[int],
 ) -> list[Damage]:
-    """Return the damage for the batches that are left out.
+    """Return a ``Damage`` for each batch that is left out.
 
     Args:
         claims: the first and last offset that each of these batches claims, by batch index.

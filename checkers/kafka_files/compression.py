@@ -15,11 +15,11 @@ from highwater.checkers.kafka_files.column_decoding import DamageKind
 from highwater.harness.base.wording import count
 
 NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-"""The codec names; the index is in the lowest three bits of the attributes; 5 to 7 are unused."""
+"""The codec names. Their index is in the lowest three bits of the attributes; 5 to 7 are unused."""
 
 SWOLLEN_BYTES_MAX: Final = 128 << 20
 """The largest decompressed size of a batch. Kafka has no such limit, but producers end a batch at
-batch.size before compression; a batch of this size is a decompression bomb."""
+batch.size before compression. A larger batch is a decompression bomb."""
 
 _SWELLS: Final = 16  # the first output buffer has this many times the data's size, but at least:
 _ROOM_BYTES: Final = 1 << 16
@@ -38,7 +38,7 @@ class CodecError(Exception):
 
 
 class TooLargeError(CodecError):
-    """The bytes may be sound, but decompress to more than ``SWOLLEN_BYTES_MAX``."""
+    """The bytes may be valid, but decompress to more than ``SWOLLEN_BYTES_MAX``."""
 
     kind = "unreadable"
 
@@ -71,7 +71,7 @@ def decompress(codec: int, data: memoryview, *, magic: int) -> memoryview:
 
 
 def _into(decompress_into: Callable[..., int], data: memoryview | bytes) -> memoryview:
-    """Decompress into a buffer, and retry with the greatest allowed size if it is too small."""
+    """Decompress into a buffer. If it is too small, retry with the greatest allowed size."""
     room = min(max(_SWELLS * len(data), _ROOM_BYTES), SWOLLEN_BYTES_MAX)
     while True:
         out = np.empty(room, dtype=np.uint8)
@@ -119,8 +119,8 @@ def _raw_snappy(block: memoryview, room: int) -> memoryview:
 def _mend_lz4(data: memoryview) -> bytes:
     """Return the frame with the header checksum that LZ4 specifies.
 
-    Kafka before 0.10 computed this checksum over the magic number, too (KAFKA-3160), and message
-    format v0 still does.
+    Kafka before 0.10 computed this checksum over the magic number, too (KAFKA-3160). Message format
+    v0 still does.
     """
     if bytes(data[:4]) != _LZ4_MAGIC:
         raise ValueError("it is no LZ4 frame")

@@ -1,4 +1,4 @@
-"""Recognise files with a segment's name that are no log of Kafka's, by their first bytes."""
+"""Recognise files that are named like a segment but are no log of Kafka's."""
 
 import mmap
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
@@ -11,11 +11,11 @@ from highwater.harness.base.files import open_regular
 
 _OFFSET_BYTES: Final = 8
 _BATCHES_MIN: Final = 2
-"""With this many batches, damage does not explain that every offset is wrong."""
+"""The least number of batches that cannot all have a damaged offset."""
 _HEADER_BYTES: Final = 17
-"""The number of first bytes in a batch up to and including the format's byte, in any format."""
+"""The number of first bytes of a batch up to the format's byte, in any format."""
 _WORDS_MIN: Final = 16
-"""This many characters of text at a file's beginning are no damaged batch, whatever follows."""
+"""The least number of text characters at a file's beginning that show that it is no log."""
 _HEAD_BYTES: Final = 1024
 _SHOWN_MAX: Final = 40
 _SIGNATURES: Final = (
@@ -40,11 +40,11 @@ _OTHER_BYTES: Final = "bytes in which no batch begins, as in an encrypted file"
 
 
 def foreign_file(segment: Segment) -> str | None:
-    """Return what kind of file has a segment's name, if the file is no log of Kafka's; else None.
+    """Return the kind of a file that is no log of Kafka's; None for a log.
 
     A log begins with an offset that its segment can hold. If the first offset is wrong, a later
-    batch shows that the file is a damaged log, unless the file begins with text. Files that are
-    empty, hold only zeros, or cannot be read are left to ``reader``.
+    batch shows that the file is a damaged log, unless the file begins with text. ``reader`` handles
+    files that are empty, hold only zeros, or cannot be read.
     """
     try:
         with open_regular(segment.path) as file:
@@ -80,7 +80,7 @@ def _may_begin(head: bytes, segment: Segment) -> bool:
 
 
 def _of_another_segment(data: memoryview, base: int) -> str | None:
-    """Return a description if the log ends before its segment begins: its file name is wrong."""
+    """Return a description if the log ends before its segment begins: the file name is wrong."""
     chunks = list(frames(data, 0, len(data), base))
     batches = [chunk for chunk in chunks if not isinstance(chunk, int)]
     if len(batches) < len(chunks) or sum(len(chunk.positions) for chunk in batches) < _BATCHES_MIN:
@@ -95,7 +95,7 @@ def _of_another_segment(data: memoryview, base: int) -> str | None:
 
 
 def _text(head: bytes) -> str | None:
-    """Return the kind of a text and its beginning; None if the bytes do not begin with text."""
+    """Return the kind of a text and its beginning; None if the bytes are no text."""
     encoding = "utf-16" if head.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig"
     try:
         text, whole = head.decode(encoding), True

@@ -1,4 +1,4 @@
-"""Split a segment's bytes into batches, and describe bytes that do not begin a batch."""
+"""Split a segment's bytes into batches, and describe bytes that begin no batch."""
 
 import errno
 import os
@@ -19,8 +19,8 @@ from highwater.checkers.kafka_files.column_decoding import (
 from highwater.harness.base.wording import count
 
 CHUNK_BYTES: Final = 1 << 21
-"""The number of bytes of a file whose batches are decoded together. For compressed batches it is a
-quarter of this: an arena of tens of megabytes does not fit into the processor's caches."""
+"""The bytes of a file whose batches are decoded together; for compressed batches, a quarter of
+this, because a larger arena does not fit into the processor's caches."""
 
 _FRAME: Final = struct.Struct(">qi4xb")  # offset, length, (epoch or checksum), magic
 _OFFSET_AND_LENGTH: Final = 12
@@ -36,7 +36,7 @@ _CODEC: Final = 0x07
 
 
 def decode(data: memoryview, chunk: Chunk, floor: int) -> Iterator[DecodedColumns]:
-    """Yield a chunk's records; in several parts if it decompresses to more than an arena holds.
+    """Yield a chunk's records, in several parts if they need more than one arena.
 
     ``floor`` is the least offset allowed.
     """
@@ -57,10 +57,10 @@ def decode(data: memoryview, chunk: Chunk, floor: int) -> Iterator[DecodedColumn
 
 
 def frames(data: memoryview, start: int, stop: int, limit: int) -> Iterator[Chunk | int]:
-    """Walk from batch to batch by their lengths; yield chunks of batches in one format family.
+    """Read batch after batch by their lengths; yield chunks of batches in one format family.
 
-    The first chunk is a context chunk: up to two batches before ``start``. If the walk reaches
-    bytes that do not begin a whole batch, it yields their position and ends.
+    The first chunk is a context chunk: up to two batches before ``start``. At bytes that begin no
+    complete batch, it yields their position and ends.
 
     Args:
         data: the segment.
@@ -117,12 +117,12 @@ def _chunk(
 
 
 def tail(data: memoryview, at: int, file: int | None, floor: int) -> Damage:
-    """Return the damage of the bytes from ``at`` on, which do not begin a whole batch.
+    """Return the damage of the bytes from ``at`` on, which begin no complete batch.
 
     Args:
         data: the segment.
-        at: the byte at which the walk ended.
-        file: the descriptor of the file that contains ``data``, to find the file's holes.
+        at: the byte at which ``frames`` ended.
+        file: the descriptor of the file with ``data``, to find its holes.
         floor: the least offset allowed.
     """
     left = len(data) - at
@@ -161,7 +161,7 @@ def tail(data: memoryview, at: int, file: int | None, floor: int) -> Damage:
 
 
 def blank(data: memoryview, at: int, file: int | None) -> bool:
-    """Return whether all bytes from ``at`` on are zeros; skip the holes of a sparse file."""
+    """Return whether all bytes from ``at`` on are zeros. The holes of a sparse file are skipped."""
     while at < len(data):
         if file is not None:
             try:
@@ -176,7 +176,7 @@ def blank(data: memoryview, at: int, file: int | None) -> bool:
 
 
 def _whole(data: memoryview, at: int, magic: int) -> bool:
-    """Return whether the checksum matches all bytes to the end: then only the length is wrong."""
+    """Return whether the checksum matches all bytes to the end: only the length is wrong."""
     if len(data) - at < _LEAST[magic]:
         return False
     checksum = _CHECKSUMS[magic]
@@ -185,7 +185,7 @@ def _whole(data: memoryview, at: int, magic: int) -> bool:
 
 
 def _another_batch(data: memoryview, begin: int, offset: int, magic: int) -> bool:
-    """Return whether a sound batch with a greater offset follows: then a length is wrong."""
+    """Return whether a valid batch with a greater offset follows, so that a length is wrong."""
     end = min(len(data), begin + _SEARCH_BYTES_MAX)
     trials = 0
     for start in range(begin, end, _WINDOW_BYTES):
@@ -202,9 +202,9 @@ def _another_batch(data: memoryview, begin: int, offset: int, magic: int) -> boo
 
 
 def has_batch(data: memoryview, base: int) -> bool:
-    """Return whether a file begins with a batch, sound or not, or contains a sound batch later.
+    """Return whether a file begins with a batch, valid or not, or contains a valid batch later.
 
-    ``base``: the least offset that the later batch may have.
+    ``base`` is the least offset that the later batch may have.
     """
     if not isinstance(next(frames(data, 0, 1, base), 0), int):
         return True
@@ -212,7 +212,7 @@ def has_batch(data: memoryview, base: int) -> bool:
 
 
 def _framed(window: np.ndarray, left: int, offset: int, magic: int) -> np.ndarray:
-    """Return the places in a window that may begin a batch with an offset soon after ``offset``."""
+    """Return the positions that may begin a batch with an offset soon after ``offset``."""
     if len(window) < _FRAME.size:
         return np.empty(0, dtype=np.int64)
     frames = np.lib.stride_tricks.sliding_window_view(window, _FRAME.size)

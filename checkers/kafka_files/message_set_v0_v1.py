@@ -53,7 +53,7 @@ _SIZE: Final = np.dtype([("length", ">i4")])
 
 
 class _Messages(NamedTuple):
-    """Messages after unpacking wrappers: each one's place in the arena and offset correction."""
+    """Messages after unpacking wrappers, with positions in the arena and corrections of offsets."""
 
     arena: bytes
     owner: Ints
@@ -67,7 +67,7 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
 
     Args:
         data: the segment.
-        chunk: messages that lie in ``data`` completely.
+        chunk: messages that are completely in ``data``.
         floor: the least offset allowed.
     """
     header = fields(np.frombuffer(data, dtype=np.uint8), chunk.positions, HEADER)
@@ -83,7 +83,7 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
 
 
 def _unpack(data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws) -> _Messages:
-    """Put every sound message into one arena; replace a wrapper by its inner messages."""
+    """Put every valid message into one arena. Inner messages replace their wrapper."""
     parts: list[memoryview] = []
     owners, starts, ends, shifts, size = [], [], [], [], 0
     rows = zip(

@@ -1,4 +1,4 @@
-"""Decode the records of KRaft's metadata log that contain decisions (KIP-500, KIP-631).
+"""Decode the records of KRaft's metadata log with controllers' decisions (KIP-500, KIP-631).
 
 A record's value is a frame version, the kind, the kind's version, and fields in the flexible format
 (KIP-482). Kinds and versions are those of Kafka 3.3 to 4.4 (``metadata`` module of Kafka). A newer
@@ -30,11 +30,11 @@ _UUID_BYTES: Final = 16
 
 
 class MetadataRecordError(ValueError):
-    """The checksum of a record is sound, but its content makes no sense."""
+    """The checksum of a record is valid, but its content is not."""
 
 
 class MetadataRecord(NamedTuple):
-    """A record that decides something.
+    """A record with a decision.
 
     Attributes:
         kind: Kafka's name for the kind of record.
@@ -50,7 +50,7 @@ class _Uuid:
     def decode(cls, data: BytesIO) -> bytes:
         value = data.read(_UUID_BYTES)
         if len(value) < _UUID_BYTES:
-            raise ValueError("the record breaks off in an id")
+            raise ValueError("the record ends inside an id")
         return value
 
 
@@ -77,7 +77,7 @@ class _Brokers:
 
 
 class _Changes:
-    """The tagged fields of a PartitionChangeRecord; what does not change is missing."""
+    """The tagged fields of a PartitionChangeRecord. Fields that do not change are missing."""
 
     _TAGS: Final = {0: ("isr", _Brokers), 1: ("leader", Int32), 2: ("replicas", _Brokers)}
 
@@ -189,7 +189,7 @@ def name(value: bytes) -> str:
 
 
 def _kind(data: BytesIO) -> str:
-    """Return a record's kind, and leave its fields to be read."""
+    """Read a record's kind; its fields come next."""
     frame = Schema(*((word, UnsignedVarInt32) for word in ("frame", "kind", "version")))
     fields = _read(frame, data, "a record")
     if fields["frame"] != _FRAME:
@@ -202,5 +202,5 @@ def _read(schema: Schema, data: BytesIO, kind: str) -> dict[str, Any]:
         return dict(zip(schema.names, schema.decode(data), strict=True))
     except (ValueError, struct.error) as error:
         raise MetadataRecordError(
-            f"{kind} breaks off, or makes no sense, before byte {data.tell()}"
+            f"{kind} ends early, or is invalid, before byte {data.tell()}"
         ) from error

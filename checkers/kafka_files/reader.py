@@ -1,7 +1,7 @@
 """Read Kafka's log segments as Arrow tables, without Spark: every record of a ``.log`` file.
 
-A broken segment is a finding, never an exception. The reader reads all sound batches, and yields
-one row for each damaged range, with a null ``offset``, its ``damage`` and an ``error``.
+A damaged segment raises no exception. The reader yields all valid batches, and one row for each
+damaged range, with a null ``offset``, its ``damage`` and an ``error``.
 """
 
 import mmap
@@ -79,7 +79,7 @@ def read_segment(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of one segment as batches of ``SCHEMA``, in order of offset.
 
-    The findings about a range of the file come after the range's records.
+    Damage in a range of the file comes after the range's records.
 
     Args:
         segment: the file, or a segment from ``segments``.
@@ -179,7 +179,7 @@ def _records(decoded: DecodedColumns, where: Segment) -> pa.RecordBatch:
 
 
 def _with_tombstones(ids: pa.StringArray, decoded: DecodedColumns) -> pa.StringArray:
-    """Return the ids; a workload's tombstone gets its id from its key and its timestamp."""
+    """Return the record ids. A tombstone's id comes from its key and its timestamp."""
     if not ids.null_count:
         return ids
     time = decoded.timestamp_ms
@@ -199,7 +199,7 @@ def _texts(keys: pa.BinaryArray) -> pa.StringArray:
 
 
 def _control_types(control: pa.Array, key: pa.BinaryArray) -> pa.StringArray:
-    """Return the type in each control record's key: 0 abort, 1 commit; KRaft's log has more."""
+    """Return the type in each control record's key: 0 abort, 1 commit; others are KRaft's."""
     if not control.true_count:
         return pa.nulls(len(control), pa.string())
     pairs = zip(control.to_pylist(), key.to_pylist(), strict=True)

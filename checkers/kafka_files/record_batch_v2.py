@@ -1,7 +1,7 @@
 """Record batches, message format v2 (0.11 and later, KIP-98): DefaultRecordBatch, DefaultRecord.
 
-A Python loop walks from record to record and decodes only their lengths; all other fields are
-decoded as columns. docs/results.md compares this decoder with aiokafka's compiled parser.
+A Python loop decodes the length of each record; all other fields are decoded as columns.
+docs/results.md compares this decoder with aiokafka's compiled parser.
 """
 
 from typing import Final, NamedTuple
@@ -70,7 +70,7 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
 
     Args:
         data: the segment.
-        chunk: batches that lie in ``data`` completely.
+        chunk: batches that are completely in ``data``.
         floor: the least offset allowed.
     """
     header = columns.fields(np.frombuffer(data, dtype=np.uint8), chunk.positions, HEADER)
@@ -101,7 +101,7 @@ def _claim(header: np.void) -> tuple[int, int | None]:
 def _unpack(
     data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws
 ) -> tuple[bytes, list[tuple[int, int, int]]]:
-    """Return the records of sound batches in one arena, and each batch's (index, start, end)."""
+    """Return the records of valid batches in one arena, and each batch's (index, start, end)."""
     parts: list[memoryview] = []
     bounds, at = [], 0
     codecs = (header["attributes"] & _CODEC).tolist()
@@ -127,7 +127,7 @@ def _unpack(
 def _walk(
     arena: bytes, bounds: list[tuple[int, int, int]], counts: list[int], flaws: Flaws
 ) -> _Records:
-    """Step from record to record by their lengths."""
+    """Find the records of a batch by their lengths."""
     starts: list[int] = []
     owners, sizes, ends = [], [], []
     for index, at, end in bounds:
@@ -154,7 +154,7 @@ def _walk(
 
 
 def _step(arena: bytes, at: int, end: int, count: int, starts: list[int]) -> int:
-    """Add the starts of ``count`` records; return the end of the last, or -1 if it does not fit."""
+    """Add the starts of ``count`` records; return the last end, or -1 if they do not fit."""
     before = 0
     while count:
         if at >= end:
@@ -190,7 +190,7 @@ def _length(arena: bytes, at: int) -> tuple[int, int]:
 
 
 def _alike(arena: bytes, at: int, end: int, stride: int, width: int) -> int:
-    """Return how many consecutive records from ``at`` on have the same length."""
+    """Return the number of consecutive records from ``at`` on with the same length."""
     columns = [arena[byte:end:stride] for byte in range(at, at + width)]
     return min(len(column) - len(column.lstrip(column[:1])) for column in columns)
 
@@ -198,7 +198,7 @@ def _alike(arena: bytes, at: int, end: int, stride: int, width: int) -> int:
 def _columns(
     arena: bytes, header: np.ndarray, records: _Records, chunk: Chunk, flaws: Flaws
 ) -> DecodedColumns | None:
-    """Return all fields of all records; add batches with bad records to ``flaws``: return None."""
+    """Return all fields of all records. If batches have invalid records, add them to ``flaws``."""
     data: columns.Bytes = np.frombuffer(arena, dtype=np.uint8)
     length, at = varints(data, records.starts)
     body = at
@@ -220,7 +220,7 @@ def _columns(
     sound[1:] &= (offset_delta[1:] > offset_delta[:-1]) | (owner[1:] != owner[:-1])
     if not sound.all():
         for index in np.unique(owner[~sound]).tolist():
-            flaws[index] = Flaw("the batch's checksum is sound, but a record in it makes no sense")
+            flaws[index] = Flaw("the batch's checksum is valid, but a record in it is not")
         return None
     buffer = pa.py_buffer(arena)
     sequence = header["base_sequence"][owner].astype(np.int64)

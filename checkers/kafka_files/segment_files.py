@@ -1,4 +1,4 @@
-"""Segment files: where they lie, how they are named, and which offsets they may hold."""
+"""Segment files: their paths and names, and the offsets that they may hold."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -14,14 +14,13 @@ FILE_BYTES_MAX: Final = (1 << 31) - 1
 
 OFFSETS_MAX: Final = 1 << 31
 """The greatest number of offsets in a segment: an index entry holds 31 bits (LogSegment.append). If
-compaction joined more offsets, the broker's next start split the segment (KAFKA-6264)."""
+compaction joined more offsets, the broker splits the segment at its next start (KAFKA-6264)."""
 
 PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 SEGMENT: Final = re.compile(r"\d{20}\.log")
 INDEX: Final = re.compile(r"(\d{20})\.(?:index|timeindex|txnindex)")
 SNAPSHOT: Final = re.compile(r"(\d{20})\.snapshot")
-"""The file with the state of the producers at an offset that the log has reached
-(ProducerStateManager)."""
+"""The file with the producers' state at an offset in the log (ProducerStateManager)."""
 
 _BESIDE_LOGS: Final = ("leader-epoch-checkpoint", "partition.metadata")
 _ON_THE_WAY: Final = (".deleted", ".swap", ".cleaned")
@@ -37,9 +36,8 @@ class Segment:
 
     Attributes:
         path: the path of the file; a URI if only Spark can read it (``checkers.remote_runs``).
-        limit: the base offset of the next segment, which this segment cannot reach; None if that
-            is not known.
-        named_by_keys: whether a record's key is the name of the record (``Plan.named_by_keys``).
+        limit: the base offset of the next segment; None if it is not known.
+        named_by_keys: whether a record's key is its id (``Plan.named_by_keys``).
     """
 
     path: str
@@ -89,7 +87,8 @@ class Segment:
 def segments(replicas: Path) -> list[Segment]:
     """Return the segments below a run's ``replicas`` folder, in order, without internal topics.
 
-    Deleted, swapped and cleaned files, and folders that Kafka is about to delete, are left out.
+    Files that are deleted, swapped or cleaned, and folders that Kafka is about to delete, are left
+    out.
 
     Raises:
         UsageError: the folder does not exist.
@@ -111,16 +110,16 @@ def inside(folder: Path) -> list[Segment]:
 
 
 def of_replica(name: str) -> bool:
-    """Return whether a file with this name occurs only in the folders of replicas."""
+    """Return whether only folders of replicas have files with this name."""
     forms = (SEGMENT, INDEX, SNAPSHOT)
     return name in _BESIDE_LOGS or any(form.fullmatch(name) for form in forms)
 
 
 def left_out(names: Collection[str]) -> str | None:
-    """Return which segments a replica's folder lacks, as the end of a sentence about the folder.
+    """Describe the missing segments of a replica's folder, as the end of a sentence.
 
-    A log always has a segment (LocalLog). Kafka creates an index after its segment, and removes
-    the index after the segment (LogSegment).
+    A log always has a segment (LocalLog). Kafka creates an index after its segment, and removes the
+    index after the segment (LogSegment).
 
     Args:
         names: the names of the files in the folder.
@@ -142,7 +141,7 @@ def left_out(names: Collection[str]) -> str | None:
 
 
 def limited(unordered: Sequence[Segment]) -> list[Segment]:
-    """Return the segments in order; the ``limit`` of each is its replica's next base offset."""
+    """Return the segments in order, with the next base offset of the replica as ``limit``."""
 
     def replica(segment: Segment) -> tuple[int, str, int]:
         return segment.broker, segment.topic, segment.partition

@@ -1,6 +1,6 @@
-"""Find what is missing in a log's folder if no list says which files the folder had.
+"""Find missing parts of a log's folder without a list of its files.
 
-A finding here does not accuse a broker: a copy of its disk may have left files out.
+Such a finding does not accuse a broker: the copy of its disk may be incomplete.
 """
 
 import mmap
@@ -30,23 +30,23 @@ from highwater.harness.base.files import open_regular
 METADATA_TOPIC: Final = "__cluster_metadata"
 
 _METADATA_SNAPSHOT: Final = re.compile(r"(\d{20})-\d{10}\.checkpoint")
-"""The name of a controller's snapshot, which has everything below an offset (KIP-630)."""
+"""The name of a controller's snapshot of all records below an offset (KIP-630)."""
 
 _LAST_DELTA: Final = slice(23, 27)
-"""The bytes of a v2 batch that hold its last offset, relative to its first offset."""
+"""The bytes of a v2 batch with its last offset, relative to its first offset."""
 
 
 def incomplete(folder: Path, segments: Sequence[Segment]) -> str:
-    """Return why a log's folder is no whole copy, as a sentence's end; empty if it may be whole.
+    """Return why a log's folder is incomplete, as a sentence's end; empty if it may be complete.
 
-    Spark does not list empty files, so a mirrored run may seem to lack files.
+    Spark does not list empty files, so a mirrored run may seem incomplete.
     """
     try:
         names = [path.name for path in folder.iterdir()]
     except OSError:
         return ""  # the manifest reports this, or reading the folder will
     if why := left_out(names):
-        return f"{why}: it is no whole copy"
+        return f"{why}: it is no complete copy"
     for segment in segments:
         if what := foreign_file(segment):
             return f"has {Path(segment.path).name}, which is no log of Kafka's but {what}"
@@ -54,7 +54,7 @@ def incomplete(folder: Path, segments: Sequence[Segment]) -> str:
 
 
 def incomplete_segment(segment: Segment) -> str:
-    """Return why a file in the remote tier is no whole segment; empty if it may be whole.
+    """Return why a file in the remote tier is incomplete, as a sentence's end; else empty.
 
     Kafka copies a segment to the remote tier after the next segment has begun, so the file has at
     least one batch.
@@ -68,14 +68,13 @@ def incomplete_segment(segment: Segment) -> str:
 
 
 def gap(segments: Sequence[Segment], *, compacted: bool = False) -> str:
-    """Return which offsets are missing between a log's segments; empty if none are.
+    """Describe the missing offsets between a log's segments; empty if there are none.
 
     A log that is not compacted has every offset from its start on, so a gap means that a segment,
-    or its end, is missing. Segments with bytes that are no batch are left to the checkers that
-    judge such bytes.
+    or its end, is missing. Other checkers judge bytes that are no batch.
 
     Args:
-        compacted: whether compaction may have removed offsets: then only a torn batch at a
+        compacted: whether compaction may have removed offsets. Then only a torn batch at a
             segment's end shows a gap.
     """
     for before, after in pairwise(segments):
@@ -92,7 +91,7 @@ def gap(segments: Sequence[Segment], *, compacted: bool = False) -> str:
 
 
 def missing_begin(folder: Path, segments: Sequence[Segment], log_start: int | None) -> str:
-    """Return the offset at which a log should begin if it begins later here; empty if unknown.
+    """Return the offset at which a log should begin, if it begins later; empty if unknown.
 
     Retention moves the log start offset, and with it the first leader epoch (LeaderEpochFileCache).
 
@@ -111,15 +110,15 @@ def missing_begin(folder: Path, segments: Sequence[Segment], log_start: int | No
 
 
 def missing_end(folder: Path, segments: Sequence[Segment], reached: Mapping[str, int]) -> str:
-    """Return which offset a log had reached, but does not reach here; empty if it reaches all.
+    """Return the offset that a log had reached, if the copy ends before it; empty if it does not.
 
     When a broker truncates a log, it writes its recovery point and removes later snapshots in the
     same step (LogManager.truncateTo, ProducerStateManager). It writes the log's epochs at once or
     soon after, depending on the release (KAFKA-15046). After a truncation or a start, the high
     watermark is never above the log's end, and the broker writes it every few seconds
     (UnifiedLog.truncateTo, Partition). So even a truncated log reaches the offsets in these files,
-    if its broker then continued. A log that does not is a copy without its last segment, or its
-    files were copied at different moments.
+    if its broker then continued. Otherwise the copy lacks the last segment, or its files were
+    copied at different times.
 
     Args:
         reached: offsets that the log had reached, by the name of the source that says so.
@@ -163,7 +162,7 @@ def metadata_segments(run: str, controller: int, folder: Path) -> list[Segment]:
 
 
 def missing_metadata(folder: Path, segments: Sequence[Segment], reached_by_leader: int) -> str:
-    """Return which part of a metadata log is missing; empty if no part is.
+    """Return the missing part of a metadata log as text; empty if there is none.
 
     A controller removes segments only up to a snapshot that it keeps (KafkaMetadataLog).
 
@@ -187,10 +186,10 @@ def missing_metadata(folder: Path, segments: Sequence[Segment], reached_by_leade
 
 
 def next_offset(segment: Segment) -> tuple[int | None, bool]:
-    """Return the offset after a segment's last whole batch, and whether a torn batch follows.
+    """Return the offset after a segment's last complete batch, and whether a torn batch follows.
 
-    The offset is None if the segment also holds bytes that are no batch. Zeros and a torn batch do
-    not count as such bytes: they show no more than a missing file.
+    The offset is None if the segment also holds bytes that are no batch, other than zeros and a
+    torn batch.
     """
     torn, last = False, None
     try:

@@ -1,1 +1,1 @@
-"""Explains why a record is lost: the evidence in order of time, as witnesses and one sentence."""
+"""Explains why a record is lost: a list of evidence in order of time, and one sentence."""

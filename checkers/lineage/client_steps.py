@@ -1,4 +1,4 @@
-"""The sentence and the witnesses of an anomaly that clients' own steps show."""
+"""The sentence and the evidence of an anomaly that clients' own steps show."""
 
 from typing import Final
 
@@ -24,9 +24,9 @@ _SAYS: Final = {
     "resurrected-value": "{first} deleted the key of {record}, and the tombstone was acknowledged"
     " at a later offset; but the final read returned {record} at {place} as the key's last value.",
     "undelivered": "{first} sent {record}, which was acknowledged at {place}; group {group} read"
-    " past it, to {to}, but no member of the group was ever given {record}.",
-    "torn-transaction": "{first} sent {from_} and {to} in one transaction, and was never told its"
-    " outcome; the first record is in the log, at {copied}, and the second is not.",
+    " past it, to {to}, but no member of the group ever received {record}.",
+    "torn-transaction": "{first} sent {from_} and {to} in one transaction, and never"
+    " learned its outcome; the first record is in the log, at {copied}, and the second is not.",
     "processed-twice": "{first} and {last} each read {record} at {place} in a transaction of group"
     " {group} that took effect.",
     "unprocessed": "{first} sent {record}, which was acknowledged at {place}; transactions of group"
@@ -63,7 +63,7 @@ def sentence(row: Row) -> str:
 
 
 def witnesses(row: Row) -> tuple[Witness, ...]:
-    """Return the steps that show an anomaly as witnesses, in the order of the anomaly."""
+    """Return the steps that show an anomaly as evidence, in the order of the anomaly."""
     return tuple(
         Witness(
             who=step["process"],

@@ -28,7 +28,7 @@ _Copies = dict[tuple[str, int, int], list[Row]]
 """Rows about records, by run, partition and offset."""
 
 _ROWS_MAX: Final = 200_000
-"""The most rows that are read from a table of one run: more than a person reads."""
+"""The most rows that are read from a table of one run, more than a person reads."""
 _TELLING: Final = pc.field("kind").isin(
     pa.array(["truncation", "expired", "retention", "log-start"])
 )
@@ -42,10 +42,10 @@ class RecordEvidence:
         topic: the topic under test.
         operations: sends and reads of these records, and of others at their offsets, in order of
             time.
-        traces: leaders and replicas over time, by partition.
+        traces: leaders and replicas over time, for each partition.
         faults: rows of ``events/faults`` in order of time; an injection has the time of its begin.
-        log_lines: rows of ``events/log_lines`` about truncations, and about retention, in
-            order of time.
+        log_lines: rows of ``events/log_lines`` about truncations, and about retention, in order of
+            time.
         disk: the copies on the brokers' disks at these offsets: (broker, leader epoch, record id).
         remote: the records in the remote tier at these offsets; None without a remote tier.
         ends: the extent of every replica.
@@ -144,9 +144,10 @@ def _operations(case: RunFiles, place_set: set[Place], values: set[str]) -> list
 
 
 def _faults(case: RunFiles) -> list[Row]:
-    """Return the rows of faults; an injection gets the time when the schedule began it, if known.
+    """Return the rows of faults, with the time when each injection began, if known.
 
-    Its row is written only when the fault has taken effect: consequences may have been seen before.
+    An injection's row has the time when the fault had taken effect, which may be after its first
+    consequences.
     """
     schedule = strikes(case.run, without=[file.path for file in case.unread])
     rows = _rows(_read(case, "events/faults"))
@@ -184,7 +185,7 @@ def _groups(part: Path) -> Iterator[ds.ParquetFileFragment]:
 
 
 def _copies(tables: Tables, log: DataFrame, suspects: dict[str, list[Row]]) -> _Copies:
-    """Return the records in logs at the places of all suspects, by one Spark job for all runs."""
+    """Return the records in logs at the offsets of all suspects, with one Spark job."""
     asked_places = [
         {"run": run, "partition": partition, "offset": offset}
         for run, rows in suspects.items()

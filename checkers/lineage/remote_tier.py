@@ -1,4 +1,4 @@
-"""Witnesses about retention, and about the records of the remote tier (KIP-405)."""
+"""Evidence about retention, and about the records of the remote tier (KIP-405)."""
 
 import re
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def gone_by_retention(subject: Subject) -> dict[int, int]:
 
 
 def retention(subject: Subject) -> Iterator[Witness]:
-    """Yield brokers' log lines about retention, if that deleted the record."""
+    """Yield brokers' log lines about retention, if it deleted the record."""
     if not gone_by_retention(subject):
         return
     for row in subject.evidence.log_lines:
@@ -51,7 +51,7 @@ def retention(subject: Subject) -> Iterator[Witness]:
 
 
 def copies(subject: Subject) -> Iterator[Witness]:
-    """Yield what the remote tier holds at the offset; nothing if there is no remote tier."""
+    """Yield the record in the remote tier at the offset, if there is a remote tier."""
     if subject.offset is None or subject.partition is None or subject.evidence.remote is None:
         return
     values = subject.evidence.remote.get((subject.partition, subject.offset), [])

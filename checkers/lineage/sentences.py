@@ -1,4 +1,4 @@
-"""Describes an anomaly in a few plain sentences: Let R be …, Then …, However …."""
+"""Describes an anomaly in a few plain sentences: "Let R be …", "Then …", "However, …"."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -29,7 +29,7 @@ def sentence(row: Row, subject: Subject | None) -> str:
     let = f"Let R be {row['value']}, {_acknowledged(row, subject)}."
     if row["kind"] == LOST:
         return " ".join([let, *_lost(row, subject)])
-    return f"{let} However, no reader came as far as R, so it is not known whether the log has R."
+    return f"{let} However, no reader reached R's offset, so it is not known whether the log has R."
 
 
 def _acknowledged(row: Row, subject: Subject | None) -> str:
@@ -56,7 +56,7 @@ def _lost(row: Row, subject: Subject | None) -> list[str]:
         if others:
             parts.append(f"However, R's offset was given to {others[0]['value']}.")
     passed = "read its whole partition" if row["offset"] is None else "passed its offset"
-    return [*parts, f"The final reader {passed} and did not meet R: R is lost."]
+    return [*parts, f"The final reader {passed} and did not receive R: R is lost."]
 
 
 def _expired(subject: Subject) -> list[str]:
@@ -67,13 +67,13 @@ def _expired(subject: Subject) -> list[str]:
         if kind in _DELETED and broker in gone and row["partition"] == subject.partition:
             says = f"Broker {broker} deleted the oldest segments{_DELETED[kind]} by retention"
             return [
-                f"{says}, and moved the beginning of the log behind R, to offset {gone[broker]}."
+                f"{says}, and moved the beginning of the log after R, to offset {gone[broker]}."
             ]
     return []
 
 
 _DELETED: Final = {"expired": " of the remote tier", "retention": ""}
-"""A kind of log line about retention, to where its segments were."""
+"""The kind of a log line about retention, with the location of its segments."""
 
 
 def _cut(subject: Subject) -> list[str]:
@@ -87,7 +87,7 @@ def _removed(gone: list[EndOffsetDrop]) -> list[str]:
     """Return the brokers from whose disks a fault removed the record, without a truncation."""
     brokers = sorted({cut.broker for cut in gone})
     disks = "the disk of broker" if len(brokers) == 1 else "the disks of brokers"
-    return [f"Then a fault took R from {disks} {joined(map(str, brokers))}."] if gone else []
+    return [f"Then a fault removed R from {disks} {joined(map(str, brokers))}."] if gone else []
 
 
 def _came_back(back: list[EndOffsetDrop]) -> list[str]:
@@ -103,12 +103,12 @@ def _by_themselves(subject: Subject, cuts: list[EndOffsetDrop]) -> list[str]:
     if subject.offset is not None and UNKNOWN < first.hw <= subject.offset:
         knew = f", whose HW was still {first.hw},"
     if len(brokers) == 1:
-        return [f"Then broker {first.broker}{knew} cut its log to offset {first.after}."]
+        return [f"Then broker {first.broker}{knew} truncated its log to offset {first.after}."]
     return [f"Then brokers {joined(map(str, brokers))} truncated their logs, and removed R."]
 
 
 def _succession(subject: Subject) -> list[str]:
-    """Return the leader without R: the last leader before another record got R's offset."""
+    """Return the last leader before another record got R's offset."""
     elected = [change for change in subject.elections if change.leader >= 0]
     if not elected:
         return []
@@ -143,7 +143,7 @@ def _divergence(row: Row) -> str:
 
 
 def _depth(copies: Sequence[Row]) -> str:
-    """Return a sentence: whether the brokers' checkpointed HWs are above or below the offset."""
+    """Return a sentence about the offset and the brokers' checkpointed HWs."""
     notes = [(copy["broker"], copy.get("note") or "") for copy in copies]
     above = [(broker, note) for broker, note in notes if note.startswith(ABOVE)]
     if above:

@@ -1,4 +1,4 @@
-"""Shows why a record is lost or duplicated: the evidence as witnesses, in order of time."""
+"""Shows why a record is lost or duplicated: the evidence in order of time."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,7 +14,7 @@ from highwater.harness.runs.partition_trace import UNKNOWN, Leadership
 from highwater.harness.runs.verdict import ACKNOWLEDGED, Witness
 
 _FAULTS_MAX: Final = 12
-"""The most faults in a record's story; if there were more, half are the first, half the last."""
+"""The most faults in a record's evidence. Of more faults, the first and the last are shown."""
 
 _OPS, _LEADERS, _REPLICAS = "history/ops", "events/partitions", "events/replicas"
 _FAULTS, _LINES, _DISKS = "events/faults", "events/log_lines", "replicas"
@@ -51,7 +51,7 @@ def _sent(subject: Subject) -> Iterator[Witness]:
 
 
 def _unacknowledged(row: Row) -> str:
-    """Return a send's outcome in words; a failed send without an error was aborted."""
+    """Return a send's outcome as text; a failed send without an error was aborted."""
     if row["outcome"] != INFO and row["error"] is None:
         return ": its transaction was aborted"
     outcome = "it is not known whether it was written" if row["outcome"] == INFO else "refused"
@@ -85,7 +85,7 @@ def _by_client(row: Row, what: str, says: str) -> Witness:
 
 
 def _answer(subject: Subject, row: Row, what: str, says: str, *, title: str = "") -> Witness:
-    """Return the answer to a send; it names the broker that led then, if this was observed."""
+    """Return the response to a send, with the broker that led then, if this was observed."""
     leader = subject.leader_of(row)
     by = "The cluster" if leader is None else f"Broker {leader.leader}{title}"
     return Witness(
@@ -105,7 +105,7 @@ def _of_broker(broker: int, what: str, time_ns: int | None, says: str, source: s
 
 
 def _copies(subject: Subject) -> Iterator[Witness]:
-    """Yield each replica that held the record, and whether its HW showed it as committed."""
+    """Yield each replica that held the record, and whether its HW was above the record."""
     if subject.kind == CORRUPT:
         return
     for track in subject.holders:
@@ -115,8 +115,8 @@ def _copies(subject: Subject) -> Iterator[Witness]:
         says = f"Broker {track.broker} held offset {subject.offset} (LEO {track.leo[0]})"
         if not len(learned):
             says += (
-                f" above its HW, which was still {last_hw}:"
-                " the broker did not know that the record was committed."
+                f" above its HW, which was still {last_hw}: the broker did not know that the "
+                "record was committed."
             )
         elif learned[0] == 0:
             says += f" and knew it as committed (HW {first_hw})."
@@ -149,11 +149,11 @@ def _truncated(subject: Subject) -> Iterator[Witness]:
     for cut in subject.cuts:
         if subject.taken_from(cut):
             what, says = "taken", f"came back with LEO {cut.after}, which had been {cut.before}:"
-            says += " the fault had taken the rest."
+            says += " the fault had removed the rest."
         elif subject.lost_while_down(cut):
             what, says = "shorter", f"came back with LEO {cut.after}, which had been {cut.before}."
         else:
-            what, says = "truncated", f"cut its log: LEO {cut.before} became {cut.after}."
+            what, says = "truncated", f"truncated its log: LEO {cut.before} became {cut.after}."
             says += f" Its HW had been {cut.hw}." if UNKNOWN < cut.hw <= cut.after else ""
         says = f"Broker {cut.broker} {says}"
         yield _of_broker(cut.broker, what, cut.time_ns, says, _REPLICAS)
@@ -212,7 +212,7 @@ def _passed(subject: Subject) -> Iterator[Witness]:
         return
     topic = subject.evidence.topic
     if subject.partition is None:
-        yield _reader(f"The final reader read all of {topic} and did not meet {subject.value}.")
+        yield _reader(f"The final reader read all of {topic} and did not receive {subject.value}.")
         return
     name = where(topic, subject.partition)
     reach = subject.evidence.reach.get(subject.partition)
@@ -222,7 +222,7 @@ def _passed(subject: Subject) -> Iterator[Witness]:
         yield _reader(f"The final reader reached offset {reach.last} of {name} and no further.")
     else:
         yield _reader(
-            f"The final reader reached offset {reach.last} of {name} and did not meet"
+            f"The final reader reached offset {reach.last} of {name} and did not receive"
             f" {subject.value}."
         )
 

@@ -1,4 +1,4 @@
-"""The subject of an anomaly, with the evidence from which its story is told."""
+"""The subject of an anomaly, with its evidence."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,8 +25,8 @@ NEVER: Final = (1 << 63) - 1
 class Subject:
     """The subject of an anomaly: an offset in a partition, and the record that should be there.
 
-    The record's story begins when the record is sent, and ends when later events cannot change its
-    outcome. Properties are cached, because each property reads all observations.
+    Its interval begins when the record is sent, and ends when later events cannot change the
+    record's outcome.
     """
 
     evidence: RecordEvidence
@@ -70,11 +70,11 @@ class Subject:
 
     @cached_property
     def ended_ns(self) -> int:
-        """The end of the story: later events explain nothing.
+        """The end of the interval.
 
         For a lost record, this is when a replica that has truncated the record begins to lead, or
         when another record is acknowledged at its offset. For a duplicate, it is the time of the
-        last acknowledgement. Other stories have no end.
+        last acknowledgement. Other intervals have no end.
         """
         if self.kind == DUPLICATE:
             return max((row["complete_ns"] or NEVER for row in self.sends), default=NEVER)
@@ -98,7 +98,7 @@ class Subject:
         return [cut for cut in self._all_cuts if cut.time_ns <= self.ended_ns]
 
     def taken_from(self, cut: EndOffsetDrop) -> bool:
-        """Return whether a fault, and not a truncation by Kafka, removed the record there."""
+        """Return whether a fault, and not a truncation by Kafka, removed the record from a log."""
         return any(
             self.offset in offsets
             for row in self.evidence.faults
@@ -107,7 +107,7 @@ class Subject:
         )
 
     def lost_while_down(self, cut: EndOffsetDrop) -> bool:
-        """Return whether a broker came back with a shorter log, but logged no truncation."""
+        """Return whether a broker restarted with a shorter log, but logged no truncation."""
         was_down = any(
             row["broker"] == cut.broker
             and row["phase"] == "inject"
@@ -121,7 +121,7 @@ class Subject:
 
     @cached_property
     def elections(self) -> list[Leadership]:
-        """The changes of leader or leader epoch during the story."""
+        """The changes of leader or leader epoch in the interval."""
         return [change for change in self._changes if change.time_ns <= self.ended_ns]
 
     @cached_property
@@ -139,12 +139,12 @@ class Subject:
         return observed.get(self.partition or 0, PartitionTrace())
 
     def leader_of(self, row: Row) -> Leadership | None:
-        """Return the leadership under which a send was acknowledged, if it was observed.
+        """Return the leader and epoch under which a send was acknowledged, if observed.
 
-        If a client or a disk shows the leader epoch in which the record was written, the leadership
-        of that epoch is returned: leaders may be observed late, or not at all. Otherwise it is the
-        leadership observed at the time of the send, unless that broker was down, or another record
-        at the offset is known to be from that epoch.
+        If a client or a disk shows the leader epoch in which the record was written, that epoch is
+        returned: leaders may be observed late, or not at all. Otherwise it is the epoch observed at
+        the time of the send, unless that broker was down, or another record at the offset is known
+        to be from that epoch.
         """
         place = self.partition or 0, row["offset"]
         records = [(epoch, value) for _, epoch, value in self.evidence.disk.get(place, ())]

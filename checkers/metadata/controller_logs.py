@@ -1,6 +1,6 @@
 """The metadata logs of KRaft's controllers, read from their disks in this process.
 
-These logs are small, with a few records a second. So this process does all the work, and Spark only
+These logs are small, with a few records a second. So this process reads them, and Spark only
 compares the logs that differ (``checkers.metadata.metadata_divergence``).
 """
 
@@ -53,9 +53,9 @@ class ControllerLog:
     Attributes:
         controller: the controller's node id.
         records: the log's records in order, in ``reader.SCHEMA``.
-        damage: the ranges of the log that are no sound batch, in the same columns, without the torn
-            end that a kill leaves.
-        unread: whether the operating system could not read a part of the log, which proves nothing.
+        damage: the ranges of the log that are no valid batch, in the same columns, without the torn
+            end after a kill.
+        unread: whether the operating system could not read a part of the log.
     """
 
     run: str
@@ -79,12 +79,12 @@ class ControllerLog:
 
     @property
     def covered(self) -> int:
-        """The offset below which the snapshots have everything."""
+        """The offset below which the snapshots have all decisions."""
         return max((snapshot.end for snapshot in self.snapshots), default=0)
 
     @cached_property
     def epochs(self) -> dict[int, tuple[int, int]]:
-        """Each epoch of the log's records, with the first and the last offset in the epoch."""
+        """Each epoch of the log's records, with its first and last offset."""
         grouped = self.records.group_by("leader_epoch").aggregate(
             [("offset", "min"), ("offset", "max")]
         )
@@ -93,13 +93,13 @@ class ControllerLog:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The log's last epoch and its end: the log with the greater rank is newer (KIP-595)."""
+        """The log's last epoch and its end. The log with the greater rank is newer (KIP-595)."""
         last = max(self.snapshots, default=None)
         epoch = max([-1, *self.epochs, *([last.epoch] if last else [])])
         return epoch, self.end
 
     def between(self, first: int, end: int) -> pa.Table:
-        """Return the log's records from offset ``first`` to before offset ``end``."""
+        """Return the log's records from offset ``first`` up to offset ``end``, exclusive."""
         offset = self.records["offset"]
         return self.records.filter(pc.and_(pc.greater_equal(offset, first), pc.less(offset, end)))
 
@@ -189,7 +189,7 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
 
 
 def _extraordinary(damage: Iterable[Row], segments: Sequence[Segment]) -> Iterator[Row]:
-    """Yield the damaged ranges that neither a kill nor preallocation explains."""
+    """Yield the damaged ranges that a kill or preallocation does not explain."""
     for row in damage:
         inside = row["damage"] == TORN and row["segment"] < segments[-1].base_offset
         if inside or row["damage"] not in (*ORDINARY, UNREADABLE):

@@ -24,7 +24,7 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """A partition's state in the metadata log, until the log's next record about the partition."""
+    """A partition's state in the metadata log, until the next record about the partition."""
 
     leader: int
     leader_epoch: int
@@ -42,7 +42,7 @@ class DecidedState:
         settings: the settings of each topic.
         features: the finalized levels of the features.
         voters: the ids of the controllers that vote; None if the controllers' settings name them.
-        begun_late: whether the log begins with a snapshot, so that the earlier states are unknown.
+        begun_late: whether the log begins with a snapshot, so that earlier states are unknown.
     """
 
     topics: dict[bytes, str] = field(default_factory=dict)
@@ -91,7 +91,7 @@ def replay(log: ControllerLog) -> DecidedState:
     """Return the state after a log's records, starting from the snapshot that precedes them.
 
     Raises:
-        MetadataRecordError: the checksum of a record is sound, but its content makes no sense.
+        MetadataRecordError: the checksum of a record is valid, but its content is not.
     """
     state = DecidedState()
     first = _EVERYTHING if log.first is None else log.first
@@ -125,7 +125,7 @@ def _apply(state: DecidedState, records: Iterable[bytes]) -> None:
 
 
 def _in_force(records: Iterable[bytes]) -> Iterator[MetadataRecord]:
-    """Yield the records that take effect; those in a transaction take effect at its end, if any."""
+    """Yield the records that take effect; those in a transaction take effect if it ends."""
     pending: list[MetadataRecord] | None = None
     for record in filter(None, map(decode, records)):
         match record.kind:

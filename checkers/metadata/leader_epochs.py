@@ -38,13 +38,16 @@ def _says(row: dict[str, Any]) -> str:
         singular="leader epoch has more than one leader",
         plural="leader epochs have more than one leader",
         severity=Severity.CRITICAL,
-        promise="election: every leader has an epoch of its own (KIP-101)",
+        promise="election: two leaders never have the same epoch (KIP-101)",
         breaks=always,
         says=_says,
     )
 )
 def shared_epoch(tables: Tables) -> pa.Table:
-    """Return the leader epochs with two leaders, without "no leader" and unknown epochs."""
+    """Return the leader epochs with two leaders.
+
+    Epochs that are unknown or without a leader do not count.
+    """
     anomalies = []
     for case in tables.cases:
         leaders: dict[tuple[str, int, int], set[int]] = {}

@@ -1,19 +1,18 @@
 """``lost-decision``: a decision that a controller announced is missing at the end of the run.
 
-*Announced* are the answers to the harness's own requests (``harness.runs.history.DECISIONS``), and
-the leaders and in-sync replicas that the observer received (``PARTITIONS``). On KRaft a controller
-answers after the commit, and brokers return only what is below the high watermark: both are final
-(KIP-595).
+*Announced* are the responses to the harness's own requests (``harness.runs.history.DECISIONS``),
+and the leaders and in-sync replicas that the observer received (``PARTITIONS``). On KRaft a
+controller responds after the commit, and brokers return only decisions below the high watermark:
+both are final (KIP-595).
 
 *The end*: on KRaft, the checker replays the controllers' metadata logs on disk. The most up-to-date
 log counts, because only a controller with such a log is elected. On ZooKeeper, the end is the state
 that the harness read from ZooKeeper before the freeze.
 
-A decision is not lost if a later request may have changed it: even a request that was never
-answered may have taken effect. An ISR is judged only if the log has the whole history of its leader
-epoch. "No leader" is not judged: a broker also reports this if it does not know the leader's
-address. If nothing was announced, or the state at the end is unknown, the whole run is "not
-judged".
+A decision is not lost if a later request may have changed it, even a request without a response. An
+ISR is judged only if the log has all ISRs of its leader epoch. "No leader" is not judged: a broker
+also reports this if it does not know the leader's address. If nothing was announced, or the state
+at the end is unknown, the run is "not judged".
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -39,7 +38,7 @@ _ANSWERED: Final = "answered"
 MISSING: Final = "missing"
 
 _Loss = tuple[str, int | None, str, str]
-"""The topic, feature or controller; the partition; the decision; and the state at the end."""
+"""The topic, feature or controller; the partition; the decision; the state at the end."""
 
 
 def _says(row: Row) -> str:
@@ -52,22 +51,22 @@ def _idle(tables: Tables, case: RunFiles) -> str:
         return "no metadata log of a controller could be read to its end"
     decisions = case.rows(DECISIONS_TABLE)
     if not logs and all(row["evidence"] != _END for row in decisions):
-        return "what the controllers had at the end was not recorded"
+        return "the controllers' state at the end was not recorded"
     seen = case.rows(_PARTITIONS, ["time_ns", "leader_epoch"])
     answered = any(row["evidence"] == _ANSWERED for row in decisions)
     if answered or any(row["leader_epoch"] is not None for row in seen):
         return ""
-    return "no controller acknowledged anything"
+    return "no controller acknowledged a request"
 
 
 @checker(
     Kind(
         LOST_DECISION,
-        guarantee="A decision that a controller announced still holds afterwards.",
+        guarantee="A decision that a controller announced is not lost afterwards.",
         singular="decision of a controller is lost",
         plural="decisions of controllers are lost",
         severity=Severity.CRITICAL,
-        promise="durability: what a controller says is committed (KIP-595, ZooKeeper's quorum)",
+        promise="durability: an announced decision is committed (KIP-595, ZooKeeper's quorum)",
         breaks=if_controllers_keep_disks,
         says=_says,
     ),
@@ -104,7 +103,7 @@ def _losses(case: RunFiles, logs: list[ControllerLog]) -> list[_Loss]:
 
 
 def _ends(decisions: list[Row], logs: list[ControllerLog]) -> list[DecidedState]:
-    """Return the state at the end for each controller that may be elected; none if unknown."""
+    """Return the state at the end of each controller that may be elected; none if unknown."""
     if logs:
         whole = [log for log in logs if not (log.damage or log.unread)]
         best = max((log.rank for log in whole), default=None)
@@ -127,7 +126,7 @@ def _replayed(logs: Iterable[ControllerLog]) -> Iterator[DecidedState]:
 
 
 def _read_state(rows: list[Row]) -> DecidedState:
-    """Return the state that ZooKeeper had at the end: one state for each partition, no history."""
+    """Return the state in ZooKeeper at the end, with only the last state of each partition."""
     state = DecidedState(begun_late=True)
     replicas = {
         (row["subject"], row["partition"]): _brokers(row)
@@ -157,7 +156,7 @@ def _brokers(row: Row) -> tuple[int, ...]:
 
 
 def _unmet(requests: list[Row], end: DecidedState) -> Iterator[_Loss]:
-    """Yield a loss for each subject whose last answered request does not hold at the end."""
+    """Yield a loss if the last successful request about a subject has no effect at the end."""
     last = {}
     for row in requests:
         thing = row["kind"], row["subject"], row["partition"], row["setting"]
@@ -228,7 +227,7 @@ _CHECKS: Final[dict[str, Callable[[Row, DecidedState], _Loss | None]]] = {
 
 
 def _unseen(seen: list[Row], end: DecidedState) -> Iterator[_Loss]:
-    """Yield a loss for each observed leader or ISR that is not in the history."""
+    """Yield a loss for each observed leader or ISR that the history lacks."""
     for row in seen:
         topic, partition, epoch = row["topic"], row["partition"], row["leader_epoch"]
         if epoch is None:
@@ -249,7 +248,7 @@ def _unseen(seen: list[Row], end: DecidedState) -> Iterator[_Loss]:
 
 
 def _isrs(topic: str, partition: int, epoch: int, end: DecidedState) -> list[set[int]]:
-    """Return every ISR of a leader epoch, in order; none if some of these ISRs are unknown."""
+    """Return all ISRs of a leader epoch, in order; none if some of them are unknown."""
     history = end.partitions.get((topic, partition), [])
     if end.begun_late and history and epoch <= history[0].leader_epoch:
         return []
@@ -259,7 +258,7 @@ def _isrs(topic: str, partition: int, epoch: int, end: DecidedState) -> list[set
 def _lost_leader(
     topic: str, partition: int, leader: int, epoch: int, end: DecidedState
 ) -> _Loss | None:
-    """Return the loss of a leader's epoch; None if the epoch is in the history, or before it."""
+    """Return the loss of a leader's epoch; None if the epoch is not lost."""
     history = end.partitions.get((topic, partition), [])
     decided = f"broker {leader} led {topic}-{partition} in leader epoch {epoch}"
     if not history:

@@ -3,21 +3,20 @@
 Two rules of Raft say which offsets have to agree, under any leader (KIP-595):
 
 - *Log matching.* If two logs have a record of the same epoch at the same offset, all earlier
-  records are equal, committed or not: an epoch has one leader, and a follower appends only records
-  that follow its own last record.
+  records are equal, committed or not.
 - *Committed records stay.* A controller's log equals the leader's log up to the offset that the
   leader knows for this controller, because each fetch names the follower's last epoch. Below the
   high watermark a log is never truncated. DescribeQuorum returns both offsets
-  (``harness.runs.history.QUORUM``). So below both, the records must exist and agree. It is not
-  enough that a majority has a record on its disks: the record is committed only if the leader of
-  its own epoch knew this, and otherwise a later leader may replace it (Raft, figure 8).
+  (``harness.runs.history.QUORUM``). So below both, the records must exist and agree. A record on
+  the disks of a majority is not always committed: the leader of its epoch must have known it (Raft,
+  figure 8).
 
 Above these bounds logs may differ: an isolated controller keeps uncommitted records until it
-reaches the next leader. These are no differences either: a prefix that a snapshot covers (KIP-630),
-another end of the log, and a torn batch at the end after a kill.
+reaches the next leader. Logs may also differ in a prefix that a snapshot covers (KIP-630), in their
+ends, and in a torn batch at the end after a kill.
 
-A single controller has no other log to agree with: without a finding such a run is "not judged".
-Still, its log must be whole and reach its high watermark. ZooKeeper has no metadata log.
+A single controller's log cannot be compared, but it must be complete and reach its high watermark.
+Without a finding such a run is "not judged". ZooKeeper has no metadata log.
 """
 
 from collections.abc import Iterator, Sequence
@@ -61,7 +60,7 @@ _DIGITS: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pair:
-    """Two logs of a run, and the offset ``bound`` from which on they need not agree."""
+    """Two logs of a run, which may differ from offset ``bound`` on."""
 
     logs: tuple[ControllerLog, ControllerLog]
     bound: int
@@ -73,12 +72,12 @@ class _Pair:
 
     @property
     def end(self) -> int:
-        """The first offset that need not agree, or that one of the logs does not have yet."""
+        """The first offset that may differ, or that one of the logs does not have yet."""
         return min(self.bound, *(log.end for log in self.logs))
 
     @property
     def differs(self) -> bool:
-        """True if the two logs are not simply equal; most are, and need no comparison by Spark."""
+        """True if the two logs are not equal. Most are equal, and Spark need not compare them."""
         left, right = (log.between(self.begin, self.end).select(_COMPARED) for log in self.logs)
         return not left.equals(right)
 
@@ -112,17 +111,17 @@ def _idle(tables: Tables, case: RunFiles) -> str:
     Kind(
         METADATA_DIVERGENCE,
         guarantee="Controllers hold the same metadata at every offset that is committed.",
-        singular="offset of the metadata log differs between controllers, or is gone",
-        plural="offsets of the metadata log differ between controllers, or are gone",
+        singular="offset of the metadata log differs between controllers, or is missing",
+        plural="offsets of the metadata log differ between controllers, or are missing",
         severity=Severity.CRITICAL,
-        promise="agreement: every controller has what the quorum committed (KIP-595)",
+        promise="agreement: every controller has the records that the quorum committed (KIP-595)",
         breaks=if_controllers_keep_disks,
         says=_says,
     ),
     idle=_idle,
 )
 def metadata_divergence(tables: Tables) -> pa.Table:
-    """Return offsets at which controllers' logs differ, or whose records one log has lost."""
+    """Return offsets at which controllers' logs differ, or one log lacks records."""
     rows: list[Row] = []
     pairs: list[_Pair] = []
     for case in tables.cases:
@@ -135,9 +134,9 @@ def metadata_divergence(tables: Tables) -> pa.Table:
 
 
 def _by_itself(log: ControllerLog, bound: int) -> Iterator[Row]:
-    """Yield what a log must have but lacks, without a comparison with other logs."""
+    """Yield the records that a log must have but lacks, without a comparison of logs."""
     for damage in log.damage:
-        where = f"no sound batch ({damage['segment']:020d}.log, byte {damage['position']})"
+        where = f"no valid batch ({damage['segment']:020d}.log, byte {damage['position']})"
         yield _row(log, damage["base_offset"], f"{where}: {damage['error']}")
     if log.first is not None and log.first > log.covered:
         says = f"no record before offset {log.first}, though no snapshot covers these offsets"
@@ -174,7 +173,7 @@ def _pairs(logs: Sequence[ControllerLog], committed: dict[int, int]) -> Iterator
 
 
 def _matching(left: ControllerLog, right: ControllerLog) -> int:
-    """Return the offset after the last offset at which both have a record of the same epoch."""
+    """Return the offset after the last one at which both logs have a record of the same epoch."""
     bound = 0
     for epoch in left.epochs.keys() & right.epochs.keys():
         (first, last), (begin, end) = left.epochs[epoch], right.epochs[epoch]
@@ -184,7 +183,7 @@ def _matching(left: ControllerLog, right: ControllerLog) -> int:
 
 
 def _compared(engine: Engine, pairs: Sequence[_Pair]) -> Iterator[Row]:
-    """Yield the offsets at which the logs of a pair differ, with all these logs' records there."""
+    """Yield the offsets at which two logs differ, with the records of all logs there."""
     if not pairs:
         return
     differences = compare(_replica_logs(engine, pairs))
@@ -241,7 +240,7 @@ def _replica_logs(engine: Engine, pairs: Sequence[_Pair]) -> ReplicaLogs:
 
 
 def _numbered(part: int, replica: int, bound: int, log: ControllerLog) -> pa.Table:
-    """Return a log's records below a bound, and its damage, in the form ``ReplicaLogs.records``."""
+    """Return a log's records below a bound, and its damage, as ``ReplicaLogs.records``."""
     sound = log.between(0, bound).select(_READ)
     damage = pa.Table.from_pylist([*log.damage], schema=log.records.schema).select(_READ)
     rows = pa.concat_tables([sound, damage])

@@ -18,8 +18,8 @@ class ExplanationLink(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         rule: a switch of ``Rules`` (``epochs``: KIP-101), or a plain name such as ``acks=1``.
-        event: the observation, in the words of its source; None if nothing was observed.
-        broker: the broker that did it; None for clients and the controller.
+        event: the text of the observation; None if nothing was observed.
+        broker: the broker of the event; None for clients and the controller.
         time_ns: the time since the run's start; None for evidence from the disks at the end.
     """
 
@@ -40,7 +40,7 @@ class ModelFinding(msgspec.Struct, frozen=True, kw_only=True):
         record: the record's id; None when it cannot be read, or there is no record.
         verdict: ``unknown`` when the events that could explain the anomaly were not observed.
         because: the links of the explanation, in order of time. Unless the verdict is
-            ``explained``, the last link is the reason for the verdict.
+            ``explained``, the last link has the reason for the verdict.
         count: the number of equal anomalies that this finding represents.
     """
 
@@ -102,25 +102,26 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
-    """The model's whole answer about one run.
+    """The model's complete answer about one run.
 
     Attributes:
         kafka: the release whose rules were applied.
-        to: the newest release to which brokers were upgraded during the run; from its upgrade on,
-            a broker has the new rules. Empty if there was no upgrade.
+        to: the newest release to which brokers were upgraded during the run; from its upgrade on, a
+            broker has the new rules. Empty if there was no upgrade.
         protocol: the newest ``inter.broker.protocol.version`` or ``metadata.version`` that the
-            brokers may speak, because of which older rules apply; empty: the release's own.
+            brokers may use, so that older rules apply;
+        empty: the release's own.
         written: the newest ``log.message.format.version`` that the brokers may write, or empty.
-        kind: ``scripted``: the model played the same schedule; ``random``: the run was checked as a
-            trace.
-        status: ``as-predicted``: the run did exactly what was predicted; ``explained``: every
+        kind: ``scripted``: the model executed the same schedule; ``random``: the run was checked as
+            a trace.
+        status: ``as-predicted``: the run matched the prediction exactly; ``explained``: every
             anomaly follows from the rules; ``unexplained``: an anomaly does not follow from them;
             ``not-reproduced``: a prediction did not happen; ``unknown``: ``reasons`` say why.
         predicted: the predicted outcome; None for a random run.
         findings: one for each anomaly of the verdict, and one for each event outside the rules.
         absent: the predictions that did not happen, a sentence each.
         differences: the records in which predicted and observed logs differ.
-        course: the model's state after each line of its script; empty if it played no script.
+        course: the model's state after each line of its script; empty without a script.
         checked: how many events of each kind were checked: elections, decisions about leaders and
             ISRs, truncations (``cuts``), operations of clients, and records on disks.
     """

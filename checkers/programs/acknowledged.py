@@ -1,4 +1,4 @@
-"""Find records that were acknowledged to a program without input, and are missing or doubled."""
+"""Find records that were acknowledged to a program without input, but are missing or doubled."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -25,7 +25,7 @@ from highwater.checkers.run_tables import Tables
 _KINDS: Final = {LOST: LOST_OUTPUT, DOUBLED: DOUBLED_OUTPUT}
 _PROMISE: Final = "writing: --guarantee of highwater app"
 _IN_A_TRANSACTION: Final = (
-    "in a transaction that was not committed. The program: printed before the commit."
+    "in a transaction that was not committed. The program's mistake: it printed before the commit."
 )
 _LOST_BY_BROKERS: Final = (
     "and other brokers have lost it. Kafka prevents that only with acks=all and clean elections."
@@ -43,8 +43,8 @@ def nothing_acknowledged(tables: Tables, case: RunFiles) -> str:
     Kind(
         LOST_OUTPUT,
         guarantee="A record that was acknowledged to the program is in its topic.",
-        singular="record of the program is lost: it was acknowledged, and is not there",
-        plural="records of the program are lost: they were acknowledged, and are not there",
+        singular="record of the program is lost: acknowledged, but not in its topic",
+        plural="records of the program are lost: acknowledged, but not in their topic",
         severity=Severity.CRITICAL,
         promise=_PROMISE,
         breaks=if_program_says("at-least-once", "exactly-once"),
@@ -53,9 +53,9 @@ def nothing_acknowledged(tables: Tables, case: RunFiles) -> str:
     ),
     Kind(
         DOUBLED_OUTPUT,
-        guarantee="A record that was acknowledged to the program is there once.",
-        singular="record of the program is there more than once",
-        plural="records of the program are there more than once",
+        guarantee="A record that was acknowledged to the program is in its topic once.",
+        singular="record of the program is in its topic more than once",
+        plural="records of the program are in their topic more than once",
         severity=Severity.SERIOUS,
         promise=_PROMISE,
         breaks=if_program_says("at-most-once", "exactly-once"),
@@ -64,7 +64,7 @@ def nothing_acknowledged(tables: Tables, case: RunFiles) -> str:
     idle=nothing_acknowledged,
 )
 def acknowledged(tables: Tables) -> pa.Table:
-    """Return the records that were acknowledged to a program, and are missing or doubled."""
+    """Return the records that were acknowledged to a program, but are missing or doubled."""
     cases = {case.key: case for case in tables.cases if case.plan.without_input}
     rows = [
         {"run": key, **row}
@@ -92,7 +92,7 @@ def _of_run(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
 
 
 def _taken_for_another(repetition: Repetition | None, log: OutputLog, out: str) -> str:
-    """Show that brokers took a record for a repetition of another with its sequence number."""
+    """Show that a broker took a record for a retry of a record with the same sequence number."""
     if repetition is None or None in repetition.sequence:
         return ""
     place = (repetition.partition, repetition.offset)
@@ -116,7 +116,7 @@ def _anomaly(facts: ProgramFacts, row: Row, log: OutputLog, repetition: Repetiti
         says += f" {out} has {row['outputs']} records of it."
     elif copies:
         place = f"offset {copies[0].offset} of {out}-{copies[0].partition}"
-        says += f" readers are not given it: broker {copies[0].broker} has it at {place}, "
+        says += f" readers do not receive it: broker {copies[0].broker} has it at {place}, "
         says += _IN_A_TRANSACTION if copies[0].transactional else _LOST_BY_BROKERS
     else:
         who = _taken_for_another(repetition, log, out) or blame(None)

@@ -1,4 +1,4 @@
-"""Proofs of mistakes that double an input. Each returns a sentence, or nothing."""
+"""Proofs of mistakes that double an input. Each function returns a sentence, or nothing."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ from highwater.checkers.programs.facts import InstanceEvent, Position, passed_by
 
 _OFTEN: Final = 3
 _WORKS_ON_NS: Final = 10_000_000_000
-"""How long a member that is put out of its group may go on with what it has read."""
+"""The time in which a member that was removed from its group may go on with records it has read."""
 
 
 def output_outside(evidence: InputEvidence) -> str:
@@ -45,7 +45,7 @@ def position_outside(evidence: InputEvidence) -> str:
 
 
 def zombie(evidence: InputEvidence) -> str:
-    """Show that an instance was paused while another wrote the output, and then wrote it again."""
+    """Show that an instance wrote the output after a pause in which another instance wrote it."""
     first, last = evidence.written_ns
     for pause, resumed_ns in _pauses(evidence):
         if pause.time_ns < first < resumed_ns < last + CLOCKS_NS:
@@ -70,7 +70,7 @@ def _pauses(evidence: InputEvidence) -> Iterator[tuple[InstanceEvent, int]]:
 
 
 def handed_over(evidence: InputEvidence) -> str:
-    """Show that a member stayed in a rebalance that came after the output and before the commit."""
+    """Show that a rebalance between the output and the commit did not remove the member."""
     first, last = evidence.written_ns
     owned = evidence.owner(first)
     if owned is None or evidence.commits is None:
@@ -112,7 +112,7 @@ def not_committed(evidence: InputEvidence) -> str:
 def older_position(evidence: InputEvidence) -> str:
     """Show that an older position was committed over a newer one, and the input read again.
 
-    Members ask for the position in a new generation of the group, and when they start.
+    Members request the position in a new generation of the group, and when they start.
     """
     first, last = evidence.written_ns
     starts = [event.time_ns for event in _of_writers(evidence) if event.event == "started"]
@@ -134,7 +134,7 @@ def _by(evidence: InputEvidence, position: Position) -> str:
 
 
 def some_partitions(evidence: InputEvidence) -> str:
-    """Show that the member committed another partition often, and not the finished inputs of this.
+    """Show that the member committed another partition often, but never this partition.
 
     All inputs from the committed position to this input had their outputs before.
     """
@@ -176,9 +176,10 @@ def never_committed(evidence: InputEvidence) -> str:
 
 
 def before_a_gap(evidence: InputEvidence) -> str:
-    """Show that the position stayed at an offset without a record, and inputs behind had outputs.
+    """Show that the position stayed at an offset without a record, while later inputs had outputs.
 
-    Such an offset has the end of a transaction, or a record that was aborted or compacted away.
+    Such an offset has the end of a transaction, or a record that was aborted or removed by
+    compaction.
     """
     event = _interruption(evidence)
     if event is None or not evidence.commits:
@@ -196,10 +197,9 @@ def before_a_gap(evidence: InputEvidence) -> str:
 
 
 def sent_twice(evidence: InputEvidence) -> str:
-    """Show that one instance wrote the output twice, and that it cannot have read it twice.
+    """Show that one instance wrote the output twice, but cannot have read the input twice.
 
-    No instance ended, and there was no rebalance, neither between the outputs nor since a member
-    may have read the input.
+    Since a member may have read the input, no instance ended and there was no rebalance.
     """
     if not _by_one_life(evidence) or _read_before(evidence):
         return ""
@@ -211,11 +211,10 @@ def sent_twice(evidence: InputEvidence) -> str:
 
 
 def read_before(evidence: InputEvidence) -> str:
-    """Show that a member worked on what it had read before a rebalance, and read it again after it.
+    """Show that a member read the input before and after a rebalance, and processed it twice.
 
-    It committed the position behind the input, and then older ones, as when it reads anew; or it
-    committed the input's own position twice in this generation. A program that sends an output
-    again does not do that.
+    It committed the position after the input, and then older ones; or it committed the input's own
+    position twice in this generation. A program that only sends an output again does not do that.
     """
     again = _read_before(evidence) if _by_one_life(evidence) else None
     if again is None or evidence.sent_ns is None:
@@ -237,9 +236,9 @@ def read_before(evidence: InputEvidence) -> str:
 
 
 def no_longer_its_own(evidence: InputEvidence) -> str:
-    """Show that an instance wrote an output when another one had passed its input long before.
+    """Show that an instance wrote an output long after another instance had passed its input.
 
-    It had started before that, and no other instance took the position back, so that it could have
+    It had started before that, and no other instance moved the position back, so that it could have
     read the input again. Groups of KIP-848 have no generations on the disks.
     """
     first, last = evidence.outputs[0], evidence.outputs[-1]
@@ -273,7 +272,7 @@ def no_longer_its_own(evidence: InputEvidence) -> str:
 
 
 def _by_one_life(evidence: InputEvidence) -> bool:
-    """Return whether one instance wrote all outputs in one life and in one generation."""
+    """Return whether one instance wrote all outputs without a restart, in one generation."""
     senders = {output.by.instance for output in evidence.outputs if output.by is not None}
     of_one = len({event.instance for event in evidence.events}) == 1 or (
         len(senders) == 1 and all(output.by is not None for output in evidence.outputs)
@@ -282,7 +281,7 @@ def _by_one_life(evidence: InputEvidence) -> bool:
 
 
 def _read_before(evidence: InputEvidence) -> tuple[int, Generation] | None:
-    """Return the generation of the outputs if its member may have read the input before it."""
+    """Return the generation of the outputs if its member may have read the input earlier."""
     begun = [of for of in evidence.habits.generations if of[0] <= evidence.written_ns[0]]
     if not begun:
         return None
@@ -294,7 +293,7 @@ def _read_before(evidence: InputEvidence) -> tuple[int, Generation] | None:
 
 
 def sent_again(evidence: InputEvidence) -> str:
-    """Show that a program sent an output twice: an idempotent producer's retries write it once."""
+    """Show that a program sent an output twice, with a producer whose retries write it once."""
     says = sent_twice(evidence) if evidence.idempotent else ""
     return says and f"{says}; the producer was idempotent, so its retries wrote nothing twice"
 
@@ -317,13 +316,12 @@ def _ended(evidence: InputEvidence) -> bool:
 
 
 def _interruption(evidence: InputEvidence) -> InstanceEvent | None:
-    """Return the first end or pause of an instance that wrote an output, between the outputs."""
     of_writers = replace(evidence, events=_of_writers(evidence))
     return of_writers.interruption(_on_the_way_ns(evidence), evidence.written_ns[1])
 
 
 def _on_the_way_ns(evidence: InputEvidence) -> int:
-    """Return the first output's time; or the end of its instance if that was down by then."""
+    """Return the first output's time, or the end of its instance if that was earlier."""
     first = evidence.written_ns[0]
     events = [event for event in _of_writers(evidence) if event.time_ns <= first]
     lives = [event for event in events if event.event in ENDS or event.event == "started"]
@@ -332,7 +330,7 @@ def _on_the_way_ns(evidence: InputEvidence) -> int:
 
 
 def _of_writers(evidence: InputEvidence) -> Sequence[InstanceEvent]:
-    """Return the events of the instances that wrote the outputs; if one is not known, all."""
+    """Return the events of the instances that wrote the outputs; all events if one is unknown."""
     writers = {output.by and output.by.instance for output in evidence.outputs}
     if None in writers:
         return evidence.events
@@ -340,7 +338,7 @@ def _of_writers(evidence: InputEvidence) -> Sequence[InstanceEvent]:
 
 
 def both_worked(evidence: InputEvidence) -> str:
-    """Show that two instances wrote the output in one generation, in which one owned its input."""
+    """Show that two instances wrote the output in a generation in which one owned its input."""
     first, last = evidence.outputs[0], evidence.outputs[-1]
     if first.by is None or last.by is None or first.by.instance == last.by.instance:
         return ""
@@ -358,7 +356,7 @@ def both_worked(evidence: InputEvidence) -> str:
 
 
 def _had_fault(evidence: InputEvidence, since_ns: int, until_ns: int) -> bool:
-    """Return whether brokers or connections had a fault at some time from ``since_ns`` on."""
+    """Return whether brokers or connections had a fault after ``since_ns``."""
     return any(
         trouble.time_ns <= until_ns and trouble.until_ns >= since_ns
         for trouble in evidence.troubles
@@ -366,9 +364,10 @@ def _had_fault(evidence: InputEvidence, since_ns: int, until_ns: int) -> bool:
 
 
 def put_out(evidence: InputEvidence) -> str:
-    """Show that a member was not in the next generation, though nothing had a fault.
+    """Show that a member was not in the next generation, although there was no fault.
 
-    Its last poll was too long ago (max.poll.interval.ms), or its heartbeats (session.timeout.ms).
+    Its last poll was too long ago (max.poll.interval.ms), or its last heartbeat
+    (session.timeout.ms).
     """
     change = _change_of_owner(evidence)
     if change is None:
@@ -395,9 +394,10 @@ def _out_of_group(evidence: InputEvidence, before: Generation, at: int) -> str:
 
 
 def _change_of_owner(evidence: InputEvidence) -> tuple[Generation, int, int] | None:
-    """Return a generation whose owner of the partition is not in the next one, and both begins.
+    """Return a generation whose member is not in the next one, and the begins of both.
 
-    The first output was written in it, and not committed at its end; the last output came later.
+    The first output was written in the generation, and not committed at its end. The last output
+    came later.
     """
     first, last = evidence.written_ns
     if evidence.commits is None:

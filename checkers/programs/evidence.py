@@ -39,13 +39,13 @@ INTERRUPTIONS: Final = {
 }
 
 CLOCKS_NS: Final = 100_000_000
-"""How far the clocks of a broker and of the harness may be from each other."""
+"""The greatest difference between the clocks of a broker and of the harness."""
 
 ENDS: Final = frozenset(INTERRUPTIONS) - {"paused"}
 
 
 def interrupted(event: InstanceEvent) -> str:
-    """Return what happened to an instance, such as ``instance 1 was killed at 4.312 s``."""
+    """Return an event of an instance as text, such as ``instance 1 was killed at 4.312 s``."""
     says = f"instance {event.instance} {INTERRUPTIONS[event.event]} at {seconds(event.time_ns)}"
     unhandled = event.event == "stopped" and event.status == -signal.SIGTERM
     return f"{says}, and did not handle SIGTERM" if unhandled else says
@@ -66,7 +66,7 @@ class FollowingInput(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputEvidence:
-    """An input that was lost or doubled, and what the run shows about it.
+    """An input that was lost or doubled, with the run's evidence about it.
 
     Attributes:
         outcome: the input's outcome, one of those in ``outcomes``.
@@ -80,23 +80,23 @@ class InputEvidence:
         commits: the committed offsets of the partition, in order; None if no disk has them.
         events: the events of instances, in order of time.
         undisturbed_ns: the time until which brokers cannot have lost any output.
-        troubles: faults of brokers, and of the program's connections.
+        troubles: faults of brokers and of the program's connections.
         habits: the program's habits.
-        stray: an output of the input on a disk that readers of committed records are not given.
-        invoked_ns: when a producer was asked to send the input; None if it was not acknowledged.
+        stray: an output of the input on a disk that read_committed readers do not receive.
+        invoked_ns: when a producer was called to send the input; None if it was not acknowledged.
         sent_ns: when the input was acknowledged; None if it was not.
         rival: another input that was acknowledged at the same offset before.
         following: the next input of the partition that has an output.
-        committed_by: returns the request that made a commit, if the wire was recorded.
-        gone: outputs that brokers have acknowledged, and that are in no log.
-        unwritten: requests with an output of the input that were refused, or never answered.
+        committed_by: returns the request of a commit, if requests were recorded.
+        gone: outputs that brokers acknowledged, but that are in no log.
+        unwritten: requests with an output of the input that were refused, or got no response.
         idempotent: whether every output of the input in the log has a producer id; None if the run
             has no copy of the log.
-        calm: number of inputs of the run that were passed without an output, and without any fault
-            meanwhile.
+        calm: number of inputs of the run that were passed without an output, at times without a
+            fault.
         group: the committed offsets of all partitions.
         whole_ns: when all inputs from an offset to this input had their first outputs.
-        gap: whether the final read found records behind an offset of the partition, and not there.
+        gap: whether the final read found records after an offset of the partition, but none at it.
     """
 
     name: str
@@ -140,7 +140,7 @@ class InputEvidence:
 
     @property
     def written_ns(self) -> tuple[int, int]:
-        """When the first and the last output were written."""
+        """The times at which the first and the last output were written."""
         return self.outputs[0].time_ns, self.outputs[-1].time_ns
 
     def interruption(self, since_ns: int, until_ns: int) -> InstanceEvent | None:
@@ -155,7 +155,7 @@ class InputEvidence:
         return None if member is None else (member, last[-1])
 
     def generation_after(self, before: Generation, since_ns: int) -> tuple[int, Generation] | None:
-        """Return the begin of the first later generation since ``since_ns``, and the generation."""
+        """Return the first generation that began after ``since_ns``, and its begin."""
         return next(
             (
                 (at, after)
@@ -218,7 +218,7 @@ def evidence_of(
 
 
 def _is_stray(copy: LogCopy, facts: ProgramFacts) -> bool:
-    """Return whether a copy was written in no transaction, and before the output was read."""
+    """Return whether a copy was written outside of transactions, before the output was read."""
     return not copy.transactional and any(copy.time_ns < event.time_ns for event in facts.events)
 
 
@@ -246,7 +246,7 @@ class _Sent:
 
         Args:
             facts: has the commits on the disks, which count if no request was recorded.
-            requests: time, partition and offset of each request to commit.
+            requests: time, partition and offset of each commit request.
         """
         inputs = self._inputs.select(["partition", "offset", "value"]).to_pylist()
         names = {(row["partition"], row["offset"]): row["value"] for row in inputs}
@@ -272,13 +272,13 @@ class _Sent:
         return rows[0] if name in rows[1:] else None
 
     def gap(self, partition: int, offset: int) -> bool:
-        """Return whether there are inputs behind an offset, and none there."""
+        """Return whether there are inputs after an offset, but none at it."""
         offsets = self._inputs.filter(pc.equal(self._inputs["partition"], partition))["offset"]
         last = pc.max(offsets).as_py()
         return last is not None and last > offset and offset not in {*offsets.to_pylist()}
 
     def following(self, partition: int, place: tuple[int, int] | None) -> FollowingInput | None:
-        """Return the input at a place: its offset, and the time of its output."""
+        """Return the input at this index: its offset, and the time of its output."""
         if place is None:
             return None
         offset, output_ns = place

@@ -1,4 +1,4 @@
-"""The facts that a run shows about its program: inputs, outputs, committed positions, instances."""
+"""The facts of a run about its program: inputs, outputs, committed positions, instances."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -52,7 +52,7 @@ class ProgramRequest(NamedTuple):
     """A request of the program, in nanoseconds since the run's start.
 
     Attributes:
-        answered_ns: None if the request was never answered.
+        answered_ns: None if the request got no response.
         instance: None if the sender is not known.
         error: Kafka's error code; 0: the request succeeded; None without an answer.
     """
@@ -91,12 +91,12 @@ class Position(NamedTuple):
 
 
 class Output(NamedTuple):
-    """An output: when it was written, in nanoseconds since the run's start, and where.
+    """An output: when and where it was written, in nanoseconds since the run's start.
 
     Attributes:
-        by: the request that wrote the output, if the wire was recorded. Its answer is when the
+        by: the request that wrote the output, if requests were recorded. Its response is when the
             sender learned that the output is written.
-        place: where the output is, in words.
+        place: the location of the output, as text.
     """
 
     time_ns: int
@@ -130,12 +130,12 @@ class ProgramFacts:
     """Facts about the program of one run.
 
     Attributes:
-        inputs: the inputs that the final read has returned, in ``outcomes.INPUT``.
-        names: all records that were ever sent, with a column ``value``.
+        inputs: the inputs that the final read returned, in ``outcomes.INPUT``.
+        names: all records that were sent, with a column ``value``.
         outputs: the rows of kind output, with the columns ``history.OUTPUTS``.
         exempt: names of the inputs that need no output.
-        acknowledged: records that a program without input says are written, in ``outcomes.INPUT``;
-            the partition is the instance.
+        acknowledged: records that a program without input reported as written, in
+            ``outcomes.INPUT``; the partition is the instance.
         complete: whether all outputs were read, and at least one output names an input.
         positions: the group's last committed offset in each partition.
         commits: the committed offsets in each partition, in order; None if no disk has them.
@@ -202,7 +202,7 @@ class ProgramFacts:
 
     @property
     def undisturbed_ns(self) -> int:
-        """The time until which nothing but the program had a fault."""
+        """The time until which only the program had faults."""
         if self.troubles is None:
             return 0
         of_brokers = (fault for fault in self.troubles if not fault.fault.startswith("app-"))
@@ -221,7 +221,7 @@ class ProgramFacts:
 
 
 def since_start_ns(timestamp_ms: int | None, started_ms: float) -> int:
-    """Return a broker's time as nanoseconds since the run's start; 0 for no time."""
+    """Return a broker's time as nanoseconds since the run's start; 0 if it has none."""
     return 0 if timestamp_ms is None else int((timestamp_ms - started_ms) * _MS)
 
 
@@ -232,7 +232,7 @@ def position_at(commits: Sequence[Position], time_ns: int) -> int:
 
 
 def passed_by(commits: Sequence[Position], offset: int) -> Position | None:
-    """Return the first commit that passed an offset; None if none did."""
+    """Return the first commit that passed an offset; None if there is none."""
     return next((commit for commit in commits if commit.offset > offset), None)
 
 
@@ -253,7 +253,7 @@ def _commits(case: RunFiles, started_ms: float) -> dict[int, list[Position]] | N
 def _positions(
     case: RunFiles, commits: Mapping[int, Sequence[Position]] | None
 ) -> dict[int, int | None]:
-    """Return the group's offsets from the coordinator's answers, or else from the disks."""
+    """Return the group's offsets from the coordinator's responses, or else from the disks."""
     last = {p: of[-1].offset for p, of in (commits or {}).items() if of}
     positions: dict[int, int | None] = {n: last.get(n) for n in range(case.plan.topic.partitions)}
     if GROUPS_TABLE in case.tables:

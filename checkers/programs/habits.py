@@ -1,4 +1,4 @@
-"""The habits of a program: how it behaves in the whole run, whatever input is judged."""
+"""The habits of a program: its behaviour in the complete run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ _NOT_ONE: Final = 2
 _ENOUGH_COMMITS: Final = 10
 _IN_FLIGHT_NS: Final = 100_000_000
 _RECOVERY_NS: Final = 10_000_000_000
-"""How long after a fault a producer may still learn of the fault's effects."""
+"""The time after a fault in which a producer may still notice effects of the fault."""
 
 
 class EarlyCommit(NamedTuple):
@@ -54,17 +54,16 @@ class Habits:
     """The habits of a program.
 
     Attributes:
-        ahead: commits that came before all outputs of the inputs that they passed.
-        amid: commits that came after some of these outputs, and before the other outputs.
-        behind: commits that came after all of these outputs.
-        newest: commits amid outputs that came after the output of the last input that they passed.
-        late_ns: the longest time from a commit to the output of an input that it had passed, of the
-            commits ``newest``.
-        interval_s: seconds between commits that come steadily, whatever the program does; None if
-            they are not steady.
+        ahead: commits before all outputs of the inputs that they passed.
+        amid: commits after some of these outputs, and before others.
+        behind: commits after all of these outputs.
+        newest: commits ``amid`` that came after the output of the last input that they passed.
+        late_ns: the longest time from one of the commits ``newest`` to the output of an input that
+            it had passed.
+        interval_s: seconds between commits if they come at a steady interval; else None.
         generations: those of the group, in order; times are nanoseconds since the run's start.
         in_transactions: whether all outputs are in transactions; None if no disk has outputs.
-        fenced: transactions that another instance has ended while all instances were alive.
+        fenced: transactions that another instance ended while all instances were alive.
         past_the_end: commits past the end of the log, in order of time.
         aborted: the end of each transaction that was not committed.
         busy_s: seconds in which outputs followed each other closely.
@@ -87,7 +86,7 @@ class Habits:
 
     @classmethod
     def of(cls, case: RunFiles, facts: ProgramFacts, times: OutputTimes, log: OutputLog) -> Self:
-        """Return the habits that one run shows."""
+        """Return the program's habits in one run."""
         generations = [
             (since_start_ns(generation.timestamp_ms, facts.started_ms), generation)
             for generation in generations_on_disk(case, case.plan.group)
@@ -127,23 +126,23 @@ class Habits:
     def awaits_outputs(self) -> bool:
         """True if nearly every commit came after the outputs of the inputs that it passed.
 
-        An output that its client has given up may still arrive from the network after the commit.
+        An output whose client has stopped retrying may still arrive after the commit.
         """
         early = self.ahead + self.amid
         return self.behind >= _ENOUGH_COMMITS and early <= _FEW * self.behind
 
     @property
     def commits_newest(self) -> bool:
-        """True if nearly every early commit came right after an output, that of its last input.
+        """True if nearly every early commit came right after the output of its last input.
 
-        A commit that waits for nothing comes before that output as often as after it.
+        A commit by a timer comes before that output as often as after it.
         """
         early = self.ahead + self.amid
         return self.newest >= _ENOUGH_COMMITS and self.newest >= _STEADY * early
 
     @property
     def commits_in_two_places(self) -> bool:
-        """True if positions went back time and again, as if two parts committed without order."""
+        """True if positions often went back, as if two parts of the program committed them."""
         return self.reversals >= _ENOUGH_COMMITS
 
     @property
@@ -153,7 +152,7 @@ class Habits:
 
     @property
     def automatic(self) -> bool:
-        """True if commits come on a timer, and some come while records are being processed."""
+        """True if commits come at a steady interval, also while records are being processed."""
         steady = self.interval_s is not None and self.amid + self.behind >= _NOT_ONE
         return steady and self.amid + self.ahead >= _NOT_ONE
 
@@ -161,10 +160,10 @@ class Habits:
 def interval_s(gaps_s: Sequence[float]) -> float | None:
     """Return the interval, in seconds, that divides nearly all gaps; None if there is none.
 
-    A timer skips a commit if the position has not moved, and a busy machine makes it late. A gap is
-    a direction: its remainder, of a full turn. Directions are alike if their mean component towards
-    0 is ``_ALIKE``, and if it is seldom as large by chance (the V test of circular statistics, for
-    all intervals that are tried; E. Batschelet, Circular Statistics in Biology, 1981).
+    A timer skips a commit if the position has not moved, and a busy machine makes it late. The
+    remainder of a gap, as a part of the interval, is taken as an angle. The angles fit the interval
+    if their mean component towards 0 is ``_ALIKE``, and if this is unlikely by chance (the V test
+    of circular statistics; E. Batschelet, Circular Statistics in Biology, 1981).
     """
     gaps = np.array([gap for gap in gaps_s if gap >= _LEAST_GAP_S])
     if not len(gaps):
@@ -187,7 +186,7 @@ def fenced_alive(
 ) -> list[CoordinatedTransaction]:
     """Return a program's transactions that were fenced without any fault of the producer.
 
-    All instances were alive. Brokers and connections had no fault: after such a fault a producer
+    All instances were alive. Brokers and connections had no fault, because after a fault a producer
     fences itself to get a new epoch (KIP-360). There are fewer transactional ids than instances.
     """
     transactions = program_transactions(case, log)

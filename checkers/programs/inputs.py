@@ -1,7 +1,7 @@
-"""Find the inputs that a program lost, doubled or did not reach, and outputs of no input.
+"""Find inputs that a program lost, doubled or did not reach, and outputs without an input.
 
-The policy decides which of these findings break the guarantee that the program gives. Some
-findings come with the input's way through the program, and with the mistake that this way shows.
+The policy decides which of these findings break the guarantee that the program gives. Some findings
+also have the events of the input, and the mistake that they show.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,8 +43,8 @@ from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
 EXPLAINED_MAX: Final = 100
-"""The most inputs of each outcome whose way is described: a verdict lists no more. They are spread
-evenly over all of an outcome, for a program may make several mistakes."""
+"""The most inputs of each outcome whose events are described: a verdict lists no more. They are
+spread evenly, because a program may make several mistakes."""
 
 _KINDS: Final = {
     LOST: LOST_INPUT,
@@ -70,7 +70,7 @@ def no_inputs(tables: Tables, case: RunFiles) -> str:
 
 @derived
 def program_facts(tables: Tables) -> dict[str, ProgramFacts]:
-    """Return the facts about each run's program, by the run's key, where they can be read."""
+    """Return the facts about each run's program, by the run's key, if they can be read."""
     facts = ((case.key, ProgramFacts.of(case)) for case in tables.cases)
     return {key: of_run for key, of_run in facts if of_run is not None}
 
@@ -107,8 +107,8 @@ def outcomes(tables: Tables) -> dict[str, pa.Table]:
     Kind(
         HALF_INPUT,
         guarantee="An input that the committed position has passed has all of its outputs.",
-        singular="input was processed half: its position was committed, and it lacks outputs",
-        plural="inputs were processed half: their positions were committed, and they lack outputs",
+        singular="input was half processed: its position was committed, and it lacks outputs",
+        plural="inputs were half processed: their positions were committed, and they lack outputs",
         severity=Severity.CRITICAL,
         promise=_PROMISE,
         breaks=if_program_says("at-least-once", "exactly-once"),
@@ -139,7 +139,7 @@ def outcomes(tables: Tables) -> dict[str, pa.Table]:
     ),
     Kind(
         UNREACHED_INPUT,
-        guarantee="The committed position has reached the end.",
+        guarantee="The committed position reaches the end of the input.",
         singular="input was not reached by the program",
         plural="inputs were not reached by the program",
         severity=Severity.UNDECIDED,
@@ -163,8 +163,8 @@ def outcomes(tables: Tables) -> dict[str, pa.Table]:
 def inputs(tables: Tables) -> pa.Table:
     """Return inputs that were lost, half processed, doubled or not reached, and strange outputs.
 
-    An input that was doubled after its position was committed is repeated, too: that is more than
-    the processing again, after a crash, of what had not been committed.
+    An input that was doubled after its position was committed is also repeated: a program may only
+    process inputs again that were not committed.
     """
     cases = {case.key: case for case in tables.cases if not case.plan.without_input}
     rows = [
@@ -177,7 +177,7 @@ def inputs(tables: Tables) -> pa.Table:
 
 
 def explained_numbers(count: int) -> set[int]:
-    """Return which of so many inputs are explained: ``EXPLAINED_MAX`` of more than these."""
+    """Return the indices of the inputs to explain, at most ``EXPLAINED_MAX`` of this number."""
     explained = min(count, EXPLAINED_MAX)
     return {number * count // explained for number in range(explained)}
 
@@ -245,12 +245,12 @@ def _strange(facts: ProgramFacts, row: Row) -> Row:
 def _finding(facts: ProgramFacts, row: Row) -> str:
     place = f"{facts.plan.topic.name}-{row['partition']}"
     at = facts.positions.get(row["partition"])
-    committed = f"{'no position' if at is None else f'position {at}'} is committed in the end"
+    committed = f"{'no position' if at is None else f'position {at}'} is committed at the end"
     needed = facts.program.outputs
     written = f"{row['outputs']} of its {needed} outputs" if row["outputs"] else "no output"
     ends = {
         LOST: f"is lost: {committed}, and no output names it.",
-        HALF: f"was processed half: {committed}, and {written} are there.",
+        HALF: f"was half processed: {committed}, and {written} exist.",
         DOUBLED: f"has {row['outputs']} outputs{f', not {needed}' if needed > 1 else ''}.",
         UNREACHED: f"was not reached: {committed}, and {written} names it.",
     }
@@ -264,7 +264,7 @@ def _unexplained(_: Row) -> tuple[str, list[Step]]:
 def _explainer(
     case: RunFiles, facts: ProgramFacts, rows: Sequence[Row]
 ) -> Callable[[Row], tuple[str, list[Step]]]:
-    """Return a function that names the mistake behind one of these inputs, and the input's way."""
+    """Return a function that returns the mistake and the events of one of these inputs."""
     evidence_about = evidence_of(case, facts, rows)
     all_of_them = [evidence_about(row) for row in rows if row["outcome"] == LOST]
     calm = sum(map(passed_calmly, all_of_them))

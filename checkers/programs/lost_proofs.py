@@ -1,4 +1,7 @@
-"""Proofs of mistakes that lose an input or half of it. Each returns a sentence, or nothing."""
+"""Proofs of mistakes that lose an input or half of it.
+
+Each function returns a sentence, or nothing.
+"""
 
 from collections.abc import Collection
 from typing import Final
@@ -17,7 +20,7 @@ from highwater.checkers.programs.output_times import MS_NS
 
 _IN_FLIGHT_NS: Final = 10_000_000_000
 _ASKS_NS: Final = 1_000_000_000
-"""A member asks for the log's end within this time after it was assigned a partition."""
+"""The time after an assignment in which a member requests the log's end."""
 
 _SEVERAL: Final = 3
 _ALL_ACKS: Final = frozenset((-1,))
@@ -25,30 +28,30 @@ _ONE_ACK: Final = frozenset((1,))
 
 
 def given_twice(evidence: InputEvidence) -> str:
-    """Show that another input had the offset before: a reader past it is not given this input."""
+    """Show that another input had the offset before: readers past it do not receive this input."""
     if evidence.rival is None:
         return ""
     return (
-        f"its offset was acknowledged for {evidence.rival} before, and a reader that had passed"
-        " this offset is not given the new record"
+        f"its offset was acknowledged for {evidence.rival} before, and a reader that had passed "
+        "this offset does not receive the new record"
     )
 
 
 def left_on_a_disk(evidence: InputEvidence) -> str:
-    """Show that a disk has an output that readers are not given."""
+    """Show that a disk has an output that readers do not receive."""
     stray = evidence.stray
     if stray is None:
         return ""
     return (
         f"the disk of broker {stray.broker} has its output at offset {stray.offset} of partition"
-        f" {stray.partition}, and readers are not given it"
+        f" {stray.partition}, and readers do not receive it"
     )
 
 
 def _acknowledged_and_gone(evidence: InputEvidence, acks: Collection[int]) -> str:
-    """Show that outputs were acknowledged before a commit passed their inputs, and are gone.
+    """Show that outputs were acknowledged before a commit passed their inputs, but are lost.
 
-    The program commits positions when outputs are acknowledged, so the output of this input was.
+    The program commits positions after acknowledgements, so this input's output was acknowledged.
     """
     passed = evidence.passed
     if passed is None or not evidence.habits.never_ahead:
@@ -66,12 +69,12 @@ def _acknowledged_and_gone(evidence: InputEvidence, acks: Collection[int]) -> st
 
 
 def acknowledged_and_lost(evidence: InputEvidence) -> str:
-    """Show that an output that all in-sync replicas had is gone."""
+    """Show that an output is lost that was written with acks=all."""
     return _acknowledged_and_gone(evidence, _ALL_ACKS)
 
 
 def leader_alone(evidence: InputEvidence) -> str:
-    """Show that an output that was written with acks=1 is gone."""
+    """Show that an output is lost that was written with acks=1."""
     return _acknowledged_and_gone(evidence, _ONE_ACK)
 
 
@@ -89,7 +92,7 @@ def position_outside(evidence: InputEvidence) -> str:
 
 
 def shared_id(evidence: InputEvidence) -> str:
-    """Show that instances fence each other, and go on after their aborted transactions."""
+    """Show that instances fence each other, and continue after their aborted transactions."""
     passed = evidence.passed
     fenced = evidence.habits.fenced
     if passed is None or not passed.transactional or not fenced:
@@ -132,8 +135,8 @@ def no_way_back(evidence: InputEvidence) -> str:
 def past_the_end(evidence: InputEvidence) -> str:
     """Show that a position was committed past an input that was not sent yet.
 
-    The request's time counts, or else that of the commit, which is a broker's. Brokers that had a
-    fault may have lost another record at the input's offset.
+    The request's time counts, or else the broker's time of the commit. Brokers that had a fault may
+    have lost another record at the input's offset.
     """
     passed, invoked_ns = evidence.passed, evidence.invoked_ns
     if passed is None or invoked_ns is None:
@@ -146,8 +149,8 @@ def past_the_end(evidence: InputEvidence) -> str:
     committed = f"position {passed.offset} was committed at {seconds(passed.time_ns)}"
     if invoked_ns > known_ns:
         return (
-            f"{committed}, and the input was only sent at {seconds(invoked_ns)}: the log ended"
-            " before that position"
+            f"{committed}, and the input was not sent until {seconds(invoked_ns)}: the log ended "
+            "before that position"
         )
     early = evidence.habits.past_the_end
     since_ns = _time_of(evidence, evidence.before)
@@ -165,10 +168,9 @@ def past_the_end(evidence: InputEvidence) -> str:
 def begins_at_latest(evidence: InputEvidence) -> str:
     """Show that a group without a position began at the log's end.
 
-    The input was sent before a member was assigned the partition, however late it was acknowledged,
-    and the next input with an output was sent after that. In between no instance ended or was
-    paused, and no input before this input was processed. A program that skips inputs elsewhere may
-    have skipped this one, too.
+    The input was sent before the partition was assigned, and the next input with an output was sent
+    after that. In between no instance ended or was paused, and no earlier input was processed. A
+    program that skips inputs elsewhere may have skipped this one, too.
     """
     passed, following = evidence.passed, evidence.following
     sent_ns = evidence.sent_ns if evidence.invoked_ns is None else evidence.invoked_ns
@@ -223,13 +225,14 @@ def commits_automatically(evidence: InputEvidence) -> str:
         return ""
     ahead = _ahead_of_its_output(evidence)
     return ahead and (
-        f"positions were committed every {habits.interval_s:.1f} s, whatever was unfinished:"
+        f"positions were committed every {habits.interval_s:.1f} s, also before inputs were "
+        "finished:"
         f" {ahead}"
     )
 
 
 def newest_committed(evidence: InputEvidence) -> str:
-    """Show that the position behind the newest output was committed, and the input was in work."""
+    """Show that the position of the newest output was committed before this input was finished."""
     passed, habits = evidence.passed, evidence.habits
     if passed is None or passed.transactional or not habits.commits_newest:
         return ""
@@ -249,7 +252,7 @@ def newest_committed(evidence: InputEvidence) -> str:
 
 
 def committed_twice(evidence: InputEvidence) -> str:
-    """Show that two parts of a program commit, and one of them before the input's output."""
+    """Show that two parts of a program commit, one of them before the input's output."""
     passed, habits = evidence.passed, evidence.habits
     if passed is None or passed.transactional or not habits.commits_in_two_places:
         return ""
@@ -261,19 +264,19 @@ def committed_twice(evidence: InputEvidence) -> str:
 
 
 def committed_first(evidence: InputEvidence) -> str:
-    """Show that a position was committed before the output, unless the program never does that."""
+    """Show that a position was committed before the output, unless the program never does so."""
     return "" if evidence.habits.awaits_outputs else _ahead_of_its_output(evidence)
 
 
 def _ahead_of_its_output(evidence: InputEvidence) -> str:
-    """Show by an instance's end, or by the wire, that a position was committed too early."""
+    """Show by an instance's end, or by its requests, that a position was committed too early."""
     ended = _ended_before_its_output(evidence)
     by_wire = evidence.habits.ahead and evidence.outcome != HALF  # half: which output is not known
     return ended or (_unanswered(evidence) if by_wire else "")
 
 
 def _unanswered(evidence: InputEvidence) -> str:
-    """Show by the wire that a position was committed, and the output was never acknowledged."""
+    """Show by requests that a position was committed, but the output was never acknowledged."""
     passed = evidence.passed
     if passed is None or not evidence.unwritten or evidence.gone:
         return ""
@@ -287,9 +290,9 @@ def _unanswered(evidence: InputEvidence) -> str:
 def _ended_before_its_output(evidence: InputEvidence) -> str:
     """Show that an instance ended between a commit and outputs of inputs that the commit passed.
 
-    Either no later input of the partition had an output before that end. Or outputs of inputs that
-    the commit had passed were still written, and the position did not move meanwhile. All existing
-    outputs of a half input were written between the commit and the end.
+    Either no later input of the partition had an output before that end. Or, after the commit,
+    outputs of inputs that it had passed were still written. All existing outputs of a half
+    processed input were written between the commit and the end.
     """
     passed = evidence.passed
     if passed is None:
@@ -305,7 +308,8 @@ def _ended_before_its_output(evidence: InputEvidence) -> str:
         between = passed.time_ns + MS_NS < first and last <= end.time_ns < evidence.later_ns
         return (
             f"{committed}, before the first of its outputs, at {seconds(first)}, and before those"
-            f" of later inputs of its partition; {interrupted(end)}, and the rest was not written"
+            f" of later inputs of its partition; {interrupted(end)}, and the other outputs were "
+            "not written"
             if between
             else ""
         )
@@ -324,13 +328,13 @@ def _ended_before_its_output(evidence: InputEvidence) -> str:
 
 
 def error_ignored(evidence: InputEvidence) -> str:
-    """Show by the wire that an input was passed, and that its output could not be delivered."""
+    """Show by requests that an input was passed although its output could not be delivered."""
     says = _unanswered(evidence) if evidence.habits.awaits_outputs else ""
-    return says and f"{says}; this program commits a position when it is done with the outputs"
+    return says and f"{says}; this program commits a position after the outputs of its inputs"
 
 
 def passed_in_trouble(evidence: InputEvidence) -> str:
-    """Show that an input was passed while a fault may have kept its output from being delivered.
+    """Show that an input was passed while a fault may have prevented its output.
 
     A program that passes inputs without any fault may have done so here, too.
     """
@@ -345,23 +349,23 @@ def passed_in_trouble(evidence: InputEvidence) -> str:
 def passed_by_transaction(evidence: InputEvidence) -> str:
     """Show that a transaction passed an input without its output.
 
-    An aborted transaction of which nothing was sent leaves no trace at the brokers.
+    An aborted transaction without records leaves no trace at the brokers.
     """
     passed = evidence.passed
     return passed_over(evidence) if passed and passed.transactional else ""
 
 
 def passed_calmly(evidence: InputEvidence) -> bool:
-    """Return whether an input was passed without an output, and nothing had a fault meanwhile.
+    """Return whether an input was passed without an output at a time without faults.
 
-    Before a partition has a position, its first inputs may not have been read at all.
+    Before a partition has a position, its first inputs may not have been read.
     """
     skipped = evidence.before > 0 and passed_over(evidence)
     return bool(skipped) and trouble_meanwhile(evidence) is None
 
 
 def trouble_meanwhile(evidence: InputEvidence) -> Trouble | None:
-    """Return the first fault between the commit before the one that passed an input, and that."""
+    """Return the first fault between the last two commits up to the one that passed an input."""
     passed = evidence.passed
     if passed is None:
         return None
@@ -377,9 +381,9 @@ def trouble_meanwhile(evidence: InputEvidence) -> Trouble | None:
 
 
 def passed_at_first(evidence: InputEvidence) -> str:
-    """Show that a partition's first inputs were passed, and no disk has the group's assignments.
+    """Show that a partition's first inputs were passed, if no disk has the group's assignments.
 
-    So it is with groups of KIP-848: the member may have begun behind the input, or skipped it.
+    This is so with groups of KIP-848: the member may have begun after the input, or skipped it.
     """
     commits = evidence.commits
     if evidence.habits.generations or not commits or evidence.before or evidence.calm:
@@ -389,9 +393,9 @@ def passed_at_first(evidence: InputEvidence) -> str:
 
 
 def passed_over(evidence: InputEvidence) -> str:
-    """Show that an instance went on to later inputs without an output of this input.
+    """Show that an instance continued with later inputs without an output of this input.
 
-    An instance that ended soon after may have had the output in flight, unless the program never
+    If an instance ended soon after, it may have sent the output, unless the program never
     commits a position before the outputs.
     """
     passed = evidence.passed
@@ -403,7 +407,7 @@ def passed_over(evidence: InputEvidence) -> str:
         f" position {passed.offset} was committed at {seconds(passed.time_ns)}"
     )
     if evidence.habits.never_ahead and end < evidence.undisturbed_ns:
-        return f"{passed_over}; this program commits a position when the outputs are there"
+        return f"{passed_over}; this program commits a position after the outputs are written"
     until = end + _IN_FLIGHT_NS
     since = _time_of(evidence, evidence.before)
     if until >= evidence.undisturbed_ns or evidence.interruption(since, until) is not None:

@@ -1,9 +1,9 @@
 """The mistakes of programs, each with the evidence that shows it, and its fix.
 
 Mistakes are tried in order. A finding names the first mistake that the disks and the events of
-instances show. If they show no mistake, it is not known who did it. Brokers that had a fault may
-have lost an output that was acknowledged. So an output that is missing after the first fault of a
-broker proves no mistake.
+instances show. If they show none, the cause is not known. Brokers that had a fault may have lost an
+acknowledged output. So an output that is missing after the first fault of a broker proves no
+mistake.
 """
 
 from collections.abc import Callable
@@ -18,9 +18,8 @@ ABORTED: Final = "aborted"
 UNFINISHED: Final = "unfinished"
 OUT_OF_ORDER: Final = "out of order"
 ACKNOWLEDGED: Final = "acknowledged"
-"""Outcomes that ``outcomes`` does not have: that of an aborted input, that of a transaction of the
-program, that of an input that a later one has overtaken, and that of an acknowledged record that
-is lost."""
+"""Outcomes that ``outcomes`` does not have: of an aborted input, of a transaction of the program,
+of an input that a later one has overtaken, and of an acknowledged record that is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +28,9 @@ class Mistake:
 
     Attributes:
         outcome: the outcome of the inputs that the mistake explains.
-        fault: what makes a program show the mistake, for ``--nemesis``; empty if nothing must fail.
-        evidence: what shows the mistake, for the documentation.
-        fix: what to do instead, a sentence.
+        fault: the fault that reveals the mistake, for ``--nemesis``; empty if none is needed.
+        evidence: the facts that show the mistake, for the documentation.
+        fix: the remedy, a sentence.
         proof: returns the sentence that shows the mistake; empty if nothing shows it.
         by: who made the mistake.
     """
@@ -73,7 +72,7 @@ _NOT_WAITED_FOR: Final = Mistake(
     fault="app-stop",
     outcome=LOST,
     evidence="the member stayed, its unfinished work was lost",
-    fix="Finish work at a revocation.",
+    fix="Finish the work before a revocation.",
     proof=lost_proofs.handed_over,
 )
 _NEWEST: Final = Mistake(
@@ -88,15 +87,15 @@ _TWICE: Final = Mistake(
     name="automatic commit beside the program's own",
     fault="app-kill",
     outcome=LOST,
-    evidence="positions go back time and again",
+    evidence="positions often go back",
     fix="Set enable.auto.commit=false.",
     proof=lost_proofs.committed_twice,
 )
 _AUTOMATIC: Final = Mistake(
-    name="automatic commit while records were in work",
+    name="automatic commit while records were being processed",
     fault="app-kill",
     outcome=LOST,
-    evidence="commits come on a timer, amid outputs",
+    evidence="commits come on a timer, between outputs",
     fix="Disable auto-commit; commit after acknowledgements.",
     proof=lost_proofs.commits_automatically,
 )
@@ -110,7 +109,7 @@ _COMMITTED_FIRST: Final = Mistake(
 )
 MISTAKES: Final = (
     Mistake(
-        name="offset that brokers gave twice",
+        name="offset that brokers assigned twice",
         outcome=LOST,
         evidence="another input was acknowledged there before",
         fix="See highwater inspect.",
@@ -152,7 +151,7 @@ MISTAKES: Final = (
     _POSITION_OUTSIDE,
     SHARED_ID,
     Mistake(
-        name="no way back after an aborted transaction",
+        name="no seek back after an aborted transaction",
         outcome=LOST,
         evidence="output aborted, position in another transaction",
         fix="Seek to the committed positions, or exit.",
@@ -189,7 +188,7 @@ MISTAKES: Final = (
         proof=lost_proofs.passed_in_trouble,
     ),
     Mistake(
-        name="no way back after an aborted transaction, or input skipped",
+        name="no seek back after an aborted transaction, or input skipped",
         outcome=LOST,
         evidence="passed by a transaction without its output",
         fix="Seek to the committed positions, or exit.",
@@ -219,7 +218,7 @@ MISTAKES: Final = (
     ),
     replace(_POSITION_OUTSIDE, outcome=DOUBLED, proof=doubled_proofs.position_outside),
     Mistake(
-        name="paused instance went on with what was no longer its own",
+        name="paused instance continued with inputs of a lost partition",
         fault="app-pause",
         outcome=DOUBLED,
         evidence="meanwhile another instance wrote the output",
@@ -239,7 +238,7 @@ MISTAKES: Final = (
         proof=doubled_proofs.older_position,
     ),
     Mistake(
-        name="work or silence longer than the group waits",
+        name="poll or heartbeat later than the group's timeout",
         outcome=DOUBLED,
         evidence="its member left, and nothing had a fault",
         fix="Smaller batches, or a higher max.poll.interval.ms.",
@@ -270,11 +269,11 @@ MISTAKES: Final = (
         proof=doubled_proofs.never_committed,
     ),
     Mistake(
-        name="position held before an offset without a record",
+        name="position stopped before an offset without a record",
         fault="app-kill",
         outcome=DOUBLED,
         evidence="inputs behind it had outputs, and it never moved",
-        fix="Pass offsets that are empty.",
+        fix="Move the position past offsets without a record.",
         proof=doubled_proofs.before_a_gap,
     ),
     Mistake(
@@ -294,7 +293,7 @@ MISTAKES: Final = (
         proof=doubled_proofs.not_committed,
     ),
     Mistake(
-        name="position not committed when the group took the partition",
+        name="position not committed when the group revoked the partition",
         fault="app-cut",
         outcome=DOUBLED,
         evidence="the member was not in the next generation",
@@ -313,7 +312,7 @@ MISTAKES: Final = (
         name="outputs sent in another order than their inputs",
         outcome=OUT_OF_ORDER,
         evidence="one instance sent both, none failed before",
-        fix="Let a retry hold back later inputs of its key.",
+        fix="Send later inputs of a key only after its retries.",
     ),
     Mistake(
         name="failed send repeated behind later outputs",

@@ -2,14 +2,12 @@
 
 An input is a record that the final read has returned. Every input should have the same number of
 outputs. An input is *lost* if the group's committed position has passed it and no output names it:
-after its next start the program would go on after this input. An input with only some of its
-outputs is *half* processed. It is *doubled* if it has more outputs than its copies in the input
-should have. An input with too few outputs, at or after the position, is *unreached*: nothing is
-known about it. An *exempt* input needs no output.
+the program would not read it again. An input with only some of its outputs is *half* processed. It
+is *doubled* if it has more outputs than its copies in the input should have. An input with too few
+outputs, at or after the position, is *unreached*. An *exempt* input needs no output.
 
-Outputs are the records that a reader of committed records was given. An output whose transaction
-was aborted does not count. If brokers return such an output nevertheless, it counts like any other,
-and doubles its input when the input is processed again.
+Outputs are the records that a read_committed reader received. Aborted outputs do not count, unless
+brokers return them nevertheless.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,7 +28,7 @@ EXEMPT: Final = "exempt"
 INPUT: Final = pa.schema(
     [("partition", pa.int32()), ("offset", pa.int64()), ("value", pa.string())]
 )
-"""Columns of an input: where it is, and its name."""
+"""Columns of an input: its position, and its name."""
 
 OUTCOME: Final = pa.schema(
     [
@@ -119,7 +117,7 @@ def strange_outputs(names: pa.Table, outputs: pa.Table) -> pa.Table:
 def overtaken(inputs: pa.Table, outputs: pa.Table) -> pa.Table:
     """Return the inputs whose first output comes after that of a later input, and the later input.
 
-    Only inputs of one partition whose first outputs are in one partition are compared. The first
+    The compared inputs are in one partition, and their first outputs in one partition. The first
     output is the one that was written first: inputs processed again after a crash are in no order.
     If outputs have no keys, readers may then see a first output after that of a later input. An
     input with several copies is left out.
@@ -161,7 +159,7 @@ def overtaken(inputs: pa.Table, outputs: pa.Table) -> pa.Table:
 
 
 def _highest(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, for each place, the place of the highest offset so far."""
+    """Return, for each index, the index of the highest offset so far."""
     rises = offsets == np.maximum.accumulate(offsets)
     return np.maximum.accumulate(np.where(rises, np.arange(len(offsets)), 0))
 

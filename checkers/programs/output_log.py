@@ -22,7 +22,7 @@ _COLUMNS: Final = [
 
 
 class ProducerSequence(NamedTuple):
-    """The producer of a record, and the sequence number of the record; null if not idempotent."""
+    """The producer of a record, and the record's sequence number; null without idempotence."""
 
     producer_id: int | None
     producer_epoch: int | None
@@ -30,7 +30,7 @@ class ProducerSequence(NamedTuple):
 
     @classmethod
     def of(cls, record: Row) -> Self:
-        """Return that of a record of ``reader.SCHEMA``."""
+        """Return the sequence of a record of ``reader.SCHEMA``."""
         return cls(*(record[name] for name in cls._fields))
 
 
@@ -40,7 +40,7 @@ class LogCopy(NamedTuple):
     Attributes:
         time_ns: when a broker appended the record, since the run's start.
         producer_id: None if the producer is not idempotent.
-        sequence: by which a broker knows a repetition.
+        sequence: by which a broker recognises a retry.
     """
 
     time_ns: int
@@ -56,16 +56,16 @@ class LogCopy(NamedTuple):
 class OutputLog:
     """The copies of an output on disks.
 
-    If several disks have a record, the copy in the longest log counts. Headers are not read, and
-    the user's function may not exist here any more: then no record names an input.
+    If several disks have a record, the copy in the longest log counts. If inputs are named by
+    headers, or by a function that does not exist here, no record names an input.
 
     Attributes:
         copies: the records that name an input, by the input's name; in order in each partition.
         producers: the ids of all producers.
         in_transactions: whether all records are part of a transaction; None without records.
-        appended_ns: when the record at each partition and offset was appended; from longest logs.
-        whole_until_ns: a time since the run's start. Everything that brokers had appended before
-            this time is on the disks.
+        appended_ns: when the record at each partition and offset was appended, in the longest logs.
+        whole_until_ns: a time since the run's start. All records that brokers appended before it
+            are on the disks.
     """
 
     copies: Mapping[str, Sequence[LogCopy]] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class OutputLog:
 
 
 def longest_log(case: RunFiles, topic: str, partition: int) -> list[Row]:
-    """Return every record of the longest replica of a partition, of ``reader.SCHEMA``."""
+    """Return every record of the longest replica of a partition, as ``reader.SCHEMA`` rows."""
     return next(iter(_logs(case, topic, partition)), [])
 
 
@@ -154,10 +154,10 @@ def named(log: Sequence[Row], match: str) -> Iterator[tuple[str, Row]]:
 
 
 def _whole_until_ns(log: Sequence[Row], started_ms: float) -> int:
-    """Return the time until which a log has all that brokers appended: its first leader epoch.
+    """Return the time until which a log has all appended records: its first leader epoch.
 
-    Records can only be lost at the end of a leader epoch, when the next leader's log lacks them. So
-    no record between two records of the first epoch was lost, with whatever ``acks`` (KIP-101).
+    Records are lost only at the end of a leader epoch, if the next leader's log lacks them. So no
+    record between two records of the first epoch was lost, with any ``acks`` (KIP-101).
     """
     if not log or log[0]["offset"] != 0 or log[0]["leader_epoch"] != 0:
         return 0

@@ -69,7 +69,7 @@ Explanation = tuple[Mistake | None, str]
 def _explainer(
     case: RunFiles, facts: ProgramFacts, rows: Sequence[Row]
 ) -> Callable[[Row], Explanation]:
-    """Return a function that tells by the wire why a later input's output came first."""
+    """Return a function that explains by requests why a later input's output came first."""
     requests = ProgramRequests.of(case, facts.program)
     failed = requests.failed([row["value"] for row in rows])
 
@@ -101,8 +101,8 @@ def _anomaly(facts: ProgramFacts, row: Row, explanation: Explanation | None) -> 
     topic, program = facts.plan.topic.name, facts.program
     says = (
         f"{row['value']} at offset {row['offset']} of {topic}-{row['partition']} was overtaken: its"
-        f" first output is at {program.place(row['out'], row['at'])}, behind that of"
-        f" {row['later']}, a later input, at {row['later_at']}."
+        f" first output is at {program.place(row['out'], row['at'])}, after that of "
+        f"{row['later']}, a later input, at {row['later_at']}."
     )
     mistake, why = explanation or (None, "")
     if explanation:

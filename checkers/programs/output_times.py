@@ -1,4 +1,4 @@
-"""The times at which the inputs of a partition had their outputs, by the inputs' offsets."""
+"""The times of the outputs of a partition's inputs, by the inputs' offsets."""
 
 from typing import Final, NamedTuple
 
@@ -10,7 +10,7 @@ from highwater.checkers.groups.events import FOREVER
 from highwater.checkers.programs.facts import Position, ProgramFacts, since_start_ns
 
 MS_NS: Final = 1_000_000
-"""Brokers' timestamps are in whole milliseconds."""
+"""Nanoseconds in the unit of brokers' timestamps, which are whole milliseconds."""
 
 
 class _Outputs(NamedTuple):
@@ -25,9 +25,9 @@ class OutputsAround(NamedTuple):
 
     Attributes:
         before: whether some were written before the commit.
-        after: whether some were written after it.
-        newest: whether that of the last of these inputs was written before it.
-        late_ns: how long after the commit the last one was written.
+        after: whether some were written after the commit.
+        newest: whether the last input's output was written before the commit.
+        late_ns: the time from the commit to the last output.
     """
 
     before: bool
@@ -59,7 +59,7 @@ class OutputTimes:
         return int(min(times[offsets > offset], default=FOREVER))
 
     def overdue(self, partition: int, since: int, passed: Position, until_ns: int) -> int | None:
-        """Return when an output of an input was last written after a commit that passed the input.
+        """Return the last time at which an output was written after a commit passed its input.
 
         Args:
             partition: the inputs' partition.
@@ -73,7 +73,7 @@ class OutputTimes:
         return int(late.max()) if len(late) else None
 
     def around(self, partition: int, since: int, passed: Position) -> OutputsAround:
-        """Return which first outputs came before a commit, and which came after it.
+        """Return the first outputs before and after a commit.
 
         Only outputs of inputs that the commit newly passed count.
         """
@@ -89,7 +89,7 @@ class OutputTimes:
         )
 
     def whole_at(self, partition: int, since: int, until: int) -> int:
-        """Return when all inputs from ``since`` until before ``until`` had their first outputs.
+        """Return when all inputs from ``since``, and before ``until``, had their first outputs.
 
         An input without an output does not count.
         """

@@ -1,7 +1,7 @@
-"""The requests of a program and their answers, as recorded on the wire.
+"""The requests of a program and their responses, as the relay recorded them.
 
-They say which instance wrote an output or committed a position, and when the instance learned that
-this was done. They also say which outputs never reached a log, because their Produce was refused or
+They show which instance wrote an output or committed a position, and when the instance got the
+response. They also show outputs that never reached a log, because their Produce was refused or
 lost.
 """
 
@@ -29,18 +29,18 @@ from highwater.harness.runs.programs.expressions import ProgramRecord, expressio
 _PRODUCE: Final = "Produce"
 _COMMITS: Final = pa.array(["OffsetCommit", "TxnOffsetCommit"])
 _MS_NS: Final = 1_000_000
-"""Brokers' timestamps are in whole milliseconds."""
+"""Nanoseconds in the unit of brokers' timestamps, which are whole milliseconds."""
 
 _SLACK_NS: Final = 100_000_000
 _IN_MEMORY: Final = Segment(path="", run="", broker=0, topic="", partition=0, base_offset=0)
 
 
 class GoneOutputs(NamedTuple):
-    """Outputs of a Produce that a broker has acknowledged, and that are in no log.
+    """Outputs of a Produce that a broker acknowledged, but that are in no log.
 
     Attributes:
-        offset: the offset of the first output, as the broker answered.
-        acks: the acks that the program had asked for.
+        offset: the offset of the first output, in the broker's response.
+        acks: the acks of the program's request.
     """
 
     time_ns: int
@@ -51,10 +51,10 @@ class GoneOutputs(NamedTuple):
 
 
 class Repetition(NamedTuple):
-    """A record that a broker acknowledged with an offset that it had answered before.
+    """A record that a broker acknowledged with an offset of an earlier response.
 
     Attributes:
-        offset: the offset of the record, as the broker answered.
+        offset: the offset of the record, in the broker's response.
     """
 
     answered_ns: int
@@ -68,7 +68,7 @@ class ProgramRequests:
     """The requests of a run's program.
 
     Attributes:
-        table: with the columns ``history.REQUESTS``; empty if the wire was not recorded.
+        table: with the columns ``history.REQUESTS``; empty if requests were not recorded.
     """
 
     table: pa.Table
@@ -83,7 +83,7 @@ class ProgramRequests:
         return cls(table=table, topic=case.plan.topic.name, program=program)
 
     def written_by(self, output: Output) -> ProgramRequest | None:
-        """Return the Produce that wrote an output, if the answer says so."""
+        """Return the Produce that wrote an output, if its response shows this."""
         rows = self.table.filter(pc.equal(self.table["api"], _PRODUCE))
         rows = _at(rows, self.program.out, output.partition)
         begin, end = rows["offset"], pc.add(rows["offset"], rows["records"])
@@ -91,7 +91,7 @@ class ProgramRequests:
         return _first(rows.filter(pc.and_(covers, pc.equal(rows["error"], 0))))
 
     def committed_by(self, partition: int, position: Position) -> ProgramRequest | None:
-        """Return the last request that can have committed a position."""
+        """Return the last request that may have committed a position."""
         rows = self.table.filter(pc.is_in(self.table["api"], _COMMITS))
         rows = _at(rows, self.topic, partition)
         rows = rows.filter(pc.equal(rows["offset"], position.offset))
@@ -106,11 +106,11 @@ class ProgramRequests:
         return list(zip(*columns, strict=True))
 
     def gone(self, appended_ns: Mapping[tuple[int, int], int]) -> list[GoneOutputs]:
-        """Return the acknowledged outputs at whose offsets a log has no record, or a later one.
+        """Return acknowledged outputs if the log has no record at their offset, or a later record.
 
         Args:
-            appended_ns: when the record at each partition and offset was appended; nothing is known
-                about partitions without any record.
+            appended_ns: when the record at each partition and offset was appended; partitions
+                without any record are not judged.
         """
         rows = self.table.filter(pc.equal(self.table["api"], _PRODUCE))
         rows = rows.filter(pc.and_(pc.equal(rows["error"], 0), pc.is_valid(rows["answered_ns"])))
@@ -132,7 +132,7 @@ class ProgramRequests:
         return by_name
 
     def repeated(self, names: Sequence[str]) -> Mapping[str, Repetition]:
-        """Return the records of these names that brokers took for a repetition of earlier ones."""
+        """Return the records of these names that brokers took for retries of earlier records."""
         return {
             name: Repetition(
                 row["answered_ns"],
@@ -145,7 +145,7 @@ class ProgramRequests:
         }
 
     def _recorded(self, names: Sequence[str]) -> Iterator[tuple[str, Row, int, Row]]:
-        """Yield name, request, place in its batch, and record of the recorded that have a name."""
+        """Yield the name, request, batch index and record of each recorded output with a name."""
         chosen = {*names}
         rows = self.table.filter(pc.is_valid(self.table["batch"])).sort_by("time_ns")
         try:

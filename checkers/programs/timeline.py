@@ -1,7 +1,7 @@
-"""The way of one input through a program, as steps of an anomaly and as witnesses of it.
+"""The events of one input in a program, as steps and evidence of an anomaly.
 
-A step says who acted (``process``), what happened (``kind``), and when (``invoke_ns``), and has a
-sentence (``value``).
+A step has an actor (``process``), an event (``kind``), a time (``invoke_ns``) and a sentence
+(``value``).
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,25 +33,25 @@ _SOURCES: Final = {
 
 
 def steps(evidence: InputEvidence, mistake: Mistake | None) -> list[Step]:
-    """Return what happened to an input, in order of time, and the mistake."""
+    """Return the events of an input, in order of time, and the mistake."""
     ordered = sorted(_steps(evidence), key=lambda step: step["invoke_ns"])
     return [*ordered, judgement(mistake)]
 
 
 def judgement(mistake: Mistake | None) -> Step:
-    """Return the last step of a finding: who made the mistake."""
+    """Return the last step of a finding, which names the maker of the mistake."""
     return _step("judge", MISTAKE, None, blame(mistake))
 
 
 def blame(mistake: Mistake | None) -> str:
-    """Return who made the mistake, in one or two sentences."""
+    """Return the maker of the mistake, in one or two sentences."""
     if mistake is None:
         return "Who did it is not known."
     return f"{mistake.by} did it: {mistake.name}. {mistake.fix}"
 
 
 def explained(mistake: Mistake | None, why: str) -> str:
-    """Return why an input fared so, and who did it, in short: what follows a finding's sentence."""
+    """Return in short why an input had this outcome, to follow a finding's sentence."""
     says = f" {why[:1].upper()}{why[1:]}." if why else ""
     who = f"{mistake.by}: {mistake.name}." if mistake else blame(None)
     return f"{says} {who}"
@@ -91,7 +91,7 @@ def _steps(evidence: InputEvidence) -> Iterator[Step]:
 
 
 def _written(evidence: InputEvidence) -> Iterator[Step]:
-    """Yield the outputs, their acknowledgements, and the requests whose outputs are in no log."""
+    """Yield the outputs, their acknowledgements, and requests whose outputs are in no log."""
     for output in evidence.outputs:
         says = f"An output of this input was written at {output.place}."
         yield _step(_sender(output.by), "output", output.time_ns, says)

@@ -1,4 +1,4 @@
-"""Find inputs that were aborted and yet processed, and transactions that a program left open."""
+"""Find inputs that were aborted but processed, and transactions that a program left open."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -37,8 +37,8 @@ _PROMISE: Final = "processing: --guarantee of highwater app"
     Kind(
         ABORTED_INPUT,
         guarantee="No input has an output that was aborted.",
-        singular="input was aborted, and yet processed",
-        plural="inputs were aborted, and yet processed",
+        singular="input was aborted, but processed",
+        plural="inputs were aborted, but processed",
         severity=Severity.SERIOUS,
         promise=_PROMISE,
         breaks=if_program_says("at-least-once", "at-most-once", "exactly-once"),
@@ -70,9 +70,9 @@ def program_in_transactions(tables: Tables) -> pa.Table:
 
 
 def _aborted(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
-    """Yield the inputs whose every copy was aborted, and which have an output.
+    """Yield the inputs that were aborted in every copy, but have an output.
 
-    The final read reads committed records, so it returned none of these inputs. If the program has
+    The final read reads committed records, so it returned none of these inputs. If the program
     processed nearly all aborted inputs that its positions have passed, it reads uncommitted
     records.
     """
@@ -108,7 +108,7 @@ class _End(NamedTuple):
 
 
 def _ends(case: RunFiles, facts: ProgramFacts) -> dict[str, _End]:
-    """Return the end of each input's transaction, by name; among several copies, a commit."""
+    """Return the end of each input's transaction, by name; of several copies, a commit."""
     ends: dict[str, _End] = {}
     for partition in range(facts.plan.topic.partitions):
         open_: dict[int, list[tuple[str, Row]]] = defaultdict(list)
@@ -149,7 +149,7 @@ def _timed_out(
 ) -> str:
     """Return a sentence if a transaction timed out because later starts had other ids.
 
-    There are more transactional ids than instances. So the transaction's instance did come back.
+    There are more transactional ids than instances, so the transaction's instance started again.
     """
     begin_ns, end_ns = _span(transaction, facts)
     ended = next(
@@ -172,8 +172,8 @@ def _timed_out(
     return (
         f"A transaction of {transaction.name} was open from {seconds(begin_ns)} to"
         f" {seconds(end_ns)}, when it timed out: {interrupted(ended)}, and later starts had"
-        f" {count(len(others), 'other transactional id')}. Readers of committed records were given"
-        " nothing behind it."
+        f" {count(len(others), 'other transactional id')}. Readers of committed records received "
+        "no record after it."
     )
 
 

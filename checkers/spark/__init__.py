@@ -1,1 +1,1 @@
-"""Spark sessions, and rows on their way to a kernel."""
+"""Spark sessions, and the transport of rows to kernels."""

@@ -25,7 +25,7 @@ def binary(spark: SparkSession, *paths: str) -> DataFrame:
 
 
 def paths_of(files: DataFrame) -> list[str]:
-    """Return the paths of files, spelled as in their rows; an empty file has no rows."""
+    """Return the paths of files as Spark spells them. Empty files have no rows, and are missing."""
     return [re.sub("^([^:/]+):///", r"\1:/", unquote(file)) for file in files.inputFiles()]
 
 

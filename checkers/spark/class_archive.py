@@ -1,4 +1,4 @@
-"""Spark's JVM starts from an archive of its classes; see ``harness.base.jvm_class_archive``.
+"""The archive of classes from which Spark's JVM starts; see ``harness.base.jvm_class_archive``.
 
 With the archive a first judgement takes a fifth less processor time (docs/results.md).
 """
@@ -18,7 +18,7 @@ _LIMIT_S: Final = 240.0
 
 
 def flags(java_home: Path) -> Flags:
-    """Return JVM flags that use the archive; make the archive first if that was never tried."""
+    """Return JVM flags that use the archive. Make the archive on the first call."""
     jars = Path(pyspark.__file__).parent / "jars"
     program = Program(
         name="spark",
@@ -30,7 +30,7 @@ def flags(java_home: Path) -> Flags:
 
 
 def _rehearse(sharing: Flags) -> None:
-    """Judge a made-up run in a separate process, which ends with this process at the latest."""
+    """Judge an artificial run in a separate process, which ends with this process or before."""
     command = [sys.executable, "-m", "highwater.checkers.archive_training", *sharing]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet) as child:

@@ -1,4 +1,4 @@
-"""A classic Spark session: its JVM is a quiet child of this process, and ends with it.
+"""A classic Spark session: its JVM is a child of this process, and ends with it.
 
 Spark's JVM ends when its standard input ends, so neither Ctrl-C nor ``kill -9`` of this process
 leaves a JVM behind. Spark's output goes to a file beside its temporary data, and is removed with
@@ -48,7 +48,8 @@ then=$(began)
 read -r _
 [ "$(began)" = "$then" ] && kill -9 "$0"
 """
-"""Only Linux says when a process began (proc(5)); on other systems the JVM ends by itself."""
+"""Whether the JVM can be killed later by its process id: only Linux has the start time of a process
+(proc(5))."""
 
 _LOOPBACK: Final = "127.0.0.1"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -56,9 +57,8 @@ _PYTHON: Final = "spark.pyspark.python"
 
 _JVM_OPTIONS: Final = f"{COLLECTOR} -Duser.timezone=UTC"
 _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""Use only the quick compiler, and reserve 240 MB for code. By default this compiler has 48 MB:
-classes that Spark generates fill 48 MB within a minute of judging, and a JVM that has no room for a
-method handle ends the query with an error."""
+"""Use only the quick compiler, and reserve 240 MB for code. The default of 48 MB is full after a
+minute of judging, because Spark generates classes. Then queries end with an error."""
 
 _SETTINGS: Final = {
     "spark.app.name": "highwater",
@@ -140,17 +140,16 @@ def start(
 
 
 def _is_not_py4js(record: logging.LogRecord) -> bool:
-    """Return False for py4j's messages to the root logger, which have the traceback of an error.
+    """Return False for py4j's log messages with the traceback of an error.
 
-    py4j logs such an error when the JVM has ended. A caller of the JVM gets the exception as well.
-    There is no caller in py4j's own thread, which tells the JVM about objects that are no longer
-    needed here (``clientserver.FinalizerWorker``).
+    py4j logs such an error when the JVM has ended, although the caller gets it as an exception,
+    too. In py4j's own thread (``clientserver.FinalizerWorker``) there is no caller.
     """
     return record.module != "java_gateway"
 
 
 def _require_answer(master: str) -> None:
-    """Raise an error if no master of a standalone cluster answers: Spark would try for a minute."""
+    """Raise an error if no master of a standalone cluster answers: Spark waits for a minute."""
     if not master.startswith("spark://"):
         return
     for place in master.removeprefix("spark://").split(","):
@@ -165,7 +164,7 @@ def _require_answer(master: str) -> None:
 
 
 def _python(master: str, conf: Mapping[str, str]) -> str:
-    """Return the workers' Python: this process's Python, unless the settings name another."""
+    """Return the workers' Python: this process's own, unless the settings name another."""
     named = conf.get(_PYTHON)
     if named is None and not master.startswith("local"):
         named = os.environ.get("PYSPARK_PYTHON")
@@ -188,7 +187,7 @@ def _configuration(
 
 
 def _await_executor(context: SparkContext) -> None:
-    """Wait until a cluster has given us an executor; Spark itself would wait for ever."""
+    """Wait until a cluster has given us an executor; Spark itself would wait without limit."""
     memory = context.getConf().get("spark.executor.memory", "1g")
     await_condition(
         lambda: context._jsc.sc().getExecutorMemoryStatus().size(),  # noqa: SLF001 - nothing public
@@ -199,14 +198,14 @@ def _await_executor(context: SparkContext) -> None:
 
 
 def _nearby(master: str) -> bool:
-    """Return whether all of Spark runs on this machine."""
+    """Return whether all parts of Spark run on this machine."""
     host = urlsplit(master).hostname if "://" in master else _LOOPBACK
     return host in (_LOOPBACK, "localhost")
 
 
 @contextlib.contextmanager
 def _temporary_files_in(folder: Path) -> Iterator[None]:
-    """Have PySpark start its JVM with our folder: a killed JVM would leave PySpark's own behind."""
+    """Make PySpark start its JVM with our folder: a killed JVM does not remove PySpark's."""
     before = tempfile.tempdir
     tempfile.tempdir = str(folder)
     try:
@@ -216,11 +215,10 @@ def _temporary_files_in(folder: Path) -> Iterator[None]:
 
 
 def _clear(folder: Path, launching: threading.Lock) -> None:
-    """Remove Spark's folder, after every JVM that uses it was killed.
+    """Remove Spark's folder after every JVM that uses it was killed.
 
-    A JVM that is still starting would make the folder again, or find it gone. Without the folder
-    its gateway would listen for ever, because only the JVM's main thread ends with this process.
-    ``launching`` is held while a JVM starts; this function keeps it, so that no JVM starts later.
+    A JVM that is still starting would make the folder again, or fail to find it and never end. So
+    this function acquires ``launching``, which is held while a JVM starts, for ever.
     """
     deadline = time.monotonic() + _END_LIMIT_S
     while not launching.acquire(timeout=_LOOK_S) and time.monotonic() < deadline:
@@ -250,8 +248,8 @@ def end_in_order(session: SparkSession) -> None:
 def _guard(jvm: int) -> subprocess.Popen[bytes]:
     """Start a process that kills the JVM when this process is killed.
 
-    A JVM exits by itself at the end of its input, but a JVM that hangs never does. If another
-    process has the JVM's id by then, this process began later, and is not killed.
+    A JVM exits at the end of its input, but a JVM that hangs does not. A process that began later
+    with the same id is not killed.
     """
     return subprocess.Popen(
         ["/bin/sh", "-c", _KILL_LATER, str(jvm)],
@@ -264,7 +262,7 @@ def _guard(jvm: int) -> subprocess.Popen[bytes]:
 def _end(gateway: Any, guard: subprocess.Popen[bytes]) -> None:  # noqa: ANN401 - py4j has no types
     """Kill the JVM.
 
-    Stopping the session first ends PySpark's side quietly. The Python workers are killed too, so
+    The session stops first, so that PySpark logs no errors. The Python workers are killed too, so
     that no worker writes into a folder that is being removed.
     """
     workers: list[psutil.Process] = []

@@ -1,9 +1,8 @@
-"""Rows on their way to a kernel: in this process if they are few, else in Spark.
+"""Rows for kernels, in this process if they are few, else in Spark.
 
 A *kernel* is a function from one Arrow table to another. It has no state, opens no file, and is the
-same for a history of ten rows and for a history of a hundred million rows. For few rows Spark would
-take longer to start than the kernel to finish. Spark reads, shuffles, joins and keeps rows; kernels
-compute.
+same for ten rows and for a hundred million. For few rows a job of Spark would take longer than the
+kernel. Spark reads, shuffles, joins and persists rows; kernels compute.
 """
 
 import math
@@ -24,16 +23,17 @@ Kernel: TypeAlias = Callable[[pa.Table], pa.Table]
 How: TypeAlias = Literal["inner", "semi", "anti"]
 
 HERE_ROWS: Final = 2_000_000
-"""At most this many rows are brought to this process."""
+"""The most rows that are collected into this process."""
 
 _STRETCH_ROWS: Final = 500_000
-"""About how many rows of a task ``map`` gives to a kernel at once."""
+"""The approximate number of rows of a task that ``map`` gives to a kernel at once."""
 
 _BROADCAST_ROWS: Final = 1_000_000
-"""At most this many rows are broadcast for a join."""
+"""The most rows that are broadcast for a join."""
 
 _SHUFFLED_ROWS: Final = 1_000_000
-"""About how many rows a partition has. ``by`` gives the rows of a partition to a kernel at once."""
+"""The approximate number of rows in a partition. ``by`` gives the rows of a partition to a kernel
+at once."""
 
 
 class Engine:
@@ -41,7 +41,7 @@ class Engine:
 
     Args:
         spark: the session, of any kind.
-        here: at most this many rows are brought to this process.
+        here: the most rows that are collected into this process.
     """
 
     def __init__(self, spark: SparkSession, here: int | None = None) -> None:
@@ -62,7 +62,7 @@ class Engine:
         return Rows(self, table.schema, table=table)
 
     def frame(self, frame: DataFrame, schema: pa.Schema, size: int) -> "Rows":
-        """Return a frame's rows, in this process if ``size``, their number at most, is small."""
+        """Return a frame's rows; in this process if ``size``, their greatest number, is small."""
         if size <= self.here:
             return self.table(collected(frame, schema))
         return self.there(frame, schema, size)
@@ -79,7 +79,7 @@ class Engine:
         return self.spark.createDataFrame(table.combine_chunks())
 
     def few(self, frame: DataFrame, schema: pa.Schema) -> "Rows":
-        """Return a frame's rows, computed once. Their number need not be known."""
+        """Return a frame's rows, computed once, if their number is not known."""
         first_rows = collected(frame.limit(self.here + 1), schema)
         if len(first_rows) <= self.here:
             return self.table(first_rows)
@@ -111,12 +111,12 @@ class Rows:
         self._size = size
 
     def __len__(self) -> int:
-        """Return the number of rows; for rows in Spark the true number may be smaller."""
+        """Return the greatest possible number of rows; for rows in Spark there may be fewer."""
         return self._size if self._table is None else len(self._table)
 
     @property
     def most_here(self) -> int:
-        """The most rows that would be brought to this process."""
+        """The most rows that would be collected into this process."""
         return self._engine.here
 
     @property
@@ -142,7 +142,7 @@ class Rows:
         return self._there(mapped(self.frame(), run, schema), schema)
 
     def by(self, keys: Sequence[str], kernel: Kernel, schema: pa.Schema) -> "Rows":
-        """Return a kernel's result; rows that are equal in ``keys`` go to the kernel together."""
+        """Return a kernel's result over groups of rows that are equal in ``keys``."""
         if self._table is not None:
             return self.map(kernel, schema)
         parts = max(math.ceil(self._size / _SHUFFLED_ROWS), 2)
@@ -241,7 +241,7 @@ class Rows:
         return Rows(self._engine, schema, frame=union.select(*schema.names), size=size)
 
     def collect_if_few(self) -> "Rows":
-        """Return the same rows, in this process if they are few. For rows that are read once."""
+        """Return the same rows, in this process if they are few, to read them once."""
         return self if self.here else self._engine.frame(self.frame(), self.schema, len(self))
 
     def persist(self) -> "Rows":
@@ -288,7 +288,7 @@ def mapped(
 def _joined(
     left: pa.Table, right: pa.Table, keys: Sequence[str], how: How, schema: pa.Schema
 ) -> pa.Table:
-    """Return two tables joined. Arrow cannot join list columns, so it joins only row numbers."""
+    """Return two tables joined. Arrow joins no list columns, so only row numbers are joined."""
     sides = [
         side.select(list(keys)).append_column(name, pa.array(np.arange(len(side))))
         for side, name in ((left, "_left"), (right, "_right"))
@@ -311,7 +311,7 @@ def _whole(kernel: Kernel, schema: pa.Schema, table: pa.Table) -> pa.Table:
 def _ranges(
     batches: Iterable[pa.RecordBatch], kernel: Kernel, schema: pa.Schema, given: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a kernel's result in a task of ``map``: over many rows, not over small batches."""
+    """Yield a kernel's result in a task of ``map``, over many rows instead of small batches."""
     pending: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:

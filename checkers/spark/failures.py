@@ -12,11 +12,11 @@ _LINE_MAX: Final = 300  # characters of a crash that a verdict quotes
 _RAISED: Final = re.compile(
     r"Traceback \(most recent .*?^((?!pyspark\.)[\w.]+: .+?)$", re.MULTILINE | re.DOTALL
 )
-"""The last line of a Python stack."""
+"""The last line of a Python stack trace."""
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error that says something, without Java's or Python's stack."""
+    """Return the first informative line of an error, without Java's or Python's stack trace."""
     if raised := _RAISED.findall(str(error)):
         return re.sub(r"\s+", " ", raised[-1])[:_LINE_MAX]
     lines = [line.strip(" :") for line in str(error).splitlines() if line.strip(" :")]
@@ -25,7 +25,7 @@ def first_line(error: Exception) -> str:
 
 
 def require_alive(session: SparkSession) -> None:
-    """Raise an error if a session no longer answers: then its errors say nothing about a run."""
+    """Raise an error if a session no longer answers: its errors say nothing about a run."""
     try:
         session.sql("SELECT 1").collect()
     except Exception as error:

@@ -58,7 +58,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _examine(home: Path) -> tuple[str, str]:
-    """Return the version of a Java, and why Spark cannot start on it; empty if it can."""
+    """Return a Java's version, and why Spark cannot start on it; empty if Spark can."""
     if not (home / "bin/java").is_file():
         return "of no known version", "which has no bin/java"
     try:
@@ -78,7 +78,7 @@ def _examine(home: Path) -> tuple[str, str]:
 
 
 def _ask(home: Path) -> str:
-    """Return the modules that a Java lists; empty if it cannot (Java 8 has no modules)."""
+    """Return the modules that a Java lists; empty if it cannot list them (Java 8 has none)."""
     command = [str(home / "bin/java"), "--list-modules"]
     try:
         return subprocess.run(

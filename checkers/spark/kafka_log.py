@@ -3,14 +3,14 @@
     register(spark)
     spark.read.format("kafka-log").load("store/latest")
 
-Arrow batches go to Spark as they are decoded; no row is ever a Python object. The columns decide
-what a scan costs: Spark's JVM copies every value of a batch into a row, which takes longer than
-decoding the segment. So a caller names the columns that it needs, by ``read_log`` or as a schema:
+Arrow batches go to Spark as they are decoded; no row is ever a Python object. Spark's JVM copies
+every value of a batch into a row, which takes longer than decoding the segment. So a caller names
+the columns that it needs, by ``read_log`` or as a schema:
 
     spark.read.schema("topic string, offset long").format("kafka-log").load("store/latest")
 
-The judge calls ``read_segments``: for a source written in Python, Spark starts three more
-processes, to find it, to create it and to plan its read.
+The judge calls ``read_segments`` instead, because Spark starts three more processes for a data
+source in Python.
 """
 
 import json
@@ -40,14 +40,14 @@ TASK_BYTES_MIN: Final = 1 << 20
 """The fewest bytes of a task: each task costs Spark's Python worker 50 ms before it begins."""
 
 TASK_BYTES_MAX: Final = 32 << 20
-"""The most bytes of a task: a task becomes one partition, larger in memory if it was compressed."""
+"""The most bytes of a task, which become one partition, larger if they were compressed."""
 
 HERE_BYTES: Final = 1 << 16
-"""At most this many bytes are read in this process: Spark's Python worker takes half a second to
+"""The most bytes that this process reads itself: Spark's Python worker takes half a second to
 start."""
 
 _DECODED_MAX: Final = 64 << 20
-"""The most bytes held in this process, decompressed."""
+"""The most decompressed bytes in this process."""
 
 _RECORD_BYTES: Final = 100
 
@@ -110,13 +110,13 @@ def _records(ranges: Iterable[FileRange], columns: list[str]) -> Iterator[pa.Rec
 
 
 def replicas_of(path: Path) -> Path:
-    """Return the folder ``replicas`` of a run, or the path itself when it is that folder."""
+    """Return the folder ``replicas`` of a run, given as the run or as this folder."""
     inside = path / "replicas"
     return inside if inside.is_dir() else path
 
 
 def about(segments_read: Iterable[Segment]) -> int:
-    """Return about how many records segments hold; 0 only if all are empty and no path is a URI."""
+    """Return an estimate of the number of records; 0 only if all segments are empty and local."""
     return -(-sum(map(_size, segments_read)) // _RECORD_BYTES)
 
 
@@ -145,7 +145,10 @@ def plan(segments_read: Sequence[Segment], *, cores: int) -> list[list[FileRange
 
 
 def _size(segment: Segment) -> int:
-    """Return how many bytes of a segment to read: a hole at its end is only reported, not read."""
+    """Return the number of bytes of a segment to read.
+
+    A hole at its end is reported, but not read.
+    """
     if segment.remote:
         return 1
     try:
@@ -187,9 +190,9 @@ def schema_of(columns: Iterable[str]) -> StructType:
 def read_log(
     spark: SparkSession, paths: Iterable[Path], columns: Iterable[str] = SPARK_SCHEMA.names
 ) -> DataFrame:
-    """Return the records of these runs. A path is a run's folder, or ``replicas`` in that folder.
+    """Return the records of these runs. A path is a run's folder, or its folder ``replicas``.
 
-    Only ``columns`` are read: Spark itself does not find out which columns are not used.
+    Only ``columns`` are read: Spark does not find unused columns itself.
 
     Raises:
         UsageError: a path is no folder, or there is no such column.
@@ -225,7 +228,7 @@ def read_segments(
 def _read_there(
     spark: SparkSession, segments_read: Sequence[Segment], schema: StructType
 ) -> DataFrame:
-    """Return the records of segments that only Spark can read, whole segments at a time."""
+    """Return the records of segments that only Spark can read, one complete segment at a time."""
     by_path: dict[str, list[Segment]] = {}  # a run may have been named twice
     for segment in segments_read:
         by_path.setdefault(segment.path, []).append(segment)
@@ -241,7 +244,7 @@ def _read_there(
 
 
 def _read(spark: SparkSession, segments_read: Sequence[Segment], schema: StructType) -> DataFrame:
-    """Return the data source's rows, read by a task for each number of a range, or read here."""
+    """Return the data source's rows, read by tasks of Spark, or in this process."""
     tasks = plan(segments_read, cores=os.cpu_count() or 1)
     names = schema.names
     if sum(map(_size, segments_read)) <= HERE_BYTES and (few := _here(tasks, names)) is not None:

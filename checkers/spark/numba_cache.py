@@ -29,7 +29,7 @@ def cached_compilation(name: str, sources: Iterable[Path]) -> Iterator[None]:
     Args:
         name: the name of the folder in the cache directory.
         sources: all source files of these functions. If they are in a zip, as on a Spark worker,
-            Numba chooses the place.
+            Numba chooses the folder.
     """
     sources = tuple(sources)
     if not all(path.is_file() for path in sources):
@@ -49,7 +49,7 @@ def cached_compilation(name: str, sources: Iterable[Path]) -> Iterator[None]:
 
 
 def _use(folder: Path) -> None:
-    """Make the folder and mark it as used now; remove the other folders except the latest few.
+    """Make the folder and mark it as used; remove all but the latest few folders.
 
     A folder that was used within the hour stays: another process may be compiling into it.
     """

@@ -1,4 +1,4 @@
-"""The Spark session that judges: one for each process. Sessions of any kind have the same settings.
+"""The Spark session that judges; each process has one, with the same settings.
 
 It is a classic session that this process starts (``checkers.spark.classic``), a session on a Spark
 Connect server (``checkers.spark.connect``), or the caller's own session.
@@ -19,9 +19,8 @@ from highwater.harness.base.spark_options import HERE, SparkOptions
 _lock = threading.Lock()
 
 HEAVY_BYTES: Final = 64 << 20
-"""From this many bytes of histories and replicas on, the JVM's optimising compiler is worth its
-time (docs/results.md).
-"""
+"""From this many bytes of histories and replicas on, the JVM's optimising compiler saves time
+(docs/results.md)."""
 
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -33,8 +32,8 @@ SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.shuffle.partitions": "32",  # the most; AQE joins small ones together
 }
-"""Settings of a session for any amount of data; ``--spark-conf`` may change them. Arrow batches of
-10,000 rows, Spark's default, would take a fifth more processor time."""
+"""Settings of a session for any amount of data; ``--spark-conf`` may change them. Spark's default,
+Arrow batches of 10,000 rows, takes more processor time."""
 
 _ON_THIS_MACHINE: Final = {
     "spark.sql.adaptive.enabled": "false",
@@ -46,7 +45,7 @@ _ON_THIS_MACHINE: Final = {
 def spark(options: SparkOptions = HERE, *, heavy: bool = False) -> SparkSession:
     """Return this process's session; start it if it is not running.
 
-    ``heavy``: whether more than ``HEAVY_BYTES`` will be judged.
+    ``heavy`` states whether more than ``HEAVY_BYTES`` will be judged.
 
     Raises:
         HarnessError: Spark did not start or does not answer, or its workers cannot judge.

@@ -1,8 +1,7 @@
-"""Prepares Spark's workers: sends this project's packages to them, and tests that the packages run.
+"""Prepares Spark's workers: sends this project's packages to them, and tests the packages.
 
-Kernels are sent by name, so a worker imports the kernels' modules. A worker gets these modules with
-the session, as one zip. The libraries that the modules import must be installed on the worker
-(docs/spark.md).
+A worker imports kernels by name, from a zip that the session sends. The libraries of these modules
+must be installed on the worker (docs/spark.md).
 """
 
 import hashlib
@@ -47,7 +46,7 @@ _LACKS: Final = (
         "Name a Python that they have: --spark-conf spark.pyspark.python=/path/to/python",
     ),
 )
-"""Texts in the error of a failed test, each with its meaning and its remedy."""
+"""Texts in the error of a failed test, with their meaning and remedy."""
 
 _prepared: WeakSet[SparkSession] = WeakSet()
 
@@ -73,7 +72,7 @@ def prepare(session: SparkSession) -> None:
 def packed() -> Path:
     """Return the path of a zip of our packages' sources, the same bytes for the same sources.
 
-    The zip is kept until the process ends, because Spark reads it whenever it gets another worker.
+    The zip exists until the process ends, because Spark sends it to every new worker.
     """
     sources = dict(_sources())
     digest = hashlib.sha256(b"\0".join(name.encode() + text for name, text in sources.items()))
@@ -94,7 +93,7 @@ def _sources() -> Iterator[tuple[str, bytes]]:
 
 
 def _try(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Import, on a worker, every module that it will need; yield the batches unchanged."""
+    """Import, on a worker, all modules that it needs; yield the batches unchanged."""
     importlib.import_module(_KERNELS)
     yield from batches
 

@@ -4,7 +4,7 @@ A leader copies whole segments of its log to the remote tier. The checker compar
 segment with the replicas as if it were one more replica (``checkers.inspection.compare``), offset
 by offset, up to the segment's end. An offset in only one tier is no difference:
 local.retention.bytes and local.retention.ms delete the oldest local records, and the last segment
-is not copied yet.
+is copied later.
 """
 
 from typing import Any, Final
@@ -66,7 +66,7 @@ def _not_tiered(_tables: Tables, case: RunFiles) -> str:
 def remote_divergence(tables: Tables) -> pa.Table:
     """Return offsets at which a segment in the remote tier differs from a replica, or is damaged.
 
-    The result also has the offsets that a segment skips, and those at which two segments differ.
+    The result also has offsets that a segment skips, and offsets at which two segments differ.
     """
     remote = tables.remote_log
     if remote is None:
@@ -127,7 +127,10 @@ def _with_segments(tables: Tables, remote: DataFrame) -> list[ComparedReplica]:
 
 
 def _damaged(remote: DataFrame, segments: dict[tuple[str, int], Segment]) -> list[Row]:
-    """Return ranges without a sound batch, including torn ends: segments are copied whole."""
+    """Return ranges without a valid batch.
+
+    Torn ends count, because complete segments are copied.
+    """
     ordinary = [damage for damage in ORDINARY if damage != "torn"]
     damaged = remote.where(F.col("damage").isNotNull() & ~F.col("damage").isin(ordinary))
     rows = []

@@ -1,1 +1,1 @@
-"""Checkers of transactions: each is all or nothing, and loops that also read are exactly once."""
+"""Checkers of transactions, which are atomic, and of loops, which process records exactly once."""

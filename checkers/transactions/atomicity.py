@@ -1,10 +1,9 @@
 """``torn-transaction``: the final read returns some records of a transaction, but not all.
 
-A transaction is all or nothing (KIP-98). If its commit was acknowledged, every missing record is
-lost. If it was aborted, every record that is returned is read wrongly. Other checkers report these.
-This checker judges transactions of unknown outcome: after a timeout, or a crash during the commit.
-A record is missing if the final read passed the offset that the record's producer received, or read
-the whole partition.
+A transaction is atomic (KIP-98). Other checkers report missing records of a committed transaction,
+and returned records of an aborted one. This checker judges transactions of unknown outcome: after a
+timeout, or a crash during the commit. A record is missing if the final read passed the offset that
+the record's producer received, or read the complete partition.
 """
 
 from functools import partial
@@ -40,31 +39,31 @@ SENDING: Final = schema(
 )
 """A send in a transaction of unknown outcome. ``offset`` is the offset that its producer received;
 ``there`` is where the final read returned the record (null: nowhere). ``gone``: the record is
-surely missing."""
+certainly missing."""
 
 
 def _without_transactions(_tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge: no transactions, or compaction of their records."""
+    """Return why there is nothing to judge: no transactions, or a compacted topic."""
     if case.compacted:
         return "compaction may remove records of a transaction"
-    return "" if case.plan.workload.transactions else "no producer has transactions"
+    return "" if case.plan.workload.transactions else "no producer uses transactions"
 
 
 @checker(
     Kind(
         TORN,
-        guarantee="All records of a transaction are there, or none.",
-        singular="transaction is there in part",
-        plural="transactions are there in part",
+        guarantee="The log has all records of a transaction, or none.",
+        singular="transaction is in the log in part",
+        plural="transactions are in the log in part",
         severity=Severity.CRITICAL,
-        promise="atomicity: a transaction is all or nothing (KIP-98)",
+        promise="atomicity: all records of a transaction are committed, or none (KIP-98)",
         breaks=if_committed_is_kept,
         absence=True,
     ),
     idle=_without_transactions,
 )
 def torn_transactions(tables: Tables) -> Rows | None:
-    """Return the transactions that are there only in part."""
+    """Return the transactions of which only a part is in the log."""
     rows = unknown_sends(tables)
     return None if rows is None else rows.by(["operation"], torn, FINDING)
 
@@ -73,8 +72,8 @@ def torn_transactions(tables: Tables) -> Rows | None:
 def unknown_sends(tables: Tables) -> Rows | None:
     """Return the sends in our runs' transactions of unknown outcome, as ``SENDING`` rows.
 
-    None if no run has transactions. Nothing is ``gone`` from compacted topics: compaction removes
-    the records of a transaction one by one.
+    None if no run has transactions. In compacted topics no record is ``gone``, because compaction
+    may remove it.
     """
     if not any(case.plan.workload.transactions for case in tables.cases):
         return None
@@ -97,7 +96,7 @@ def sendings(view: ClientHistory, limits: pa.Table) -> Rows:
 
 
 def whereabouts(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
-    """Return sends, and where their records are, as ``SENDING`` rows. A kernel by ``key``."""
+    """Return sends with the offsets of their records, as ``SENDING`` rows. A kernel by ``key``."""
     columns, record = grouped(numbers(rows, DOUBTFUL.names), "key", then=("at",))
     offset = columns["offset"]
     limit = look_up_columns(limits, "slot", columns["slot"])
@@ -108,7 +107,7 @@ def whereabouts(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
 
 
 def torn(rows: pa.Table) -> pa.Table:
-    """Return the transactions that are there only in part. A kernel by ``operation``."""
+    """Return the transactions of which only a part is in the log. A kernel by ``operation``."""
     columns, operation = grouped(numbers(rows, SENDING.names), "operation", then=("at",))
     there, gone = (
         operation.first_place(mask) for mask in (columns["there"] != NONE, columns["gone"])

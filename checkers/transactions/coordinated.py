@@ -1,9 +1,9 @@
-"""Transactions as their coordinator wrote them: when each transaction began, when and how it ended.
+"""Transactions as their coordinator wrote them: their begin, their end and its kind.
 
 A coordinator writes each state of a transactional id to ``__transaction_state``. A transaction that
 its client ends keeps the producer's epoch. The coordinator raises the epoch when it ends a
-transaction that has timed out, or whose transactional id a new producer has (KIP-98). From KIP-890
-on clients raise the epoch, too: then it is not known who ended a transaction.
+transaction after a timeout, or for a new producer with its transactional id (KIP-98). With KIP-890
+clients raise the epoch, too: then it is not known which of them ended a transaction.
 """
 
 import struct
@@ -39,7 +39,7 @@ class CoordinatedTransaction(NamedTuple):
     Attributes:
         name: the transactional id.
         begin_ms: when the transaction got its first partition, since 1970.
-        end_ms: when the coordinator decided its end, since 1970; FOREVER if it did not.
+        end_ms: when the coordinator decided its end, since 1970; FOREVER without an end.
         end: committed, aborted, fenced (by another producer with the same transactional id), timed
             out, or open.
         succeeded: whether a producer with this transactional id was initialised afterwards.

@@ -10,9 +10,9 @@ records.
 - *processed-twice*: two transactions of a group that took effect have read the same record at the
   same offset.
 - *unprocessed*: transactions of a group that took effect have read records before and after an
-  acknowledged record that is there at the end. No transaction that took effect, or that may have,
-  has read this record. Every read of a greater offset began after the record was acknowledged:
-  if such a read began before, the log was truncated since, and another anomaly says so.
+  acknowledged record that is there at the end. No transaction that took effect, or may have, has
+  read this record. Every read of a greater offset began after the record was acknowledged. (If not,
+  the log was truncated, which is another anomaly.)
 """
 
 from collections.abc import Sequence
@@ -59,12 +59,12 @@ PLACE: Final = schema(
     *("slot", "group", "what", "key", "operation", "client", "at", "offset", "invoke_ns"),
     "complete_ns",
 )
-"""A RECORD in the log (``group``: null), or a read of a record by a group's transaction that took
-effect (DONE) or may have taken effect (MAYBE)."""
+"""A RECORD in the log (``group``: null), or a read by a group's transaction that took effect (DONE)
+or may have taken effect (MAYBE)."""
 
 
 def _without_loops(_tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge: no transaction reads."""
+    """Return why there is nothing to judge: no transaction reads records."""
     return "" if case.plan.workload.transform else "no transaction reads (--transform)"
 
 
@@ -107,7 +107,8 @@ def exactly_once(view: ClientHistory, landed: pa.Array) -> Rows | None:
 
     Args:
         view: the clients' view of the runs.
-        landed: the ``operation`` of each operation that took effect though its outcome is unknown.
+        landed: the ``operation`` of each operation that took effect although its outcome is
+            unknown.
 
     Returns:
         Rows of ``FINDING``.
@@ -163,7 +164,10 @@ def transacted(rows: pa.Table, *, landed: pa.Array) -> pa.Table:
 
 
 def acknowledged(rows: pa.Table) -> pa.Table:
-    """Return ``PLACE`` rows: acknowledged records that are once in the log. A kernel by ``key``."""
+    """Return acknowledged records that are once in the log, as ``PLACE`` rows.
+
+    A kernel by ``key``.
+    """
     columns, record = grouped(numbers(rows, ROW.names), "key", then=("at",))
     sent = any_of(columns["fact"], flags.SENT_OK) & ~any_of(columns["fact"], flags.OF_FENCE)
     sent &= columns["complete_ns"] != NONE
@@ -178,7 +182,7 @@ def acknowledged(rows: pa.Table) -> pa.Table:
 
 
 def processed_twice(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
-    """Return findings: records that two transactions of a group read. A kernel by ``key``.
+    """Return findings of records that two transactions of a group read. A kernel by ``key``.
 
     Args:
         rows: the DONE rows of ``PLACE``.
@@ -196,7 +200,7 @@ def processed_twice(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
 
 
 def unprocessed(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
-    """Return records that the transactions of a group left out, as ``FINDING`` rows.
+    """Return records that the transactions of a group skipped, as ``FINDING`` rows.
 
     A kernel by ``slot``.
 
@@ -217,7 +221,7 @@ def unprocessed(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
 
 
 def _left_out(records: Numbers, reads: Numbers, names: dict[int, str]) -> pa.Table:
-    """Return the records of one partition that one group left out.
+    """Return the records of one partition that one group skipped.
 
     Args:
         records: the RECORD rows, sorted by offset.

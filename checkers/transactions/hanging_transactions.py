@@ -1,10 +1,10 @@
 """``hanging-transaction``: a transaction is open in a partition, and its coordinator has ended it.
 
-A coordinator writes a marker into every partition of a transaction that it ends, and only then
-calls the transaction complete (KIP-98). A record of the transaction that arrives after the marker
-opens the transaction again, and no client will end it. The last stable offset then stays where it
-is, and read_committed readers get no record after it (KAFKA-14402, KIP-890). Both sides are on the
-disks: the partition's log, and the coordinator's log, ``__transaction_state``.
+A coordinator writes a marker into every partition of a transaction that it ends, and then completes
+the transaction (KIP-98). A record of the transaction that arrives after the marker opens the
+transaction again, and no client will end it. The last stable offset does not move any more, and
+read_committed readers get no record after it (KAFKA-14402, KIP-890). The disks show both: the
+partition's log, and the coordinator's log, ``__transaction_state``.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ from highwater.checkers.run_tables import Tables
 from highwater.checkers.transactions.coordinated import TOPIC, VALUE
 
 _ENDED: Final = {0: "Empty", 4: "CompleteCommit", 5: "CompleteAbort"}
-"""States of TransactionState in which no transaction is open or about to end."""
+"""States in TransactionState without an open transaction or one that is about to end."""
 
 _REMOVED: Final = "removed"
 _PLACE: Final = ("run", "topic", "partition", "producer_id")
@@ -47,8 +47,8 @@ def _says(row: Row) -> str:
     which = f"begins with {row['value']}" if row["value"] else "begins"
     return (
         f"A transaction is open in {where}, where it {which}, on every disk that has it (broker"
-        f" {brokers}), although its coordinator has ended it: {copies[0]['note']}. Readers of"
-        " committed records stop there."
+        f" {brokers}), although its coordinator has ended it: {copies[0]['note']}. Readers of "
+        "committed records stop there."
     )
 
 
@@ -59,7 +59,7 @@ def _says(row: Row) -> str:
         singular="transaction that has ended is open in a partition, and hides what follows it",
         plural="transactions that have ended are open in partitions, and hide what follows them",
         severity=Severity.SERIOUS,
-        promise="progress: every transaction ends, at the latest by its time-out (KIP-98)",
+        promise="progress: every transaction ends, at the latest by its timeout (KIP-98)",
         breaks=if_committed_is_kept,
         says=_says,
         absence=True,
@@ -70,13 +70,12 @@ def hanging_transaction(tables: Tables) -> pa.Table:
 
     A producer's transaction is open if no replica of the partition has a marker of that producer
     after the transaction's records. It is ended if the coordinator's last state for the producer
-    id, of whatever epoch, is Empty, CompleteCommit or CompleteAbort, or if that state was removed.
-    A coordinator writes Ongoing before a record may be appended, so the time of this state does not
-    matter. If the coordinator has another state, or none for the producer id, nothing is found: the
-    transaction may still end.
+    id, with any epoch, is Empty, CompleteCommit or CompleteAbort, or if that state was removed.
+    With another state, or without a state, the transaction may still end. (A coordinator writes
+    Ongoing before a record may be appended, so the time of the state does not matter.)
 
-    Nothing is found in a partition if one of its replicas is missing or damaged, because that
-    replica might have the marker; nor in a compacted topic, where Kafka removes markers.
+    A partition is not judged if one of its replicas is missing or damaged, because that replica
+    might have the marker. Compacted topics are not judged, because Kafka removes markers there.
     """
     cases = {case.key: case for case in tables.cases if _tells(case)}
     if not cases:
@@ -99,7 +98,7 @@ def hanging_transaction(tables: Tables) -> pa.Table:
 
 
 def _tells(case: RunFiles) -> bool:
-    """Return whether a run has transactions, and all disks that show how transactions ended."""
+    """Return whether a run has transactions, and all disks that show their ends."""
     topic, folder = case.plan.topic, case.run.coordinators
     unread = any(unused.path.startswith(f"{folder.name}/") for unused in case.unread)
     whole = len(case.replicas) >= topic.partitions * topic.replication_factor

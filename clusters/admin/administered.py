@@ -26,7 +26,7 @@ class AdministeredCluster(ABC):
 
     @abstractmethod
     def _view(self, brokers: Mapping[int, Address] | None = None) -> CoordinationView:
-        """Return a view of ZooKeeper or KRaft that asks ``brokers``; None: all brokers."""
+        """Return a view of ZooKeeper or KRaft that queries ``brokers``; None: all brokers."""
 
     @abstractmethod
     def _running(self) -> dict[int, Address]:
@@ -34,7 +34,7 @@ class AdministeredCluster(ABC):
 
     @abstractmethod
     def _paused(self, *but: int) -> AbstractContextManager[None]:
-        """Pause every running broker except ``but``, while the context is open."""
+        """Pause every running broker except ``but`` during the context."""
 
     def _require_ours(self, topic: str) -> None:
         """Refuse a topic that this cluster may not change; by default it may change all topics."""
@@ -88,7 +88,7 @@ class AdministeredCluster(ABC):
                 topic_config.request(running, topic, changes)
 
     def elect_unclean(self, topic: str, partition: int) -> None:
-        """Ask the controller for an election, or without ZooKeeper a broker that forwards it."""
+        """Request an election from the controller, or on KRaft from a broker that forwards it."""
         self._require_ours(topic)
         candidates = self._running()
         with contextlib.closing(self._view()) as view:

@@ -1,7 +1,7 @@
-"""Sends a record once to a given broker, leader or not, without waiting for the answer.
+"""Sends a record once to a given broker, leader or not, without waiting for the response.
 
 An ordinary client looks up the leader and retries. But a schedule needs a single attempt to write
-to a leader that has been deposed and does not know this yet.
+to a deposed leader that does not know of its deposition.
 """
 
 import threading
@@ -60,13 +60,13 @@ class DirectSender:
 
     @property
     def answers(self) -> Mapping[str, SendOutcome | None]:
-        """Id of each record sent so far to its outcome; None while the outcome is open."""
+        """Id of each sent record to its outcome; None while the outcome is unknown."""
         return dict(self._answers)
 
     def send(
         self, identity: str, partition: int, *, address: str, timestamp_ms: int | None = None
     ) -> None:
-        """Send a record and return once TCP has accepted it; the broker may never read it.
+        """Send a record and return after TCP has accepted it; the broker may never read it.
 
         Args:
             address: ``host:port`` of the broker.
@@ -111,7 +111,7 @@ class DirectSender:
         thread.start()
 
     def close(self, *, limit_s: float) -> None:
-        """Wait for open answers; after the limit, record the missing answers as unknown."""
+        """Wait for responses; after the limit, record missing responses as unknown."""
         deadline = time.monotonic() + limit_s
         for thread, _ in self._waiting:
             thread.join(max(0.0, deadline - time.monotonic()))

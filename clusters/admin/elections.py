@@ -1,4 +1,4 @@
-"""Elections on request, as ``kafka-leader-election`` asks for them (ElectLeaders, KIP-460)."""
+"""Elections on request, like ``kafka-leader-election`` (ElectLeaders, KIP-460)."""
 
 import contextlib
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """A small synchronous client of Kafka's protocol, for requests that ordinary clients cannot send.
 
-kafka-python's protocol classes encode and decode every version of every message. This module adds
-a socket with short timeouts, pipelined requests, and a pause after a broker has not answered.
+kafka-python's protocol classes encode and decode every version of every message. This module adds a
+socket with short timeouts, pipelined requests, and a pause after a missing response.
 """
 
 import contextlib
@@ -125,8 +125,8 @@ class BrokerConnection:
 class ProtocolClient:
     """Connections to the nodes of a cluster, opened when needed. Not thread-safe.
 
-    A node that has not answered is not asked again for a moment. So a paused broker costs an
-    observer one timeout a second, and not one timeout a request.
+    A node that has not responded gets no request for a short time. So a paused broker costs an
+    observer one timeout a second instead of one timeout a request.
 
     Args:
         addresses: node id to address.
@@ -159,11 +159,11 @@ class ProtocolClient:
         """Ask one node.
 
         Raises:
-            UnreachableError: the node does not answer, or failed to answer a moment ago.
+            UnreachableError: the node does not respond, or did not respond shortly before.
         """
         started_at = self._clock()
         if started_at < self._not_before.get(node, started_at):
-            raise UnreachableError(f"{self._addresses[node]} did not answer a moment ago")
+            raise UnreachableError(f"{self._addresses[node]} did not answer shortly before")
         try:
             return self._connection(node).ask(*requests)
         except UnreachableError:

@@ -1,4 +1,4 @@
-"""Planned moves of leadership, as an administrator makes them: no broker fails.
+"""Planned moves of leadership, as by an administrator, without a failure.
 
 The new leader becomes the first in the partition's assignment, which moves no data. Then the
 controller elects the preferred leader. On ZooKeeper (0.9 to 3.9) the harness writes a node below
@@ -26,11 +26,10 @@ from highwater.harness.base.waiting import NotYetError, await_condition
 LIMIT_S: Final = 30.0
 _ELECTIONS: Final = 3
 _ELECTION_S: Final = 5.0
-"""Twice the time that 0.10 needs while a frozen broker owes the controller an answer; a third of a
-session timeout."""
+"""Twice the time that 0.10 needs while a frozen broker does not respond to the controller."""
 
 _NOTICE_S: Final = 1.0
-"""Within this time a broker notices a new ZooKeeper node; no event reports that it has noticed."""
+"""Time in which a broker notices a new ZooKeeper node, which no event reports."""
 
 _NO_CONTROLLER: Final = {"version": 1, "brokerid": -1, "timestamp": "0"}
 
@@ -43,7 +42,7 @@ _ELECTED: Final = frozenset({0, elections.NOT_NEEDED})
 
 
 Freezer = Callable[..., AbstractContextManager[None]]
-"""Freezes every running broker except the brokers whose ids it gets, while its context is open."""
+"""Freezes every running broker, except brokers with the given ids, during its context."""
 
 LeadershipChange = Callable[[CoordinationView, Mapping[int, Address], Freezer, str, int, int], None]
 """The function ``move`` or ``set_next_leader``."""
@@ -58,7 +57,7 @@ class ZooKeeperMover:
     order is written to the topic's node, and the controller is forced to read that node again.
 
     Args:
-        frozen: freezes all brokers except the given brokers, for a moment.
+        frozen: freezes all brokers except the given brokers, for a short time.
     """
 
     def __init__(self, view: ZooKeeperView, frozen: Freezer) -> None:
@@ -87,7 +86,7 @@ class ZooKeeperMover:
     def _elect_controller_anew(self) -> None:
         """Make the controller resign and be elected again, while all other brokers are frozen.
 
-        A controller that was elected a moment ago does not watch its node again yet. It resigns but
+        A controller that was elected shortly before does not watch its node yet. It resigns but
         takes no part in the election (``KafkaController.ControllerChange``). Then another broker is
         elected, and that broker has to resign next. If no broker takes part, ``await_controller``
         starts a new election.
@@ -213,7 +212,7 @@ def move(
 
     Args:
         brokers: id of each running broker to its address.
-        frozen: freezes all brokers except the given brokers, for a moment.
+        frozen: freezes all brokers except the given brokers, for a short time.
 
     Raises:
         WaitTimeoutError: the controller did not make the broker leader in time.

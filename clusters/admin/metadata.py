@@ -41,7 +41,7 @@ _LCG_FACTOR, _LCG_STEP, _LCG_MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1  # java.util
 
 
 class CoordinationView(ClusterView, Protocol):
-    """The cluster as ZooKeeper or KRaft sees it. Every method may raise UnreachableError."""
+    """The cluster's state in ZooKeeper or KRaft. Every method may raise UnreachableError."""
 
     def replicas(self, topic: str, partition: int) -> tuple[int, ...]:
         """Return a partition's assignment; the preferred leader is first."""
@@ -378,11 +378,11 @@ class KraftView(BrokersView):
 def leader_state(client: ProtocolClient, controllers: Iterable[int]) -> Any:  # noqa: ANN401 - kafka-python's
     """Return the quorum's state from its leader; only the leader answers DescribeQuorum.
 
-    A leader that is cut off from other controllers stays leader for a while, so the answer with the
-    greatest epoch counts.
+    A leader that is isolated from other controllers stays leader for a while, so the response with
+    the greatest epoch counts.
 
     Raises:
-        UnreachableError: no controller says that it is the leader.
+        UnreachableError: no controller is the leader.
     """
     states = []
     for controller in controllers:
@@ -400,7 +400,7 @@ def leader_state(client: ProtocolClient, controllers: Iterable[int]) -> Any:  # 
 
 
 def known_leader(controller: Address, *, timeout_s: float = 1.0) -> int:
-    """Return the quorum's leader that a KRaft controller knows; -1 if it knows no leader.
+    """Return the quorum's leader according to a KRaft controller; -1 if it knows no leader.
 
     Raises:
         UnreachableError: the controller does not answer.

@@ -58,7 +58,7 @@ class ClusterProbe:
         return self._view.quorum_leader()
 
     def partition(self, topic: str, partition: int) -> PartitionState:
-        """Return a partition's leader, leader epoch and ISR, as ZooKeeper or KRaft has them."""
+        """Return a partition's leader, leader epoch and ISR in ZooKeeper or KRaft."""
         return self._view.partition(topic, partition)
 
     def live_brokers(self) -> frozenset[int]:
@@ -70,7 +70,7 @@ class ClusterProbe:
         return self._view.quorum()
 
     def topic_state(self, topic: str) -> TopicState | None:
-        """Return a topic's state in ZooKeeper; None if the topic is not there."""
+        """Return a topic's state in ZooKeeper; None if the topic does not exist."""
         return self._view.topic_state(topic)
 
     def replica(self, broker: int, topic: str, partition: int) -> ReplicaState:

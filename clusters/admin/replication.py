@@ -1,4 +1,4 @@
-"""Lists the partitions of all topics whose replicas are not all in sync, as an operator would."""
+"""Lists the partitions of all topics whose replicas are not all in sync."""
 
 from typing import Final
 

@@ -47,7 +47,7 @@ def await_sessions(
 def await_cluster(cluster: Cluster, probe: Probe) -> int:
     """Wait until every broker has a session and there is a controller; return the controller.
 
-    On a warm cluster a broker may have been restarted a moment ago.
+    On a warm cluster, a broker may have just been restarted.
 
     Raises:
         WaitTimeoutError: a broker has no session, or there is no controller, at the limit.

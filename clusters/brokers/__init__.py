@@ -1,1 +1,1 @@
-"""Brokers and coordinators that are started, broken and read."""
+"""Brokers and coordinators: start, faults and files."""

@@ -1,4 +1,4 @@
-"""Turn log directories into evidence: keep or copy what the judge reads, remove the rest.
+"""Turn log directories into evidence: keep or copy files for the judge, remove all others.
 
 Replicas of the coordinators' topics go to a folder beside ``replicas`` with the same layout.
 """

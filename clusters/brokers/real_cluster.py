@@ -418,7 +418,7 @@ class RealCluster(AdministeredCluster):
             )
 
     def _view(self, brokers: Mapping[int, Address] | None = None) -> CoordinationView:
-        """Return a view of ZooKeeper or KRaft; a KRaft view asks ``brokers`` (default: all)."""
+        """Return a view of ZooKeeper or KRaft; a KRaft view queries ``brokers`` (default: all)."""
         if self._release.coordination == "zookeeper":
             return ZooKeeperView(self._site.public.coordination)
         return KraftView(
@@ -493,7 +493,7 @@ def rehearse(release: Release, site: Site, directory: Path) -> None:
 
 
 def _pause(broker: RealBroker) -> None:
-    """Pause a broker that ran a moment ago; do nothing if the broker has died since."""
+    """Pause a broker; do nothing if it has just ended."""
     try:
         broker.pause()
     except HarnessError:
@@ -502,7 +502,7 @@ def _pause(broker: RealBroker) -> None:
 
 
 def _in_parallel(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:
-    """Call ``verb`` on all nodes in parallel; once all calls are done, raise the first error."""
+    """Call ``verb`` on all nodes in parallel; after all calls, raise the first error."""
     if nodes:
         with ThreadPoolExecutor(len(nodes), thread_name_prefix="node") as pool:
             for done in [pool.submit(verb, node) for node in nodes]:
@@ -510,7 +510,7 @@ def _in_parallel(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:
 
 
 def _live(view: CoordinationView) -> frozenset[int]:
-    """Return the registered brokers; an empty set while no coordinator answers yet."""
+    """Return the registered brokers; an empty set if no coordinator responds yet."""
     try:
         return view.live_brokers()
     except UnreachableError:

@@ -1,7 +1,7 @@
 """The base of all images: a C library and a shell, from Debian's packages or a registry.
 
-Where apt-get exists, no image registry is needed: this module downloads five packages, unpacks
-them, and imports them as an image.
+If apt-get exists, no image registry is needed: this module downloads five packages, unpacks them,
+and imports them as an image.
 """
 
 import os
@@ -120,7 +120,7 @@ def _run(command: list[str], folder: Path) -> None:
 
 
 def _merge(root: Path) -> None:
-    """Move ``/lib*`` and ``/bin`` below ``/usr``, where loaders look; add shell, tmp and passwd."""
+    """Move ``/lib*`` and ``/bin`` below ``/usr``; add shell, tmp and passwd."""
     for top in [path for path in root.iterdir() if path.name.startswith(("lib", "bin"))]:
         merged = root / "usr" / top.name
         shutil.copytree(top, merged, symlinks=True, dirs_exist_ok=True)
@@ -136,7 +136,7 @@ def _merge(root: Path) -> None:
 
 
 def owned_by_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Make root the owner of an archive's entry: this machine's users do not exist in an image."""
+    """Make root the owner of an archive's entry, because an image has no other users."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = "root"
     return entry

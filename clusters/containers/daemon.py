@@ -1,6 +1,6 @@
 """Connections to the Docker daemon, and Docker's errors in plain words.
 
-The packages docker and testcontainers are imported only at the first connection, since a run on
+The packages docker and testcontainers are imported only at the first connection, because a run on
 local processes does not need them.
 """
 
@@ -55,7 +55,7 @@ def user(client: Client) -> str:
 
 
 def _require_here(url: str) -> None:
-    """Raise a HarnessError if the daemon is on another machine: it would mount folders there."""
+    """Raise a HarnessError if the daemon is on another machine, whose folders it would mount."""
     place = urlsplit(url)
     if place.scheme == "http+docker" and place.hostname != "ssh":
         return

@@ -155,7 +155,7 @@ class ContainerSite:
         return container.start().get_wrapped_container()
 
     def answers(self, address: Address) -> bool:
-        """Return whether a node listens: otherwise Docker's proxy drops a new connection."""
+        """Return whether a node listens; if not, Docker's proxy drops a new connection."""
         with socket.socket() as connection:
             connection.settimeout(1.0)
             if connection.connect_ex((address.host, address.port)):
@@ -203,7 +203,7 @@ class ContainerProcess:
             self._ask("cannot kill", self._container.kill)
             if not self.wait(_TAKES_EFFECT_S):
                 raise WaitTimeoutError(
-                    f"{self._title} did not die of SIGKILL within {_TAKES_EFFECT_S:g} s",
+                    f"{self._title} did not end after SIGKILL within {_TAKES_EFFECT_S:g} s",
                     hint="The machine may be out of memory or stuck on its disk.",
                 )
 
@@ -221,7 +221,7 @@ class ContainerProcess:
             self._container.remove(force=True, v=True)
 
     def _freeze(self) -> None:
-        """Freeze the container; retry, since a long system call can make the kernel give up."""
+        """Freeze the container; retry, because a long system call can make this fail."""
         from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
 
         def freeze() -> None:

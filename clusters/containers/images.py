@@ -71,7 +71,7 @@ class DockerState:
     left: int
 
     def __str__(self) -> str:
-        return f"{self.version} answers; {self.left} containers of Highwater are there"
+        return f"{self.version} answers; {self.left} containers of Highwater exist"
 
 
 def docker_state() -> DockerState:

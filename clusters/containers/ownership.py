@@ -1,8 +1,8 @@
 """Ownership of containers: one claim for each cluster, to find containers of a dead harness.
 
 All containers and networks that the docker driver creates have the labels ``highwater`` and
-``highwater.claim``. A claim is a locked file in the cache; the system releases the lock however the
-lock's holder ends. So if a claim's file can be locked, the claim belongs to a dead harness of this
+``highwater.claim``. A claim is a locked file in the cache; the system releases the lock at any end
+of its holder. So if a claim's file can be locked, the claim belongs to a dead harness of this
 machine, and all containers and networks with its label may be removed. A claim without a file here
 is left alone: it belongs to another machine, and a harness there uses the same daemon.
 

@@ -32,8 +32,8 @@ _BLOCKS = _PORTS[::_BLOCK]
 
 
 Connector = Callable[[tuple[str, int], float], socket.socket]
-"""Opens a connection to an address that is ready for requests; no step takes longer than the given
-seconds. May raise OSError."""
+"""Opens a connection to an address that is ready for requests, within the given seconds for each
+step. May raise OSError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +92,8 @@ class AddressGroup:
         peers: broker id to a second address of the broker, which only other brokers use.
         coordination: controller id to the address of that ZooKeeper or KRaft controller.
         ensemble: controller id to the ports on which that ZooKeeper listens for other ZooKeepers.
-        ensemble_hosts: pair of ZooKeepers to a host for a relay between the two; empty where all
-            nodes share 127.0.0.1.
+        ensemble_hosts: pair of ZooKeepers to a host for a relay between the two; empty if all nodes
+            share 127.0.0.1.
     """
 
     def __init__(self, brokers: int, controllers: int = 1) -> None:
@@ -124,7 +124,7 @@ class AddressGroup:
             }
 
     def _claim_group(self) -> str:
-        """Claim a group by a bound socket, which the system closes however this process ends."""
+        """Claim a group with a bound socket, which the system closes at any end of this process."""
         start = os.getpid() * 7
         for attempt in range(_GROUPS):
             high, low = divmod((start + attempt) % _GROUPS, 250)

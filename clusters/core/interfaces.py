@@ -18,7 +18,7 @@ BrokerState = Literal["running", "paused", "down"]
 
 
 class UnreachableError(HarnessError):
-    """A broker did not answer in time. This is normal during faults; the caller decides."""
+    """A broker did not respond in time, which is normal during faults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ PLAIN: Final = NodeOptions()
 
 
 class ClusterView(Protocol):
-    """The cluster as ZooKeeper, KRaft or brokers see it; an answer is what one of them knows."""
+    """The cluster's state according to ZooKeeper, KRaft or brokers."""
 
     def controller(self) -> int:
         """Return the id of the active controller; on KRaft this is the quorum's leader.
@@ -137,7 +137,7 @@ class ClusterView(Protocol):
         """
 
     def topic_state(self, topic: str) -> TopicState | None:
-        """Return a topic's state in ZooKeeper; None if the topic is not there.
+        """Return a topic's state in ZooKeeper; None if the topic does not exist.
 
         Raises:
             NotImplementedError: the cluster runs KRaft or is external.
@@ -149,7 +149,7 @@ class ClusterView(Protocol):
 
 
 class Probe(ClusterView, Protocol):
-    """Queries to a running cluster; every answer is what one broker or one quorum knows."""
+    """Queries to a running cluster; every result is the knowledge of one broker or quorum."""
 
     def replica(self, broker: int, topic: str, partition: int) -> ReplicaState:
         """Ask a broker, leader or follower, for the LEO and the HW of its replica.
@@ -166,7 +166,7 @@ class Probe(ClusterView, Protocol):
         """
 
     def leads(self, broker: int, topic: str, partition: int) -> bool:
-        """Return whether a broker believes that it leads the partition, right or wrong.
+        """Return whether a broker believes that it leads the partition.
 
         Raises:
             UnreachableError: the broker is down or paused.
@@ -188,7 +188,7 @@ class Probe(ClusterView, Protocol):
 
 
 class ClusterNode(Protocol):
-    """A broker, a ZooKeeper or a KRaft controller. A method returns once its effect is there."""
+    """A broker, a ZooKeeper or a KRaft controller. Methods return after they have taken effect."""
 
     @property
     def id(self) -> int:
@@ -210,11 +210,11 @@ class ClusterNode(Protocol):
     def start(self) -> None:
         """Start the node with its old data.
 
-        Returns when a broker's port answers, once its old session has ended; when a controller or
-        ZooKeeper answers and belongs to a majority, if a majority runs.
+        Returns when a broker's port responds after the end of its old session, or when a controller
+        or ZooKeeper responds and belongs to a majority, if a majority runs.
 
         Raises:
-            HarnessError: the node died first; the message has the last lines of its log.
+            HarnessError: the node ended before; the message has the last lines of its log.
         """
 
     def stop(self) -> None:
@@ -231,7 +231,7 @@ class ClusterNode(Protocol):
 
 
 class Broker(ClusterNode, Protocol):
-    """One broker. A method returns once its effect on the broker's process is there."""
+    """One broker. Methods return after they have taken effect on its process."""
 
     @property
     def address(self) -> str:
@@ -260,7 +260,7 @@ class Broker(ClusterNode, Protocol):
         """
 
     def take_unflushed(self) -> Mapping[Path, float]:
-        """Return small files that the broker replaced without a flush, and when; forget them.
+        """Return small files that the broker replaced without a flush, with times; clear the list.
 
         Use this only where flushes are traced, and while the broker is down. Times are seconds
         since 1970.
@@ -341,7 +341,7 @@ class Cluster(Protocol):
     ) -> None:
         """Create a topic with the given placement; the first replica is the preferred leader.
 
-        Waits until the probe reports for every partition that leader, a full ISR and an answer
+        Waits until the probe reports for every partition that leader, a full ISR and a response
         from every replica.
         """
 
@@ -432,17 +432,17 @@ class Cluster(Protocol):
         """
 
     def end_session(self, broker: int) -> bool:
-        """End a broker's session now, as if the broker had been silent for too long.
+        """End a broker's session now, as after missing heartbeats.
 
         Returns:
-            False on KRaft, where only a silent broker's session can end.
+            False on KRaft, where a session ends only without heartbeats.
 
         Raises:
             UnreachableError: the broker has no session, or ZooKeeper does not answer.
         """
 
     def snapshot(self, topics: Collection[str], directory: Path) -> None:
-        """Copy topics' replicas as they are at one moment, and let the cluster go on.
+        """Copy the current replicas of topics; the cluster continues afterwards.
 
         Every running broker is paused during the copy, so that every copied file is consistent.
         ``directory`` gets the files that ``freeze`` would leave for the topics: a folder for each
@@ -453,7 +453,7 @@ class Cluster(Protocol):
         """
 
     def freeze(self) -> Path:
-        """Pause every broker, then kill all brokers, and leave the log directories as they are.
+        """Pause every broker, then kill all brokers, and leave the log directories unchanged.
 
         Returns:
             The folder ``replicas`` with one folder for each broker id:

@@ -1,1 +1,1 @@
-"""External clusters, which are damaged and healed by the commands in an inventory."""
+"""External clusters, whose faults are injected and healed by commands in an inventory."""

@@ -79,8 +79,8 @@ class ExternalBroker:
     def restart(self) -> None:
         """Restart the broker with the inventory's restart command, or with stop and start.
 
-        A connection that was opened before must end: a restart is quick, and the broker may answer
-        again before the harness has seen it silent.
+        An earlier connection must end, because after a quick restart the broker may respond again
+        before the harness has noticed its end.
         """
         if not self.inventory.can("restart"):
             try:
@@ -108,8 +108,8 @@ class ExternalBroker:
     def heal(self) -> None:
         """Undo all damage that was done to the broker.
 
-        Signals are held back meanwhile: after an interruption, the next process that heals would
-        run the commands again.
+        Signals are delayed meanwhile, because after an interruption the next process would run the
+        commands again.
         """
         damage = self.journal.entry.wounds.get(self.id)
         if damage is None:
@@ -129,7 +129,7 @@ class ExternalBroker:
         state: BrokerState,
         alive: Callable[[], bool] | None = None,
     ) -> None:
-        """Run a damaging command, and wait until the broker is no longer ``alive``."""
+        """Run the command of a fault, and wait until the broker is no longer ``alive``."""
         command = self.inventory.command(verb, self.id)
         cures = (self.inventory.command(healing_verb, self.id),)
         before = self.journal.entry.wounds.get(self.id)
@@ -147,14 +147,14 @@ class ExternalBroker:
         self.journal.record_damage(self.id, cures)
 
     def _await_silence(self, verb: str, line: str, alive: Callable[[], bool]) -> None:
-        """Wait until the broker is silent; if it is not, the command did not work."""
+        """Wait until the broker does not respond; otherwise the command failed."""
 
         def silent() -> None:
             if alive():
                 raise NotYetError("it answers")
 
         try:
-            await_condition(silent, what="the broker to be silent", limit_s=_SILENT_S)
+            await_condition(silent, what="the broker to stop responding", limit_s=_SILENT_S)
         except WaitTimeoutError as error:
             raise HarnessError(
                 f"the command to {verb} broker {self.id} ended with status 0, but the broker still"
@@ -163,6 +163,6 @@ class ExternalBroker:
 
     def _out_of_reach(self, *_: object) -> NoReturn:
         raise HarnessError(
-            f"the files of broker {self.id} are out of reach: the cluster is external",
+            f"the files of broker {self.id} are not accessible: the cluster is external",
             hint="Disk faults and upgrades need a cluster that Highwater starts.",
         )

@@ -57,8 +57,7 @@ def heal_leftovers(inventory: Path, say: Callable[[str], None] = _LOG.warning) -
 def delete_left_topics(path: Path, say: Callable[[str], None]) -> None:
     """Delete topics with the prefix that dead runs on this machine made, and name those runs.
 
-    A topic that no run on this machine has made may belong to a run on another machine: it is left
-    alone.
+    Other topics may belong to a run on another machine, and are not deleted.
 
     Raises:
         HarnessError: no broker answers, or a run works on the cluster.
@@ -162,7 +161,7 @@ class ExternalCluster(AdministeredCluster):
 
     @property
     def controllers(self) -> Mapping[int, Coordinator]:
-        """An empty mapping: ZooKeeper and controllers are out of reach."""
+        """An empty mapping, because ZooKeeper and controllers are not accessible."""
         return MappingProxyType({})
 
     def check(self) -> None:
@@ -198,12 +197,12 @@ class ExternalCluster(AdministeredCluster):
         _refuse(f"the settings {[*changes]} of group {group} are not ours")
 
     def add_voter(self, controller_id: int) -> NoReturn:
-        _refuse(f"controller {controller_id} is out of reach")
+        _refuse(f"controller {controller_id} is not accessible")
 
     remove_voter = add_voter
 
     def end_session(self, broker: int) -> bool:
-        _refuse(f"the session of broker {broker} is out of reach")
+        _refuse(f"the session of broker {broker} is not accessible")
 
     def snapshot(self, topics: Collection[str], directory: Path) -> None:
         """Copy topics' replicas with the inventory's command, one broker after the other.
@@ -226,7 +225,7 @@ class ExternalCluster(AdministeredCluster):
                 freeze.copy_topics(Path(temporary), topics, directory)
 
     def freeze(self) -> Path:
-        """Copy our topics' replicas, if the inventory has a ``copy`` command; brokers go on."""
+        """Copy our topics' replicas, if the inventory has a ``copy`` command; brokers continue."""
         replicas = self.directory / "replicas"
         if self._inventory.can("copy"):
             self.snapshot(self._journal.entry.topics, replicas)
@@ -236,8 +235,8 @@ class ExternalCluster(AdministeredCluster):
         """Heal every broker, delete the topics, and unlock. Never raises; may be called twice.
 
         Damage that cannot be healed now stays in the journal, and is logged to standard error.
-        Signals are held back until the end: after a second Ctrl-C, the guard would start healing
-        again.
+        Signals are delayed until the end, because after a second Ctrl-C the guard would start
+        healing again.
         """
         if not self._closed:
             with interruptions.hold_signals():

@@ -1,7 +1,7 @@
 """Read the facts about a running cluster, in few requests, without changing anything.
 
 The requests are ApiVersions, Metadata, DescribeConfigs and, on KRaft, DescribeQuorum. Facts that
-the user may not describe are left out and named in ``unseen``; no other fact depends on them.
+the user may not read are left out and named in ``unseen``.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ _REFUSALS: Final = {29: "the user may not describe it", 31: "the user may not de
 
 
 class _Versions:
-    """The abilities of a broker: the newest version of each API and of each feature."""
+    """A broker's newest version of each API and of each feature."""
 
     def __init__(self, apis: Response, features: Response | None) -> None:
         self.apis = {api.api_key: api.max_version for api in apis.api_keys}

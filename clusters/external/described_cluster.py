@@ -1,8 +1,8 @@
-"""Read the facts about a cluster from the files that describe it: no broker has to run.
+"""Read the facts about a cluster from its configuration files, without a running broker.
 
-Read are ``server.properties``, Strimzi's ``Kafka``, ``KafkaNodePool`` and ``KafkaTopic`` resources,
-and compose files whose services have ``KAFKA_…`` in their environment. A setting that no file has
-is at Kafka's default.
+The files are ``server.properties``, Strimzi's ``Kafka``, ``KafkaNodePool`` and ``KafkaTopic``
+resources, and compose files whose services have ``KAFKA_…`` in their environment. A setting that no
+file has is at Kafka's default.
 """
 
 import fnmatch
@@ -38,7 +38,7 @@ from highwater.harness.releases.cluster_facts import (
 from highwater.harness.releases.release import Coordination
 
 DEFAULTS: Final = "any topic with the brokers' defaults"
-"""The name for topics that no file has: they are made with the brokers' defaults."""
+"""The name for topics that no file has, with the brokers' defaults."""
 
 _MIN_ISR: Final = "min.insync.replicas"
 _UNCLEAN: Final = "unclean.leader.election.enable"
@@ -97,9 +97,9 @@ _INTERNAL: Final[Mapping[str, _InternalTopic]] = {
 _OWN_REPLICAS: Final = "3"
 _OWN_MIN_ISR: Final = "2"
 _RENEWED_TIER: Final = (4, 3)
-"""The tier's topic has a min.insync.replicas of its own since this release (KIP-1235)."""
+"""The first release in which the tier's topic has its own min.insync.replicas (KIP-1235)."""
 _CLEAN_FROM: Final = (0, 11)
-"""Unclean elections are off by default since this release (KIP-106)."""
+"""The first release in which unclean elections are off by default (KIP-106)."""
 _VERIFIED_FROM: Final = (3, 6)
 _POSITIONS_KEPT_LONGER: Final = (2, 0)
 _POSITIONS_KEPT: Final = "10080"
@@ -135,12 +135,12 @@ class _Files:
 
 @dataclass(frozen=True, kw_only=True)
 class _Node:
-    """One broker, or several alike."""
+    """One broker, or several equal ones."""
 
     where: str
     settings: Settings
     open: frozenset[str] = frozenset()
-    """Settings whose value only the environment knows."""
+    """Settings whose value comes from the environment."""
     release: ReleaseRange | None = None
 
 
@@ -167,7 +167,7 @@ def read_files(
         _read(path, files)
     if not files.nodes:
         raise UsageError(
-            f"{', '.join(map(str, paths))}: no broker's settings are in there",
+            f"{', '.join(map(str, paths))}: the files have no broker's settings",
             hint="Give server.properties, Strimzi's Kafka resource or a compose file.",
         )
     alike = max(files.in_pools, 1) if len(files.nodes) == 1 else 1
@@ -202,7 +202,7 @@ class _BrokerDefaults:
     """The brokers' settings, and Kafka's defaults where they have none.
 
     Attributes:
-        used: the defaults that were asked for, as no file has the setting.
+        used: the defaults that were needed, because no file has the setting.
     """
 
     def __init__(self, nodes: Sequence[_Node]) -> None:
@@ -220,7 +220,7 @@ class _BrokerDefaults:
         return tiered and not self.before(_INTERNAL[topic].since)
 
     def value(self, name: str, default: str) -> str | None:
-        """Return the brokers' weakest value of a setting; None if only the environment knows it."""
+        """Return the brokers' weakest value of a setting; None if it comes from the environment."""
         if any(name in node.open for node in self._nodes):
             return None
         values = {node.settings.get(name, default) for node in self._nodes}
@@ -237,7 +237,7 @@ class _BrokerDefaults:
         return _number(name, self.value(name, default) or default)
 
     def settings(self, given: Settings) -> dict[str, str]:
-        """Return the settings in force of a topic that has these of its own."""
+        """Return the settings in force of a topic, given its own settings."""
         kafka = {
             _MIN_ISR: "1",
             _UNCLEAN: "true" if self.before(_CLEAN_FROM) else "false",
@@ -366,7 +366,7 @@ def _number(name: str, value: object) -> int:
 
 
 def _plain(value: object) -> str:
-    """Return a value as Kafka reads it; a variable with a default has that."""
+    """Return a value as Kafka reads it; a variable has its default."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return _VARIABLE.sub(lambda match: match["default"] or match[0], text)
 

@@ -1,8 +1,8 @@
 """Waits for a harness to end, and heals the damage left: ``-m …external.guard FOLDER FD LOCK``.
 
-The guard's standard input is a pipe whose other end only the harness holds. Damaging commands keep
-descriptor FD open: after the harness has ended, the guard waits for these commands, so that no
-broker is damaged after it was healed. The guard has inherited descriptor LOCK, the journal's lock.
+The guard's standard input is a pipe whose other end only the harness holds. Commands of faults keep
+descriptor FD open. After the harness has ended, the guard waits for these commands, so that no
+fault comes after the healing. The guard has inherited descriptor LOCK, the journal's lock.
 """
 
 import os
@@ -18,7 +18,7 @@ LONGEST_S = 60.0
 
 
 def main(folder: Path, commands: int, lock: int) -> None:
-    """Heal the damage; the rest stays in the journal, and guard.log beside it says why."""
+    """Heal the damage. Damage that stays is in the journal, and guard.log has the reason."""
     sys.stdin.read()
     if read(folder) is None:
         return

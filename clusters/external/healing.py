@@ -1,6 +1,6 @@
 """Heals the damage that a journal lists: called by the run itself, its guard, and the next run.
 
-Healing needs nothing from the harness that did the damage.
+Healing needs only the journal.
 """
 
 import contextlib
@@ -39,9 +39,8 @@ _AWAY_S: Final = 3.0
 client asks for it, and our clients ask every second."""
 
 _STEADY_S: Final = 5.0
-"""A resumed broker may need this time to notice that its session has ended: it asks ZooKeeper
-again within a second and a half, and a newly elected controller takes as long to send the
-change."""
+"""A resumed broker may need this time to notice the end of its session, and a newly elected
+controller may need it to send the change."""
 
 Say = Callable[[str], None]
 """Called with a line about each step that is done."""
@@ -90,7 +89,7 @@ class ClusterHealer:
             raise HarnessError("\n".join([error.message, *failed])) from error
 
     def _comes_up(self, broker: int) -> bool:
-        """Return whether a broker whose restart is under way comes up by itself."""
+        """Return whether a broker that is restarting becomes ready by itself."""
         try:
             self._await_up(broker)
         except WaitTimeoutError:
@@ -143,10 +142,10 @@ class ClusterHealer:
     def settle(self) -> None:
         """Wait until every broker has listed all brokers in its metadata for some seconds.
 
-        Until the controller has noticed that a broker's session ended, all metadata still lists
-        that broker. In Kafka 0.10.2, the deletion of a topic with a replica on such a broker never
-        ends, and the controller creates no topics any more (docs/findings/stuck-deletion.md).
-        KRaft remembers which broker has to delete which replica.
+        Until the controller notices the end of a broker's session, all metadata still lists that
+        broker. In Kafka 0.10.2, the deletion of a topic with a replica on such a broker never ends,
+        and the controller creates no topics any more (docs/findings/stuck-deletion.md). KRaft
+        remembers which broker has to delete which replica.
         """
         if self.kafka.coordination == "kraft":
             return
@@ -187,7 +186,7 @@ class ClusterHealer:
 
 
 def _delete(admin: AdminClient, view: MetadataView, topic: str) -> frozenset[str]:
-    """Request the deletion of a topic if it is listed; return the topics listed before."""
+    """Request the deletion of a topic if it is listed; return the topics of the previous list."""
     listed = view.topics()
     if topic not in listed:
         return listed

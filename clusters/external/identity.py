@@ -1,4 +1,4 @@
-"""Checks that a cluster is the intended cluster, before the harness changes anything there."""
+"""Checks that a cluster is the intended one, before the harness changes it."""
 
 from dataclasses import replace
 from typing import Final
@@ -23,7 +23,7 @@ No other request got a new version in so many releases."""
 
 
 def identify(inventory: Inventory, confirm: str | None) -> ClusterIdentity:
-    """Ask a cluster for its identity, change nothing, and compare its code with ``confirm``."""
+    """Read a cluster's identity, and compare its code with ``confirm``."""
     identity = recognise(inventory)
     if confirm == identity.code:
         return identity
@@ -32,13 +32,13 @@ def identify(inventory: Inventory, confirm: str | None) -> ClusterIdentity:
     if confirm is None:
         raise UsageError(
             f"{coded}. {stands_for}",
-            hint=f"If this cluster is to be damaged, say so: --confirm {identity.code}",
+            hint=f"To inject faults into this cluster, confirm it: --confirm {identity.code}",
         )
     if confirm == identity.cluster_id:
         raise UsageError(
             f"{coded}, and its id {confirm} does not confirm it:"
             f" other clusters may have the same id. {stands_for}",
-            hint=f"If this cluster is to be damaged, say so: --confirm {identity.code}",
+            hint=f"To inject faults into this cluster, confirm it: --confirm {identity.code}",
         )
     raise UsageError(
         f"{coded}, not {confirm}. {stands_for}",
@@ -48,7 +48,7 @@ def identify(inventory: Inventory, confirm: str | None) -> ClusterIdentity:
 
 
 def recognise(inventory: Inventory) -> ClusterIdentity:
-    """Ask a cluster for its identity, and check its brokers and its release."""
+    """Read a cluster's identity, and check its brokers and its release."""
     kafka = release(inventory.kafka)
     if kafka.number < OLDEST:
         raise UsageError(

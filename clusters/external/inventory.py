@@ -41,7 +41,7 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Command lines for one broker; a fault whose command is missing is not possible.
 
     When a command ends with status 0, its effect must be there. Every command must be safe to
-    repeat: healing may repeat ``resume`` and ``start``.
+    repeat, because healing may repeat ``resume`` and ``start``.
 
     Attributes:
         check: changes nothing; ends with 0 if the other commands would work.
@@ -85,7 +85,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     def run(self, *, hold: int | None = None) -> None:
         """Run the command and wait for its end.
 
-        The output goes to a file and not to a pipe, which a background process might keep open.
+        The output goes to a file, because a background process may keep a pipe open.
 
         Args:
             hold: a descriptor that the command and its children keep open as long as they live.
@@ -180,7 +180,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return Command(what=what, verb=verb, line=filled, limit_s=self.limit_s(verb))
 
     def limit_s(self, verb: str) -> float:
-        """Return the number of seconds after which a command counts as hanging."""
+        """Return the seconds after which a command is killed."""
         limits = {str(name): limit for name, limit in self.limits.items()}
         return limits.get(verb, _LONGER_S.get(verb, _LIMIT_S))
 
@@ -209,7 +209,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         copy = self.commands.copy
         if copy is not None and _COPY_ONLY - set(_PLACEHOLDER.findall(copy)):
             raise UsageError(
-                f"{path}: the command to copy does not say what to copy, and where to",
+                f"{path}: the command to copy names no topic or no target",
                 hint="Write {topic} for the topic to copy, and {into} for the target folder.",
             )
         needed = {"paused": ("pause", "resume"), "stopped": ("stop", "start"), "live": ()}

@@ -1,9 +1,9 @@
-"""Journal of all damage to and topics on an external cluster; it is on disk before the damage.
+"""Journal of all damage to an external cluster, and its topics; written before the damage.
 
 The folder ``$XDG_STATE_HOME/highwater/clusters/<cluster id>`` has these files. ``lock`` is locked
-by the harness and its guard, ``running`` by the harness alone. ``open.json`` exists as long as
-anything has to be healed; it lists the healing commands, so that a person can run them, too.
-``topics.jsonl`` lists every topic that was made on the cluster.
+by the harness and its guard, ``running`` by the harness alone. ``open.json`` exists until all
+damage is healed; it lists the healing commands also for a person. ``topics.jsonl`` lists every
+topic that was made on the cluster.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ class ClusterDamage(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Return whether there is anything to heal."""
+        """Return whether any damage has to be healed."""
         return bool(self.wounds or self.topics)
 
     def steps_left(self) -> str:
@@ -186,7 +186,7 @@ def read(folder: Path) -> ClusterDamage | None:
     except (OSError, msgspec.MsgspecError) as error:
         raise HarnessError(
             f"{path} cannot be read: {error}",
-            hint="The file lists what a dead run left broken: heal that by hand, then delete it.",
+            hint="The file lists damage of an ended run: heal that by hand, then delete the file.",
         ) from error
 
 

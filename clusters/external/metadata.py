@@ -1,7 +1,7 @@
-"""A cluster's metadata as its brokers know it: all that an outside client can ask for.
+"""A cluster's metadata according to its brokers, for clients from outside.
 
 A broker answers from its own copy of the metadata, which lags behind while the broker is paused or
-partitioned, and for a moment after that.
+partitioned, and shortly after that.
 """
 
 import contextlib
@@ -133,7 +133,7 @@ class MetadataView(BrokersView):
         epoch, newest = state.leader_epoch, self._epochs.get((topic, partition), -1)
         if epoch is not None and epoch < newest:
             raise UnreachableError(
-                f"the broker that answered knows {topic}-{partition} up to leader epoch {epoch},"
+                f"the broker knows {topic}-{partition} up to leader epoch {epoch},"
                 f" and another broker knew epoch {newest}"
             )
         self._epochs[topic, partition] = newest if epoch is None else epoch
@@ -153,11 +153,11 @@ class MetadataView(BrokersView):
         """Return the leader of the KRaft quorum.
 
         Raises:
-            UnreachableError: the quorum has no leader, or the cluster has ZooKeepers, which are
-                out of reach.
+            UnreachableError: the quorum has no leader, or the cluster has ZooKeepers, which are not
+                accessible.
         """
         if not self._kraft:
-            raise UnreachableError("ZooKeeper is out of reach")
+            raise UnreachableError("ZooKeeper is not accessible")
         return self.controller()
 
     def _described_leader(self) -> int:

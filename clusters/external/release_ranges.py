@@ -1,8 +1,8 @@
 """The releases that a broker may run, by the features that it supports.
 
 No response from a broker contains its release. On KRaft the newest supported metadata.version
-rises from minor release to minor release; on ZooKeeper the newest version of Fetch does so in most
-of them. Patch releases do not differ: 4.0.0, 4.0.1 and 4.0.2 look alike.
+increases with each minor release; on ZooKeeper the newest version of Fetch does so with most of
+them. Patch releases do not differ: 4.0.0, 4.0.1 and 4.0.2 look the same.
 """
 
 from collections.abc import Mapping

@@ -51,7 +51,7 @@ class ClientDriverProcess:
         )
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of its standard output until it has ended, and then close that."""
+        """Yield the lines of its standard output until it has ended, and then close the output."""
         begun = b""
         answers = select.poll()
         answers.register(self._answers, select.POLLIN)

@@ -2,15 +2,15 @@
 
 Run as ``python -I -S process_guard.py child|group LOG COMMAND...``; imports only the standard
 library. The guard starts COMMAND as its child and appends both outputs to LOG. It executes the
-verbs that it reads on its standard input (``KILL TERM STOP CONT``, one a line), and reports on its
-standard output what has really happened (``started PID``, ``stopped``, ``continued``,
-``exited STATUS``). When the guard's input ends, the harness has ended, even by SIGKILL, and the
-guard kills the child at once. The child's own standard input is empty, and ends with the guard.
+verbs that it reads on its standard input (``KILL TERM STOP CONT``, one a line), and reports the
+child's events on its standard output (``started PID``, ``stopped``, ``continued``, ``exited
+STATUS``). When the guard's input ends, the harness has ended, even by SIGKILL, and the guard kills
+the child at once. The child's own standard input is empty, and ends with the guard.
 
 With ``group`` the child leads a process group, and every signal goes to the group. Processes that
-the child has started outside of the group, in whatever session, are stopped and continued with the
-child. The guard kills the processes that are left when the child has ended: on Linux the guard
-becomes the parent of every descendant that loses its parent.
+the child has started outside of the group are stopped and continued with the child. The guard kills
+the processes that are left when the child has ended: on Linux the guard becomes the parent of every
+descendant that loses its parent.
 
 Only the parent can reap a child, so a signal that kills the child cannot hit a reused process id.
 """
@@ -124,7 +124,7 @@ def signal_family(pid: int, number: int) -> None:
 
 
 def signal_outsiders(parent: int, group: int, number: int) -> None:
-    """Send a signal to descendants outside of a group, parents first: a stopped one cannot reap."""
+    """Send a signal to descendants outside of a group, parents first."""
     for child in children(parent):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if os.getpgid(child) != group:
@@ -133,7 +133,7 @@ def signal_outsiders(parent: int, group: int, number: int) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Return the children of a process; an empty list where the system has no /proc."""
+    """Return the children of a process; an empty list if the system has no /proc."""
     ids = []
     for entry in os.scandir("/proc") if sys.platform == "linux" else ():
         with contextlib.suppress(OSError):  # the process has ended
@@ -149,7 +149,7 @@ def parent_of(process: str) -> int:
 
 
 def kill_rest() -> None:
-    """Kill and reap the processes that the child has left behind."""
+    """Kill and reap the remaining processes of the child."""
     while True:
         for other in children(os.getpid()):
             os.kill(other, signal.SIGKILL)

@@ -75,7 +75,9 @@ def controller(
     log_directory: Path,
     overrides: Mapping[str, str],
 ) -> Settings:
-    """Return a KRaft controller's settings. A controller decides elections: overrides apply, too.
+    """Return a KRaft controller's settings.
+
+    Overrides apply, too, because a controller decides elections.
 
     Since 3.9 a controller advertises its address (KIP-853); older releases refuse that setting.
 

@@ -3,9 +3,9 @@
 To replace a small file (a checkpoint, ``meta.properties``, ``partition.metadata``,
 ``quorum-state``), Kafka writes a file beside it with the name ``….tmp``, and renames this file. If
 Kafka did not flush its bytes before, a power failure may leave the new name without any bytes
-(``CheckpointFile.write(entries, sync)``, KAFKA-15046 and KAFKA-16541). The harness does not assume
-which release flushes which file, and when: strace observes it. Some machines do not have every
-rename call (``rename`` on ARM): ``?`` lets strace skip a missing call.
+(``CheckpointFile.write(entries, sync)``, KAFKA-15046 and KAFKA-16541). The harness observes flushes
+with strace, because releases differ. Some machines do not have every rename call (``rename`` on
+ARM): with ``?`` strace skips a missing call.
 """
 
 import os
@@ -60,8 +60,8 @@ def trace_of(log: Path) -> Path:
 def unflushed(trace: Path) -> dict[Path, float]:
     """Return the files that were replaced by an unflushed file, and when (seconds since 1970).
 
-    A later flush of the file, or a later replacement by a flushed file, removes it from the result.
-    An interrupted call counts, since it had begun.
+    A file is not returned if it was flushed later, or replaced by a flushed file. An interrupted
+    call counts.
 
     Raises:
         HarnessError: the trace does not exist.

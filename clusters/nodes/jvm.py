@@ -17,7 +17,7 @@ from highwater.harness.releases.catalogue import Release
 _FOREIGN_OPTIONS = {"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH"}
 
 UTF8 = {"LC_ALL": "C.UTF-8"} if sys.platform == "linux" else {}
-"""On other systems a JVM uses UTF-8 with any locale, or this locale does not exist."""
+"""Other systems do not need this locale, or do not have it."""
 
 # ISO timestamps in UTC, so that log lines can be compared with the history.
 _PATTERN = "%d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'} %p %m (%c)%n"
@@ -76,8 +76,8 @@ def java_version() -> str:
 def environment() -> dict[str, str]:
     """Return this process's environment without variables that would change a JVM.
 
-    A JVM reads its arguments and writes file names in the encoding of its locale; that encoding
-    must have every letter of a path (``sun.jnu.encoding``, JEP 400).
+    A JVM reads its arguments and writes file names in the encoding of its locale; the encoding must
+    have every letter of a path (``sun.jnu.encoding``, JEP 400).
     """
     inherited = {name: value for name, value in os.environ.items() if name not in _FOREIGN_OPTIONS}
     return inherited | UTF8
@@ -112,8 +112,8 @@ def command(
 ) -> list[str]:
     """Return the command line for one of Kafka's main classes.
 
-    Brokers run only for seconds. With only the fast compiler, the serial collector and no
-    performance data file, they use less of a small machine.
+    Brokers run only for seconds, so only the fast compiler and the serial collector are used,
+    without a performance data file.
     """
     return [
         runtime.java,

@@ -151,7 +151,7 @@ class Layout:
         return Node(self.controller_plan(controller_id, self._release), self._site)
 
     def _initial_quorum(self) -> Mapping[str, bytes]:
-        """Return the files that name the first voters; no files where the settings name them."""
+        """Return the files that name the first voters; no files if the settings name them."""
         if self._directory_ids and not self._first_voters:
             voters = {
                 id_: f"{self._voters[id_]}:{directory}"

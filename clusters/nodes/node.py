@@ -28,7 +28,7 @@ class Node:
     """A JVM with a name, an address and a log.
 
     Attributes:
-        released: whether ``release`` was called; faults may still be healed after that.
+        released: whether ``release`` was called; faults may still be healed afterwards.
     """
 
     def __init__(self, plan: NodePlan, site: Site) -> None:
@@ -56,18 +56,18 @@ class Node:
         self._plan = plan
 
     def launch(self) -> None:
-        """Start the JVM, and do not wait for its port."""
+        """Start the JVM, without waiting for its port."""
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         self._process = self._site.begin(self._plan)
 
     def require_listening(self) -> None:
-        """Raise NotYetError if the node's port does not answer, HarnessError if the node died."""
+        """Raise NotYetError if the node's port is closed, HarnessError if the node has ended."""
         self.require_alive()
         if not self._site.answers(self.address):
             raise NotYetError("no process answers at its port")
 
     def require_alive(self) -> None:
-        """Raise HarnessError with the last lines of the node's log if the node has died."""
+        """Raise HarnessError with the last lines of the node's log if the node has ended."""
         if self._process is None or self._process.state != "down":
             return
         status = self._process.status
@@ -79,7 +79,7 @@ class Node:
     def wait_for(
         self, look: Callable[[], _T], what: str, until: Callable[[_T], bool] | None = None
     ) -> None:
-        """Wait while the node starts; if it dies, raise with the last lines of its log."""
+        """Wait while the node starts; if it ends, raise an error with the last lines of its log."""
 
         def look_alive() -> _T:
             self.require_alive()
@@ -124,7 +124,7 @@ class Node:
         self._process.pause()
 
     def resume(self) -> None:
-        """Send SIGCONT; do nothing if the node is down, so that healing may follow a kill."""
+        """Send SIGCONT; do nothing if the node is down, as in a healing after a kill."""
         if self._process is not None:
             self._process.resume()
 

@@ -116,7 +116,7 @@ class Site(Protocol):
         """
 
     def answers(self, address: Address) -> bool:
-        """Return whether a node itself, not just a proxy before it, answers at a public address."""
+        """Return whether a node itself, not only a proxy, responds at a public address."""
 
     def close(self) -> None:
         """Release all resources. Never raises; may be called twice."""

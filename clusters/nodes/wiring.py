@@ -1,12 +1,12 @@
 """Puts the relay between the nodes of a cluster.
 
-Every broker advertises an address of the relay to its peers, and has its own relay address for
-each ZooKeeper, so that the relay knows which broker sends a request there. A request to another
-broker or to a KRaft controller names its sender (``kafka_frames.sender``). The harness never
-connects through the relay. Clients do so only on request (``clients``): then brokers advertise
-another relay address to clients, and the relay knows a client by its client id. Releases before
-0.10.2 have one listener for peers and clients (KIP-103): there clients always connect through the
-relay, and without the request no rule applies to them.
+Every broker advertises an address of the relay to its peers, and has its own relay address for each
+ZooKeeper, so that the relay knows the sender of a request there. A request to another broker or to
+a KRaft controller names its sender (``kafka_frames.sender``). The harness bypasses the relay.
+Clients use it only on request (``clients``): then brokers advertise another relay address to
+clients, and the relay identifies a client by its client id. Releases before 0.10.2 have one
+listener for peers and clients (KIP-103): there clients always connect through the relay, but
+without the request no rule applies to them.
 """
 
 from dataclasses import astuple

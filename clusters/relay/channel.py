@@ -1,6 +1,6 @@
 """One direction of one connection: inspects each frame, and forwards, delays or holds it.
 
-No function here blocks; the event loop calls when a socket is ready or a frame is due.
+No function here blocks: the event loop calls them when a socket is ready or a frame is due.
 """
 
 import random
@@ -17,7 +17,7 @@ _CHUNK: Final = 1 << 16
 _SCRATCH: Final = memoryview(bytearray(_CHUNK))
 _FRAME_MAX: Final = 1 << 28
 _QUEUE_MAX: Final = 1 << 23
-"""With this many bytes to deliver, a direction stops reading, like a full socket."""
+"""The bytes to deliver at which a direction stops reading, like a full socket."""
 
 _SIZE: Final = struct.Struct(">i")
 _DICE: Final = random.Random()  # noqa: S311 - jitter is not a secret
@@ -28,8 +28,8 @@ class InspectedFrame(NamedTuple):
 
     Attributes:
         note: the inspector's result for the frame.
-        hand: the frame as a message in hand, if a rule acts on it.
-        waited: whether the frame has waited behind a message in hand.
+        hand: the frame as a held message, if a rule acts on it.
+        waited: whether the frame has waited for a held message before it.
     """
 
     frame: bytearray
@@ -39,7 +39,7 @@ class InspectedFrame(NamedTuple):
 
 
 class FrameInspector:
-    """Decodes frames, and decides which rules apply to them; by default none is decoded."""
+    """Decodes frames, and finds the rules for them; by default no frame is decoded."""
 
     def read(self, frame: bytearray) -> object:
         """Decode a whole frame to a note; return None if no rule or report needs the frame."""
@@ -47,7 +47,7 @@ class FrameInspector:
         return None
 
     def catch(self, note: object) -> MessageInHand | None:
-        """Return a message in hand if a rule for single messages acts on the frame."""
+        """Return a held message if a rule for single messages acts on the frame."""
         del note
         return None
 
@@ -62,19 +62,19 @@ class FrameInspector:
         return False
 
     def refuse(self, inspected: InspectedFrame) -> bool:
-        """Answer a request with an error; return whether the frame goes no further."""
+        """Answer a request with an error; return whether the frame is not forwarded."""
         del inspected
         return False
 
     def own_frame(self) -> bytearray | None:
-        """Return a frame of the relay's own whose turn has come."""
+        """Return the relay's own frame that is next, if any."""
         return None
 
     def on_passed(self, inspected: InspectedFrame) -> None:
         """Report a frame that is forwarded now."""
 
     def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
-        """Report an event that happened to a message in hand."""
+        """Report an event of a held message."""
 
 
 class Channel:
@@ -93,7 +93,7 @@ class Channel:
     Attributes:
         blocked: whether a rule lets no frame pass.
         discards: whether forwarded frames are discarded, because they have no receiver.
-        ended: whether a frame was dropped; the connection ends once all earlier frames are sent.
+        ended: whether a frame was dropped; the connection ends after all earlier frames are sent.
     """
 
     def __init__(
@@ -139,11 +139,11 @@ class Channel:
 
     @property
     def in_hand(self) -> list[InspectedFrame]:
-        """The messages in hand that have not gone on yet."""
+        """The held messages that were not forwarded yet."""
         return [inspected for inspected in self._held_frames if inspected.hand is not None]
 
     def keep_in_hand(self) -> list[InspectedFrame]:
-        """Remove and return the waiting frames that are not messages in hand."""
+        """Remove and return the waiting frames that are not held messages."""
         others = [inspected for inspected in self._held_frames if inspected.hand is None]
         self._held_frames = deque(self.in_hand)
         return others
@@ -257,7 +257,7 @@ class Channel:
         self.insert_own()
 
     def insert_own(self) -> None:
-        """Send the frames of the relay's own whose turn has come, as if they had arrived."""
+        """Send the relay's own frames that are next, as if they had arrived."""
         while not self.ended and (frame := self._inspector.own_frame()) is not None:
             self._take(frame)
 

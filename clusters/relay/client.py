@@ -88,16 +88,16 @@ class Relay:
         return number
 
     def drop(self, *numbers: int, cause: str = "order") -> None:
-        """Remove rules; frames that waited go on. Harmless if the relay has ended.
+        """Remove rules; waiting frames are forwarded. Harmless if the relay has ended.
 
         Args:
-            cause: the reason why messages in hand go on, for the recorded events.
+            cause: the reason why held messages are forwarded, for the recorded events.
         """
         with contextlib.suppress(HarnessError):
             self._order("drop", rule_ids=list(numbers), cause=cause)
 
     def let_pass(self, number: int, *, lose: bool = False) -> None:
-        """Let the messages that a rule has in hand go on, and keep the rule for later messages.
+        """Forward the messages that a rule holds, and keep the rule for later messages.
 
         Args:
             lose: lose these messages and their connections instead.

@@ -1,4 +1,4 @@
-"""One connection through the relay, from the node that opened it to the node that it asks."""
+"""One connection through the relay, from the node that opened it to its target."""
 
 import socket
 import struct
@@ -26,7 +26,7 @@ OnEvent = Callable[[int], None]
 
 
 _LAST: Final = frozenset(("dropped", "lost", "refused"))
-"""Events after which a message is no longer in hand."""
+"""Events after which a message is no longer held."""
 
 
 def _idle(mask: int) -> None:
@@ -58,19 +58,19 @@ class Host(Protocol):
     def catch(
         self, source: Node, target: Node, side: Side, request: PendingRequest
     ) -> MessageInHand | None:
-        """Return a message in hand if a rule acts on a request, or on the answer to it."""
+        """Return a held message if a rule acts on a request, or on its response."""
 
     def let_go(self, hand: MessageInHand) -> None:
-        """Forget a message in hand."""
+        """Remove a held message."""
 
     def watches(self, *ends: Node) -> bool:
-        """Return whether a message between two nodes is in hand; then all others are reported."""
+        """Return whether a message between two nodes is held; then all others are reported."""
 
     def repeat(self, connection: "RelayConnection", request: PendingRequest) -> None:
         """Send a request once more, on the relay's own connection."""
 
     def request_log(self) -> RequestLog | None:
-        """Return a log for a client's requests; None if the harness has not asked for logs."""
+        """Return a log for a client's requests; None if the harness needs no logs."""
 
 
 class RelayConnection:
@@ -170,12 +170,12 @@ class RelayConnection:
         self._host.note({"kind": kind, "source": source, "target": target, **facts})
 
     def on_request(self, request: PendingRequest, *, has_answer: bool) -> None:
-        """Record a client's request that goes on."""
+        """Record a client's request that is forwarded."""
         if self._log is not None:
             self._log.passed(request, ends=self._ends, has_answer=has_answer)
 
     def on_answer(self, request: PendingRequest, frame: bytearray) -> None:
-        """Record the answer to a client's request; the answer goes on."""
+        """Record the response to a client's request, which is forwarded."""
         if self._log is not None:
             self._log.answered(request, frame, ends=self._ends)
 
@@ -186,7 +186,7 @@ class RelayConnection:
     # Single messages.
 
     def catch(self, note: object) -> MessageInHand | None:
-        """Return a message in hand if a rule acts on the inspected message."""
+        """Return a held message if a rule acts on the inspected message."""
         message = message_of(note)
         if message is None or self.source is None:
             return None
@@ -199,7 +199,7 @@ class RelayConnection:
         return hand
 
     def on_message(self, inspected: InspectedFrame) -> None:
-        """Report a message that goes on, if it is in hand or is related to a message in hand."""
+        """Report a forwarded message, if it was held or is related to a held message."""
         message, hand = message_of(inspected.note), inspected.hand
         if message is None:
             return
@@ -218,7 +218,7 @@ class RelayConnection:
             self._note_message("passed", side, request, None)
 
     def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
-        """Report an event that happened to a message in hand."""
+        """Report an event of a held message."""
         message = message_of(inspected.note)
         if message is not None and inspected.hand is not None:
             self._note_message(event, *message, inspected.hand, cause)
@@ -226,11 +226,11 @@ class RelayConnection:
                 self._host.let_go(inspected.hand)
 
     def answer_refused(self) -> None:
-        """Send the answers to refused requests whose turn has come."""
+        """Send the responses to refused requests that are next."""
         self.answers.insert_own()
 
     def on_release(self, rule_ids: Collection[int], cause: str, *, lose: bool = False) -> None:
-        """Let the messages that rules have in hand go on, or lose them and their connections."""
+        """Forward the messages that rules hold, or lose them and their connections."""
         for channel in (self.requests, self.answers):
             for inspected in channel.in_hand:
                 hand = inspected.hand
@@ -241,9 +241,9 @@ class RelayConnection:
                     self.on_event("released", inspected, cause)
 
     def on_client_gone(self) -> bool:
-        """Close the client's end; return whether a request in hand keeps the other end open.
+        """Close the client's end; return whether a held request keeps the other end open.
 
-        Requests behind such a request are lost with the client's connection.
+        Later requests are lost with the client's connection.
         """
         if self.client is None or not self.requests.in_hand:
             return False
@@ -313,7 +313,7 @@ class RelayConnection:
         )
 
     def close(self, *, reset: bool = False) -> None:
-        """Close both ends; messages in hand are lost."""
+        """Close both ends; held messages are lost."""
         if self._log is not None:
             self._log.close(ends=self._ends)
         for channel in (self.requests, self.answers):

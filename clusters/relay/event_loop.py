@@ -51,7 +51,7 @@ _URGENT: Final = frozenset(
         "repeated",
     )
 )
-"""Events of messages in hand; they are always reported at once. ``passed`` is not such an event."""
+"""Events of held messages that are always reported at once."""
 
 
 class Loop:
@@ -126,7 +126,7 @@ class Loop:
     def catch(
         self, source: Node, target: Node, side: Side, request: PendingRequest
     ) -> MessageInHand | None:
-        """Return a message in hand for the first rule that acts on it; every rule counts it."""
+        """Return a held message for the first rule that acts on it; every rule counts it."""
         acting = [
             catcher
             for catcher in self._catchers.values()
@@ -142,11 +142,11 @@ class Loop:
         return hand
 
     def let_go(self, hand: MessageInHand) -> None:
-        """Forget a message in hand."""
+        """Remove a held message."""
         self._in_hand.pop(hand.number, None)
 
     def watches(self, *ends: Node) -> bool:
-        """Return whether a message between two nodes is in hand; then all others are reported."""
+        """Return whether a message between two nodes is held; then all others are reported."""
         return any(hand.ends == frozenset(ends) for hand in self._in_hand.values())
 
     def repeat(self, connection: RelayConnection, request: PendingRequest) -> None:
@@ -154,7 +154,7 @@ class Loop:
         self._repeats.append((connection, request))
 
     def request_log(self) -> RequestLog | None:
-        """Return a log for a client's requests; None if the harness has not asked for logs."""
+        """Return a log for a client's requests; None if the harness needs no logs."""
         topics, group = self._recorded
         return RequestLog(topics, group, self._report) if topics else None
 
@@ -361,7 +361,7 @@ class Loop:
         self._update_events(connection)
 
     def _address(self, connection: RelayConnection) -> tuple[str, int]:
-        """Return the address of the connection's target, or to where a rule leads it instead."""
+        """Return the address of the connection's target, or of a rule's target instead."""
         source = connection.source
         for rule in () if source is None else self.rules(source, connection.server):
             if rule.kind == "misroute":
@@ -402,7 +402,7 @@ class Loop:
         self._flush(connection)
 
     def _flush(self, connection: RelayConnection) -> None:
-        """Write as many bytes as possible now; the selector says when more can be written."""
+        """Write as many bytes as possible now; the selector reports when more can be written."""
         upstream, client = connection.upstream if connection.connected else None, connection.client
         requests, answers = connection.requests, connection.answers
         if upstream is not None and requests.has_output and not requests.send(upstream):
@@ -445,7 +445,7 @@ class Loop:
             self._selector.modify(end, events, on_event)
 
     def _close_client(self, connection: RelayConnection) -> None:
-        """Close a connection whose client has gone, unless one of its requests is in hand."""
+        """Close a connection after its client's end, unless one of its requests is held."""
         masks, client = self._connections[connection], connection.client
         if client is None or not connection.on_client_gone():
             self._close(connection)

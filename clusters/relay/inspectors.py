@@ -54,26 +54,26 @@ class InspectedConnection(Protocol):
         """Report an observation about the link."""
 
     def catch(self, note: object) -> MessageInHand | None:
-        """Return a message in hand if a rule acts on the inspected message."""
+        """Return a held message if a rule acts on the inspected message."""
 
     def on_message(self, inspected: InspectedFrame) -> None:
-        """Report a message that goes on, if it is in hand or is related to a message in hand.
+        """Report a forwarded message, if it was held or is related to a held message.
 
-        Related are the answer to a request in hand, messages that waited behind a message in hand,
-        and messages between the same two nodes.
+        Related messages are the response to a held request, messages that waited for a held
+        message, and messages between the same two nodes.
         """
 
     def on_request(self, request: "PendingRequest", *, has_answer: bool) -> None:
-        """Record a client's request that goes on."""
+        """Record a client's request that is forwarded."""
 
     def on_answer(self, request: "PendingRequest", frame: bytearray) -> None:
-        """Record the answer to a client's request; the answer goes on."""
+        """Record the response to a client's request, which is forwarded."""
 
     def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
-        """Report an event that happened to a message in hand."""
+        """Report an event of a held message."""
 
     def answer_refused(self) -> None:
-        """Send the answers to refused requests whose turn has come."""
+        """Send the responses to refused requests that are next."""
 
 
 @dataclass(slots=True, eq=False)
@@ -83,7 +83,7 @@ class PendingRequest:
     Attributes:
         place: place of the request among the requests on its connection, from 1.
         frame: all bytes of the request.
-        hand: the request as a message in hand, if a rule acts on it.
+        hand: the request as a held message, if a rule acts on it.
         refusal: the relay's own answer, if the request does not reach the broker.
     """
 
@@ -121,17 +121,17 @@ def message_of(note: object) -> tuple[Side, PendingRequest] | None:
 
 
 class _KafkaInspector(FrameInspector):
-    """Knows the connection of its frames. Brokers and clients keep the order of its messages."""
+    """An inspector that has the connection of its frames. Messages stay in order."""
 
     def __init__(self, connection: InspectedConnection) -> None:
         self._connection = connection
 
     def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
-        """Report an event of a message in hand."""
+        """Report an event of a held message."""
         self._connection.on_event(event, inspected, cause)
 
     def catch(self, note: object) -> MessageInHand | None:
-        """Return a message in hand if a rule acts on it."""
+        """Return a held message if a rule acts on it."""
         return self._connection.catch(note)
 
 
@@ -186,9 +186,9 @@ class RequestInspector(_KafkaInspector):
             self.pending.remove(note)
 
     def refuse(self, inspected: InspectedFrame) -> bool:
-        """Answer a request in place of the broker; return True, as the request ends here.
+        """Answer a request in place of the broker; return True, because the request ends here.
 
-        The answer waits for those to earlier requests: clients rely on the order.
+        The response waits for responses to earlier requests, because clients rely on the order.
         """
         note, hand = inspected.note, inspected.hand
         if not isinstance(note, PendingRequest) or hand is None:
@@ -202,7 +202,7 @@ class RequestInspector(_KafkaInspector):
         return True
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return whether a rule holds the request: it is about leadership, or changes an ISR."""
+        """Return whether a rule holds the request, which is about leadership or an ISR."""
         if not isinstance(note, PendingRequest):
             return False
         api = note.head.api
@@ -239,7 +239,7 @@ class RequestInspector(_KafkaInspector):
 
 
 def _has_no_error(note: Answer, frame: bytearray) -> bool:
-    """Return whether an answer says that the broker has done all that was asked."""
+    """Return whether a response has no errors."""
     head = note.request.head
     try:
         if head.api == kafka_frames.FETCH:
@@ -281,7 +281,7 @@ class AnswerInspector(_KafkaInspector):
         return self._pending[0].refusal if self._pending else None
 
     def refuse(self, inspected: InspectedFrame) -> bool:
-        """Replace an answer without errors by a refusal; return False, as the answer goes on."""
+        """Replace a response without errors by a refusal; return False: it is forwarded."""
         note, hand = inspected.note, inspected.hand
         if isinstance(note, Answer) and hand is not None and _has_no_error(note, inspected.frame):
             head, error = note.request.head, hand.rule.error
@@ -373,7 +373,7 @@ class ZooKeeperRequestInspector(RequestInspector):
         return isinstance(note, tuple) and any(rule.what == "isr" for rule in rules)
 
     def may_overtake(self, note: object) -> bool:
-        """Return True for pings, or the session would end; ZooKeeper's client accepts any order."""
+        """Return True for pings, because without them the session would end."""
         return note == "ping"
 
     def on_passed(self, inspected: InspectedFrame) -> None:

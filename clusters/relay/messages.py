@@ -1,8 +1,8 @@
 """Rules for single messages: hold, drop, repeat, delay or refuse the n-th message of a kind.
 
-A message that a rule acts on is "in hand" until it goes on or is lost. No message overtakes it on
-its connection, as TCP keeps the order of bytes: later messages wait. But a request in hand outlives
-its client's connection, like bytes that are already on the network.
+A message that a rule acts on is *held* until it is forwarded or lost. Later messages on its
+connection wait, because TCP keeps the order of bytes. A held request is still delivered after the
+end of its client's connection, like bytes that are already on the network.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class MessageRule:
 
     Attributes:
         action: ``hold`` keeps the message until the rule ends, ``delay`` keeps it for ``delay_s``.
-            ``drop`` loses the message and its connection, since TCP cannot lose a message alone.
+            ``drop`` loses the message and its connection, because TCP cannot lose a single message.
             ``repeat`` sends a request a second time, on the relay's own connection, like a client
             that tries again. ``refuse`` answers with an error in place of the broker: a request
             does not reach the broker; an answer without errors is replaced.
@@ -50,7 +50,7 @@ class MessageRule:
         partition: number of the partition; -1 is any.
         epoch: the producer's epoch if the request has it, else the leader's; None is any.
         correlation: correlation id of the request on its connection; None is any.
-        error: error code of ``refuse``; a request of which it is not a legal answer does not fit.
+        error: error code of ``refuse``; it fits only requests that may return it.
     """
 
     action: Action
@@ -107,7 +107,7 @@ class MessageRule:
         return bool(self.topics) or self.partition >= 0
 
     def partition_of(self, properties: Properties) -> tuple[str, int] | None:
-        """Return the first partition in a request that the rule is about."""
+        """Return the first partition of the rule in a request."""
         for topic, partition in properties.partitions:
             if (not self.topics or topic in self.topics) and self.partition in {-1, partition}:
                 return topic, partition
@@ -126,7 +126,7 @@ def _is(pattern: Node, node: Node) -> bool:
 
 
 class MessageCatcher:
-    """One rule, and the number of messages that have fitted it so far."""
+    """One rule, and the number of messages that it has matched."""
 
     def __init__(self, rule_id: int, rule: MessageRule) -> None:
         self.rule_id = rule_id
@@ -148,11 +148,11 @@ class MessageInHand:
     """One message that a rule acts on.
 
     Attributes:
-        number: number of the message among all messages in hand, from 1.
-        waits: whether the message must wait when its turn comes.
-        due: time at which a delayed message goes on, in seconds of the loop's clock.
+        number: number of the message among all held messages, from 1.
+        waits: whether the message must wait when it is next.
+        due: time at which a delayed message is forwarded, in seconds of the loop's clock.
         ends: the two nodes at the ends of its connection.
-        partition: topic and partition that the rule is about, if the request has any.
+        partition: topic and partition of the rule, if the request has any.
     """
 
     __slots__ = ("due", "ends", "number", "partition", "rule", "rule_id", "waits")

@@ -44,12 +44,12 @@ class Network:
         self._relay = relay
 
     def under(self, *rules: RelayRule) -> AbstractContextManager[None]:
-        """Apply rules to links during the ``with`` block; after it, all messages go on."""
+        """Apply rules to links during the ``with`` block; after it, all messages are forwarded."""
         return self._relay.under(*rules)
 
     @contextlib.contextmanager
     def hw_held(self, topic: str, partition: int, *followers: int, above: int) -> Iterator[None]:
-        """Hold responses to followers that carry a HW above an offset, during the block."""
+        """Hold responses to followers with a HW above an offset during the block."""
         names = frozenset(filter(None, (topic, self.topic_id(topic))))
         links = frozenset(
             (leader, follower)
@@ -144,9 +144,9 @@ class CaughtMessages:
         )
 
     def let_pass(self, *, lose: bool = False) -> None:
-        """Let the held messages go on, or lose them; the rule still acts on later messages."""
+        """Forward the held messages, or lose them; the rule still acts on later messages."""
         self._relay.let_pass(self._number, lose=lose)
 
     def release(self, cause: str = "order") -> None:
-        """End the rule; held messages go on. May be called twice."""
+        """End the rule and forward held messages. May be called twice."""
         self._relay.drop(self._number, cause=cause)

@@ -1,6 +1,6 @@
-"""Finds the process at the other end of a connection within this machine, by asking Linux.
+"""Finds the process at the other end of a connection within this machine, on Linux only.
 
-On other systems, in other network namespaces, and for other users' processes nothing is found.
+It does not find processes in other network namespaces, or of other users.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ End = tuple[str, int]
 
 
 def owner(connection: socket.socket, roots: Mapping[str, int]) -> str | None:
-    """Return the name of the process that has, or whose descendant has, a connection's other end.
+    """Return the name of the process whose family has a connection's other end.
 
     Args:
         roots: name of a process to its id.

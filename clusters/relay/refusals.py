@@ -1,9 +1,9 @@
-"""Refusals: the errors that a broker may answer a client's request with, and such answers.
+"""Refusals: errors with which a broker may respond to a client's request.
 
-A refusal is legal for a request's version, its kind of producer, and for what became of the
-request: some errors a broker returns only before it acts, others only after it has appended.
-Sources: the ``*Response.json`` of Kafka's messages, ``UnifiedLog`` and ``Partition`` (before an
-append), ``DelayedProduce`` (after it), ``TransactionCoordinator`` and ``TransactionStateManager``,
+A legal refusal depends on a request's version, its kind of producer, and on the broker's action:
+some errors are returned only before it acts, others only after it has appended. Sources: the
+``*Response.json`` of Kafka's messages, ``UnifiedLog`` and ``Partition`` (before an append),
+``DelayedProduce`` (after it), ``TransactionCoordinator`` and ``TransactionStateManager``,
 ``GroupCoordinatorService``, ``FetchManager``. THROTTLING_QUOTA_EXCEEDED is not here: only the
 controller returns it (``ControllerMutationQuotaManager``).
 """
@@ -60,7 +60,7 @@ Acted = Literal["before", "after", "either"]
 
 
 class _Legal(NamedTuple):
-    """When an error is legal.
+    """The conditions under which an error is legal.
 
     Attributes:
         acted: whether a broker returns the error before it acts, after it has acted, or either.
@@ -185,7 +185,7 @@ def refusal(head: Header, seen: Properties, error: int) -> bytearray:
 
 
 def _add_rest(answer: "_Writer", head: Header) -> None:
-    """Add what follows the only error of an answer: no producer, no session."""
+    """Add the fields after the only error of a response: no producer, no session."""
     producers = 0
     if head.api == INIT_PRODUCER_ID:
         producers = 1 + (head.version >= 6)  # noqa: PLR2004 - KIP-939

@@ -2,8 +2,8 @@
 
 The outcome is an answer, or the end of the connection without an answer. Each row describes a
 request and one of its partitions; an EndTxn, which has no partition, gets one row. If a Produce was
-refused or not answered, or was answered with an offset of an earlier answer, its row contains the
-records, so that the judge can identify the program's outputs among them.
+refused, got no response, or got an offset of an earlier response, its row contains the records, so
+that the judge can identify the program's outputs among them.
 """
 
 import base64
@@ -43,7 +43,7 @@ class ClientRequest(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Passed:
-    """A request that went on, and has no answer yet."""
+    """A request that was forwarded, and has no response yet."""
 
     time_ns: int
     properties: Properties
@@ -66,7 +66,7 @@ class RequestLog:
         self._last_offsets: dict[tuple[str, int], int] = {}
 
     def passed(self, request: ClientRequest, *, ends: Row, has_answer: bool) -> None:
-        """Record a request that goes on.
+        """Record a request that is forwarded.
 
         Args:
             ends: columns with the source, the target and the connection.
@@ -86,7 +86,7 @@ class RequestLog:
             self._write(request, passed, ends, [], None)
 
     def answered(self, request: ClientRequest, frame: bytearray, *, ends: Row) -> None:
-        """Report a request whose answer goes on."""
+        """Report a request whose response is forwarded."""
         passed = self._open.pop(request, None)
         if passed is None:
             return
@@ -97,7 +97,7 @@ class RequestLog:
         self._write(request, passed, ends, partitions, time.monotonic_ns())
 
     def close(self, *, ends: Row) -> None:
-        """Report the requests that were never answered, because their connection is closed."""
+        """Report the requests without a response, whose connection is closed."""
         while self._open:
             request, passed = self._open.popitem()
             self._write(request, passed, ends, [], None)
@@ -145,8 +145,8 @@ class RequestLog:
     ) -> Row:
         """Return the columns about a partition's records.
 
-        They include the records if the write failed, and if they were taken for a repetition: an
-        earlier answer had the offset.
+        They include the records if the write failed, or if they were taken for a retry, because an
+        earlier response had the offset.
         """
         batch = seen.batches[number]
         row: Row = {"records": batch.records}
@@ -157,7 +157,7 @@ class RequestLog:
         return row
 
     def _repeated(self, answer: AnsweredPartition) -> bool:
-        """Return whether an earlier answer had this offset, or a later one; remember the last."""
+        """Return whether an earlier response had this offset, or a later one; store the last."""
         place = (answer.topic, answer.partition)
         offset = -1 if answer.offset is None else answer.offset
         last = self._last_offsets.get(place, -1)

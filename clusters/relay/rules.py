@@ -68,9 +68,9 @@ class RelayRule:
     Attributes:
         kind: ``cut`` lets nothing pass until the rule ends, as if packets were dropped and
             retransmitted; ``reset`` ends every connection of the link and refuses new ones;
-            ``slow`` delays and throttles; ``hold`` holds back one kind of message, and every
-            message behind it on its connection; ``misroute`` leads new connections to another node,
-            as after an address is reused.
+            ``slow`` delays and throttles; ``hold`` holds back one kind of message, and every later
+            message on its connection; ``misroute`` sends new connections to another node, as after
+            an address is reused.
         delay_s: delay of every message.
         jitter_s: greatest additional random delay of a message; messages stay in order.
         bytes_per_s: limit on bytes a second for each connection; 0 is no limit.
@@ -80,7 +80,7 @@ class RelayRule:
         topics: names of topics, and their ids where brokers fetch by id; empty is any.
         partition: number of the partition; -1 is any.
         above: the highest HW that may pass; None is the last HW sent to each follower.
-        to: number of the node to which ``misroute`` leads.
+        to: number of the target node of ``misroute``.
     """
 
     kind: Kind
@@ -149,9 +149,8 @@ def into(node: Node, others: Iterable[Node]) -> frozenset[Link]:
 def ring(nodes: Iterable[int]) -> frozenset[Link]:
     """Return the links to cut so that each node sees a majority, and all majorities differ.
 
-    Nodes form a circle, and each node sees as many neighbours on either side as a majority needs
-    (Jepsen's ``majorities-ring``). Three nodes would all see each other; of these only one link is
-    cut.
+    Nodes form a circle, and each node is connected with a majority of neighbours (Jepsen's
+    ``majorities-ring``). Of three nodes, only one link is cut.
     """
     circle = sorted(nodes)
     count = len(circle)

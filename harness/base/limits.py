@@ -19,7 +19,7 @@ class Limit(NamedTuple):
 
     @property
     def says(self) -> str:
-        """The limit in words, with numbers as a person types them: ``16 to 900000``."""
+        """The limit as text, with numbers as a person types them: ``16 to 900000``."""
         return f"{self.least} to {self.most}"
 
     @property
@@ -57,7 +57,7 @@ FAULTS_S: Final = Limit(0, 7 * 24 * _HOUR_S)
 OVERLAP: Final = Limit(1, BROKERS.most)
 STEPS: Final = Limit(0, 100_000)
 TIMES: Final = Limit(0, 100_000)
-"""The number of times that a budget may allow a fault."""
+"""The most injections of a fault that a budget may allow."""
 
 WEIGHT: Final = Limit(1, 100)
-"""How often a random schedule draws a fault, compared with the other faults."""
+"""The weight of a fault in a random schedule, compared with the other faults."""

@@ -1,4 +1,4 @@
-"""Folders for files of this process, removed when it ends, or by a later process if killed."""
+"""Folders for this process's files, removed at its end, or by a later process after a kill."""
 
 import contextlib
 import fcntl
@@ -41,7 +41,7 @@ def temporary(name: str) -> Iterator[Path]:
 def _locked_folder() -> Path:
     """Make a folder that stays locked until this process ends.
 
-    Its removal is registered before it is made: an interruption may come between any two lines.
+    Its removal is registered first, because an interruption may come between any two lines.
     """
     while True:
         root = Path(tempfile.gettempdir(), f"{_FOLDER}{secrets.token_hex(8)}")
@@ -54,9 +54,9 @@ def _locked_folder() -> Path:
 
 
 def _clear_left() -> None:
-    """Remove the folders that have no lock: their processes have ended.
+    """Remove the folders without a lock, whose processes have ended.
 
-    A process id would prove nothing: another container may share the folder and have the same ids.
+    A process id is no evidence: another container may share the folder and have the same ids.
     """
     for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
         if "-" in left.name.removeprefix(_FOLDER):

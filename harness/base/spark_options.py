@@ -30,4 +30,4 @@ class SparkOptions:
 
 
 HERE: Final = SparkOptions()
-"""All cores of this machine, in a session that this process starts."""
+"""All cores of this machine, in a session of this process."""

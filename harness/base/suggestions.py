@@ -9,16 +9,16 @@ _VERSION: Final = re.compile(r"\d+(\.\d+)+")
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
-    """Return a hint that names what the user probably meant, and lists all candidates."""
+    """Return a hint with the nearest candidate and a list of all candidates."""
     names = list(candidates)
     longer = [candidate for candidate in names if name and candidate.startswith(name)]
     return _hint(longer[:3] or get_close_matches(name, names, n=3, cutoff=0.4), names)
 
 
 def nearest_release(name: str, candidates: Iterable[str]) -> str:
-    """Return the hint for a release: its neighbours by number, from its own line if there are any.
+    """Return the hint for a release: the releases of its line, or its neighbours by number.
 
-    For a line, such as 3.9, the hint names the line's releases; a name that is no number is
+    For a line, such as 3.9, the hint names the line's releases. A name that is no number is
     compared as text.
     """
     names = list(candidates)

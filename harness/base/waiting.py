@@ -1,4 +1,4 @@
-"""Waiting: always for a condition, always with a limit, always with a message."""
+"""Waiting: always for a condition, with a limit and a message."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ _T = TypeVar("_T")
 
 
 class NotYetError(Exception):
-    """A look or an attempt came too early; the error's text is what was seen."""
+    """An observation or an attempt came too early; the error's text has the observation."""
 
 
 def await_condition(
@@ -22,17 +22,17 @@ def await_condition(
     every_s: float = 0.05,
     passing: tuple[type[Exception], ...] = (),
 ) -> _T:
-    """Call ``look`` again and again until its result satisfies a condition; return that result.
+    """Call ``look`` repeatedly until its result satisfies a condition; return that result.
 
     Args:
-        look: returns what is seen, and reads everything anew. A bool is refused, because it could
+        look: returns an observation, and reads everything anew. A bool is refused, because it could
             not explain a timeout.
         until: the condition; without it, any result of ``look`` is accepted.
-        what: the condition in words, as in "waited 30 s for <what>".
-        passing: errors of ``look`` that only mean "not yet", as ``NotYetError`` always does.
+        what: the condition as text, as in "waited 30 s for <what>".
+        passing: errors of ``look`` that mean "not yet", like ``NotYetError``.
 
     Raises:
-        WaitTimeoutError: the limit passed; the message says what was seen instead.
+        WaitTimeoutError: the limit passed; the message has the last observation.
         TypeError: ``look`` returned a bool.
     """
     early: tuple[type[Exception], ...] = (NotYetError, *passing)
@@ -59,7 +59,7 @@ def _words(seen: object) -> str:
 
 
 class SteadyCondition(Generic[_T]):
-    """An ``until`` that is true once its condition has held in every look for some time."""
+    """An ``until`` that is true after its condition was true in every look for some time."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class SteadyCondition(Generic[_T]):
         self._since: float | None = None
 
     def __call__(self, seen: _T) -> bool:
-        """Return whether the condition has now held for long enough."""
+        """Return whether the condition has been true for long enough."""
         if not self._until(seen):
             self._since = None
             return False

@@ -10,11 +10,11 @@ def count(number: int, singular: str, plural: str | None = None) -> str:
 
 
 def joined(words: Iterable[str]) -> str:
-    """Return ``a``, ``a and b``, ``a, b and c``; nothing for no words."""
+    """Return ``a``, ``a and b``, ``a, b and c``; an empty text without words."""
     *first, last = list(words) or [""]
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def exact(number: float) -> str:
-    """Return the shortest decimal, without an exponent, from which the same number is read back."""
+    """Return the shortest decimal without an exponent that equals the number."""
     return format(Decimal(repr(number)), "f").removesuffix(".0")

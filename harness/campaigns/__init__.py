@@ -1,1 +1,1 @@
-"""Cells, rows and outcomes of many runs: the matrix and the night."""
+"""Cells, rows and results of many runs: matrices and nightly runs."""

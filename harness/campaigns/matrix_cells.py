@@ -1,4 +1,4 @@
-"""A matrix as values: its axes, its cells, and the result of each cell.
+"""A matrix: its axes, its cells, and the result of each cell.
 
 <store>/<matrix>/
   matrix.json                 axes, cells, skipped combinations; written before the first run
@@ -29,13 +29,13 @@ MATRIX: Final = "matrix.json"
 Delivery: TypeAlias = Literal["plain", "idempotent", "transactional"]
 PLAIN: Final = "plain"
 DELIVERIES: Final[tuple[Delivery, ...]] = get_args(Delivery)
-"""How producers deliver: plainly (only acks), idempotently, or in transactions."""
+"""The kinds of delivery: plain (only acks), idempotent, or in transactions."""
 
 _T = TypeVar("_T")
 
 
 def delivery_of(workload: Workload) -> Delivery:
-    """Return how the producers of a workload deliver."""
+    """Return a workload's kind of delivery."""
     if workload.transactions:
         return "transactional"
     return "idempotent" if workload.idempotence else PLAIN
@@ -50,7 +50,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
             faults.
         client: library of the producers, as in a plan.
         reader_client: library of the readers.
-        delivery: how producers deliver.
+        delivery: the producers' kind of delivery.
         group_protocol: protocol of an additional group of readers (``classic``, ``consumer``);
             empty without such a group.
         share: number of members of an additional share group (KIP-932).
@@ -77,12 +77,12 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def machinery(self) -> tuple[str, ...]:
-        """The driver and the clients, in words."""
+        """The driver and the clients as text."""
         return self.driver, self.client, self.delivery, *self._groups()
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """Words for the delivery, readers and groups that differ from the defaults."""
+        """The delivery, readers and groups that differ from the defaults, as text."""
         delivery = () if self.delivery == PLAIN else (self.delivery,)
         return *delivery, *self._groups()
 
@@ -140,12 +140,13 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
     Attributes:
         unseen: acknowledged records whose offsets no reader reached.
         divergent: offsets at which replicas hold different records.
-        as_predicted: whether the run ended as the release's rules say; None if they say nothing.
+        as_predicted: whether the run ended as the release's rules predict; None without a
+            prediction.
         model: the model's answer: ``as-predicted``, ``explained``, ``unexplained``,
             ``not-reproduced`` or ``unknown``; None if the model was not asked.
         report: path of the run's page, relative to the folder of the page that lists it.
         problem: why the harness ended the run early; None if the run was completed.
-        counted: whether losses could be counted; if not, the numbers of records mean nothing.
+        counted: whether losses could be counted; if not, the numbers of records are not valid.
         others: numbers of other anomalies, by kind: ``2 duplicate, 1 G1a``.
     """
 
@@ -165,7 +166,7 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
 
     @property
     def word(self) -> str:
-        """The verdict in words for a person, as on the run's own page."""
+        """The verdict as on the run's page."""
         return in_words(self.verdict, self.lost if self.counted else 0)
 
     @property
@@ -214,7 +215,8 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         nemeses: mixes of faults; like a story, a mix has its own cells.
-        deliveries: how producers deliver; empty: as the story defines it, or plainly.
+        deliveries: the producers' kinds of delivery;
+        empty: as the story defines it, or plain.
         group_protocols: protocols of a group of readers, which stories do not have.
         shares: numbers of members of a share group, which stories do not have.
     """
@@ -266,7 +268,7 @@ class MatrixFolder:
 
     @classmethod
     def named(cls, names: Sequence[str], store: Path) -> Self | None:
-        """Return the matrix that ``names`` consists of; None if the names are names of runs."""
+        """Return the matrix if ``names`` name one; None if they name runs."""
         folder = cls._at(names[0], store)
         if folder and len(names) > 1:
             raise UsageError(f"{names[0]} is a matrix", hint="Name only this matrix, or only runs.")
@@ -294,7 +296,7 @@ class MatrixFolder:
     def earlier(self) -> Iterator[tuple[str, list[MatrixRow]]]:
         """Yield names and rows of the earlier judged matrices in the same folder, latest first.
 
-        A matrix that the user does not name has the time of its beginning as its name.
+        A matrix without a name is named by the time of its begin.
         """
         here = self.path.resolve()
         beside = [path.parent for path in here.parent.glob("*/cells.json")]
@@ -380,7 +382,7 @@ SCHEMA: Final = pa.schema(
 
 
 def _place(folder: Path) -> list[str | int]:
-    """Return a folder's sort key, by which piece 2 of a night comes before piece 10."""
+    """Return a folder's sort key: piece 2 of a nightly run comes before piece 10."""
     parts = re.split(r"(\d+)", folder.name)
     return [int(part) if part.isdecimal() else part for part in parts]
 

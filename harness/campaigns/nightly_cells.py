@@ -1,7 +1,7 @@
-"""The values of a night: cells, the planned night, and the result of each cell.
+"""The values of a nightly run: its plan, its cells, and their results.
 
-A *cell* is one run. Its *key* is everything except the seed, and is the same night after night; the
-seed changes every night. A *mark* is a cell's line in ``trend.jsonl``.
+A *cell* is one run. Its *key* has everything except the seed, which changes every night. A *mark*
+is a cell's line in ``trend.jsonl``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ NEMESIS_S: Final = 30
 
 State = Literal["good", "unknown", "missing", "bad"]
 STATES: Final[tuple[State, ...]] = ("good", "unknown", "missing", "bad")
-"""From best to worst. A ``missing`` cell was planned and left no result."""
+"""From best to worst. A ``missing`` cell was planned, but has no result."""
 
 Why = Literal["failed", "canary", "baseline", "drawn"]
 
@@ -34,7 +34,7 @@ _DELIVERY_OPTIONS: Final[Mapping[Delivery, list[str]]] = {
 
 
 class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
-    """A cell with a value for every axis; an axis that is not named has its default."""
+    """A cell with a value for every axis; other axes have their defaults."""
 
     driver: str = "local"
     story: str | None = None
@@ -46,7 +46,7 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
 
     @property
     def under(self) -> str:
-        """The settings that decide the promise, in words for a person."""
+        """The settings that decide the promise, as text."""
         unclean = ", unclean elections" if self.unclean else ""
         client = "" if self.client == LIBRDKAFKA else f", client {self.client}"
         others = "".join(f", {words}" for words in self.clients)
@@ -54,7 +54,7 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """Everything except the seed, as one line."""
+        """Everything except the seed, in one line."""
         return f"{self.kafka} {self.driver}: {self.happened}, {self.under}"
 
     @property
@@ -91,7 +91,7 @@ class PlannedCell(NightlyCell, frozen=True, kw_only=True):
     Attributes:
         why: ``failed`` when it last ran; a ``canary`` that must lose records; in the ``baseline``
             of every release; or ``drawn`` at random.
-        seconds: how long the cell may take.
+        seconds: the longest time that the cell may take.
     """
 
     why: Why
@@ -130,7 +130,7 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
     Attributes:
         state: ``good`` means as the model predicts, even if that is a loss.
         lost, acknowledged, divergent: numbers of records; 0 if nothing was judged.
-        counted: whether losses could be counted; if not, the numbers mean nothing.
+        counted: whether losses could be counted; if not, the numbers are not valid.
     """
 
     night: str
@@ -157,7 +157,7 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
 
 
 class Canary(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting under which records must be lost; without a loss, the harness itself is broken."""
+    """A setting under which records must be lost. Without a loss, the harness itself is broken."""
 
     name: str
     kafka: str
@@ -172,7 +172,7 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def canaries(newest: str) -> tuple[Canary, ...]:
-    """Return every night's canaries: losses by old Kafka, and losses that any Kafka may have."""
+    """Return every night's canaries: losses in old releases, and losses in any release."""
     return (
         Canary(name="old-kafka", kafka="0.10.2.2", story="loss", acks="all"),
         Canary(name="leader-kill", kafka=newest, story="leader-kill", acks="1"),
@@ -181,5 +181,5 @@ def canaries(newest: str) -> tuple[Canary, ...]:
 
 
 def worst(marks: Iterable[CellResult]) -> CellResult:
-    """Return the mark in the worst state; the first if several. ``marks`` must not be empty."""
+    """Return the first mark with the worst state. ``marks`` must not be empty."""
     return max(marks, key=lambda mark: STATES.index(mark.state))

@@ -16,7 +16,7 @@ EXIT_CODES: Final[dict[Colour, int]] = {"green": 0, "yellow": 3, "red": 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightChanges:
-    """Changes since the last night in which each setting ran, by the worst mark of each setting.
+    """Changes since the previous run of each setting, by its worst mark.
 
     Attributes:
         new: settings that are troubled now and were not before.
@@ -52,7 +52,7 @@ def _gravity(mark: CellResult) -> tuple[int, str]:
 
 
 def latest(marks: Iterable[CellResult]) -> dict[str, CellResult]:
-    """Return the worst mark of every setting in the last night in which it ran."""
+    """Return the worst mark of every setting in its last night."""
     last: dict[str, CellResult] = {}
     for mark in marks:
         seen = last.get(mark.key)
@@ -80,7 +80,7 @@ class NightOutcome:
 
     Attributes:
         history: marks of earlier nights and of this night, oldest first.
-        canaries: names of the canaries that must have lost records.
+        canaries: names of the canaries that must lose records.
         problems: sentences about results that could not be read; any problem makes the night red.
         notes: sentences about other facts.
     """
@@ -116,16 +116,16 @@ class NightOutcome:
         if not everything:
             return "There are no results at all."
         if good == everything:
-            return f"All {where} came out as they should."
-        return f"{everything - good:,} of {where} did not come out as they should."
+            return f"All {where} ended as expected."
+        return f"{everything - good:,} of {where} did not end as expected."
 
     @property
     def counts(self) -> str:
-        """The number of cells by state, in words."""
+        """The number of cells by state, as text."""
         return ", ".join(f"{self.states[state]:,} {state}" for state in STATES)
 
     def reasons(self) -> list[str]:
-        """Return sentences that say why the night is not green, worst first."""
+        """Return the reasons why the night is not green, as sentences, worst first."""
         problems = [
             f"No cell of the canary {canary} lost a record."
             for canary in silent(self.marks, self.canaries)

@@ -12,7 +12,7 @@ from highwater.harness.base.files import write_whole
 from highwater.harness.campaigns.nightly_cells import SCHEMA, CellResult
 
 NIGHTS: Final = 90
-"""Number of nights that the history keeps."""
+"""Number of nights in the history."""
 
 
 class _SchemaOnly(msgspec.Struct):
@@ -22,13 +22,13 @@ class _SchemaOnly(msgspec.Struct):
 def read(path: Path) -> tuple[list[CellResult], list[str]]:
     """Return the marks of a history, oldest first, and notes about lines that were left out.
 
-    A torn last line, lines with another schema and a missing file are no errors: the history only
-    helps, and decides nothing alone.
+    A torn last line, lines with another schema and a missing file are no errors: the history
+    decides no result.
     """
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:
-        return [], [f"{path} is not there: this is the first night of its history."]
+        return [], [f"{path} does not exist: this is the first night of its history."]
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
     marks: list[CellResult] = []
@@ -59,7 +59,7 @@ def read(path: Path) -> tuple[list[CellResult], list[str]]:
 def extend(
     history: Iterable[CellResult], tonight: Sequence[CellResult], night: str
 ) -> list[CellResult]:
-    """Return the history with ``tonight`` as the night's marks; keep the last ``NIGHTS`` nights."""
+    """Return the history with ``tonight`` as the night's marks, for the last ``NIGHTS`` nights."""
     others = [mark for mark in history if mark.night != night]
     nights = set(sorted({mark.night for mark in others} | {night})[-NIGHTS:])
     everything = sorted([*others, *tonight], key=lambda mark: mark.night)

@@ -1,1 +1,1 @@
-"""The clients of a run: their settings, what they send and read, and what answers mean."""
+"""The clients of a run: their settings, sends and reads, and the meaning of responses."""

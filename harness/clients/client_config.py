@@ -1,4 +1,4 @@
-"""Settings of our Kafka clients: they notice faults soon, and do not print about them.
+"""Settings of our Kafka clients, which notice faults soon and do not print them.
 
 Names are librdkafka's (its CONFIGURATION.md). All releases use the same settings, except the
 additional settings that the catalogue has for a release.
@@ -51,14 +51,14 @@ def common(
 
 
 def renamed(settings: Settings, names: Mapping[str, str]) -> Settings:
-    """Return the settings that another library has, too, by its names; unset ones are left out."""
+    """Return the settings that another library has, by its names, without unset ones."""
     return {
         other: settings[name] for name, other in names.items() if settings.get(name) is not None
     }
 
 
 def producer(plan: Plan, common_settings: Settings, *, acks: str | None = None) -> Settings:
-    """Return settings for a producer of the workload, or with other acks; no transactions."""
+    """Return settings for a producer without transactions."""
     workload = plan.workload
     acks = acks or workload.acks
     timeout_ms = int(workload.delivery_timeout_s * 1000)
@@ -87,7 +87,7 @@ def transactional(plan: Plan, common_settings: Settings, name: str) -> Settings:
     """Return settings for a transactional producer (KIP-98).
 
     Args:
-        name: the ``transactional.id``, which the producer's successor must have, too.
+        name: the ``transactional.id``, also of the producer's successor.
     """
     base = producer(plan, common_settings, acks="all")
     # A transaction whose producer is gone blocks read_committed readers for this time, unless
@@ -111,7 +111,7 @@ def consumer(
     reset: str = REPORTED,
     protocol: str = CLASSIC,
 ) -> Settings:
-    """Return settings for a consumer that reports a position out of range, and does not move.
+    """Return settings for a consumer that reports a position out of range instead of moving.
 
     The binding requires a group id, and librdkafka looks for the group's coordinator even without
     members. So brokers create ``__consumer_offsets``; the driver keeps that topic small.
@@ -121,7 +121,7 @@ def consumer(
             hand.
         reset: ``earliest`` or ``latest`` for a consumer that moves by itself, as in applications.
         protocol: the group's protocol: ``classic``, or ``consumer``, in which brokers set the
-            session time-out (KIP-848, ``harness.releases.group_protocols``).
+            session timeout (KIP-848, ``harness.releases.group_protocols``).
     """
     # By default 45 s and 3 s: a crashed member would keep its partitions, and delay rebalances.
     session = {"session.timeout.ms": 2_000, "heartbeat.interval.ms": 500}

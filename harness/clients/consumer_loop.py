@@ -1,6 +1,6 @@
 """Consumers: readers of every partition, and members of a group.
 
-Both kinds go on through every fault: an error is logged, and is never fatal.
+Both kinds continue through every fault: an error is logged, and is never fatal.
 """
 
 import json
@@ -27,11 +27,11 @@ _STATISTICS_MS: Final = 200
 
 
 class ConsumerLoop:
-    """One consumer of the run, life after life. Runs in its own thread.
+    """One consumer of the run, with its successors after crashes. It runs in its own thread.
 
-    Without a group, it reads every partition from the beginning, and its successor goes on where
-    it ended. As a group member, it gets partitions from the group and commits what it has read; it
-    stays away for a while between two lives.
+    Without a group, it reads every partition from the beginning, and its successor continues where
+    it ended. As a group member, it gets partitions from the group and commits offsets; between two
+    lives it waits for a while.
 
     Args:
         common: returns the settings of a client with the given name.
@@ -70,7 +70,7 @@ class ConsumerLoop:
         self._dies = threading.Event()
 
     def die_at_work(self) -> None:
-        """Work on the records of the next poll for ever: they do not count as read."""
+        """Work on the records of the next poll without end: they do not count as read."""
         self._dies.set()
 
     @property
@@ -85,13 +85,13 @@ class ConsumerLoop:
 
     @property
     def given(self) -> dict[int, int]:
-        """Partition to the offset after the last record that the consumer, or its group, got."""
+        """Partition to the offset after the last record that the consumer or its group received."""
         return {} if self._reader is None else self._reader.positions()
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
         """Read until ``stop`` is set; then leave the group if ``answer_limit_s`` allows any time.
 
-        To leave, a member asks the coordinator, and librdkafka waits for the answer without limit.
+        To leave, a member sends a request to the coordinator, and librdkafka waits without limit.
         """
         mean_s = self._plan.workload.churn_s
         for life in lives(stop, self._random, mean_s):
@@ -102,7 +102,7 @@ class ConsumerLoop:
                 stop.wait(self._random.random() * mean_s * _AWAY)
 
     def leave(self) -> None:
-        """Let the consumer leave its group and end; do not wait for that."""
+        """Let the consumer leave its group and end, without waiting."""
         self._leaves.set()
 
     def _live(self, life: ClientLifetime, leaves: Callable[[], bool]) -> None:
@@ -172,7 +172,7 @@ class ConsumerLoop:
         return settings
 
     def _look(self, statistics: str) -> None:
-        """Note the next offsets to fetch; librdkafka calls this within a poll."""
+        """Record the next offsets to fetch; librdkafka calls this within a poll."""
         topic = json.loads(statistics)["topics"].get(self._plan.topic.name, {"partitions": {}})
         for partition in topic["partitions"].values():
             if partition["fetch_state"] == "active" and partition["next_offset"] >= 0:

@@ -1,24 +1,24 @@
-"""Outcomes of deliveries: an error means that a record is not written (fail) or unknown (info).
+"""Outcomes of deliveries: after an error a record is not written (fail), or unknown (info).
 
-librdkafka itself knows whether a record may have been written (``rd_kafka_message_status``), but
-its Python binding does not return that. An error code alone is not enough: a delivery report has
-the error of the *last* attempt, and with retries an earlier attempt may have been written and its
-answer lost. So an error in a delivery report is ``info``, whatever its name, unless the client was
-told never to retry and the broker refused before it appended. Only a record that ``produce`` itself
-refuses is always ``fail``: such a record was never queued.
+librdkafka knows whether a record may have been written (``rd_kafka_message_status``), but its
+Python binding does not return that. An error code is not enough: a delivery report has the error of
+the *last* attempt, and with retries an earlier attempt may have been written. So an error in a
+delivery report is ``info``, unless the client does not retry and the broker refused before it
+appended. Only a record that ``produce`` itself refuses is always ``fail``: such a record was never
+queued.
 
 A record that was sent in a transaction has the transaction's outcome (KIP-98). A transaction is
 committed only if its producer asks the coordinator to commit (EndTxn). It is aborted by an abort,
-by its time-out, or by the next producer with the same ``transactional.id`` (InitProducerId). So
+by its timeout, or by the next producer with the same ``transactional.id`` (InitProducerId). So
 
 * a transaction whose commit was never requested is ``fail``, even if its abort was not
   acknowledged, or its producer crashed or was fenced;
 * a transaction whose commit was acknowledged is ``ok``;
-* when ``commit_transaction`` has failed, EndTxn may have been sent, and its answer lost. If
-  librdkafka then says that the transaction must be aborted (``txn_requires_abort``), and the abort
-  is acknowledged, it is ``fail``: a coordinator does not abort a transaction whose commit it has
-  begun (INVALID_TXN_STATE, a fatal error). This does not hold after ``LOST_PRODUCER``: there an
-  abort only takes a new epoch (KIP-360) and proves nothing about the old epoch;
+* when ``commit_transaction`` has failed, EndTxn may have been sent, and its response lost. If
+  librdkafka then requires an abort (``txn_requires_abort``), and the abort is acknowledged, it is
+  ``fail``: a coordinator does not abort a transaction whose commit it has begun (INVALID_TXN_STATE,
+  a fatal error). This does not hold after ``LOST_PRODUCER``: there an abort only takes a new epoch
+  (KIP-360) and proves nothing about the old epoch;
 * otherwise it is ``info``: a commit that timed out, or that was fenced after it was sent.
 """
 
@@ -46,19 +46,19 @@ REFUSED_BEFORE_APPEND: Final = frozenset(
         KafkaError.INVALID_PRODUCER_EPOCH,
     }
 )
-"""Answers that Kafka gives only before it appends (``Partition.appendRecordsToLeader``,
+"""Errors that Kafka returns only before it appends (``Partition.appendRecordsToLeader``,
 ``LogValidator``, ``ProducerAppendInfo``). These errors are not in the set:
-NOT_ENOUGH_REPLICAS_AFTER_APPEND, as its name says; REQUEST_TIMED_OUT, when the ISR did not follow
-in time; NOT_LEADER_FOR_PARTITION and UNKNOWN_TOPIC_OR_PART, with which
-``DelayedProduce.tryComplete`` answers for an acks=all record that a deposed leader *has* appended;
-and the client's own errors (codes below zero), which it reports when it has no answer."""
+NOT_ENOUGH_REPLICAS_AFTER_APPEND; REQUEST_TIMED_OUT, if the ISR did not follow in time;
+NOT_LEADER_FOR_PARTITION and UNKNOWN_TOPIC_OR_PART, which ``DelayedProduce.tryComplete`` also
+returns for an acks=all record that a deposed leader *has* appended; and the client's own errors
+(codes below zero) without a response."""
 
 REFUSED_LOCALLY: Final = FAIL
-"""The outcome when ``produce`` itself raised: the record was never queued or sent."""
+"""The outcome if ``produce`` raised an error: the record was never queued or sent."""
 
 
 PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 - that is their public name
-"""The client stopped waiting because we told it to: there was no response at all."""
+"""The client stopped waiting at our request, without any response."""
 
 
 def delivered(code: int, *, retries: bool) -> str:
@@ -73,7 +73,7 @@ def delivered(code: int, *, retries: bool) -> str:
 LOST_PRODUCER: Final = frozenset(
     {KafkaError.UNKNOWN_PRODUCER_ID, KafkaError.INVALID_PRODUCER_ID_MAPPING}
 )
-"""The coordinator no longer knows the producer that asks."""
+"""The coordinator no longer knows the producer."""
 
 
 def not_committed(code: int, *, aborted: bool) -> str:

@@ -13,7 +13,7 @@ STATISTICS_MS: Final = 500
 
 
 class FetchSources:
-    """Records one reader's fetches: a row whenever records arrived or the broker changed."""
+    """Records a reader's fetches: a row whenever records arrived or the broker changed."""
 
     def __init__(self, recorder: Recorder, *, process: str, topic: str) -> None:
         self._recorder = recorder

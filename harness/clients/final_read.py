@@ -1,10 +1,10 @@
-"""The final read: fence every partition, then read every partition from beginning to fence.
+"""The final read: write a fence into every partition, then read up to the fence.
 
 A reader that has read the fence has passed every earlier offset. So a record that it did not return
 is not in the log, or belongs to a transaction that was not committed. The reader is read_committed,
 so it stops at the last stable offset, where the first open transaction begins. If that offset does
-not move although no transaction should be open any more, the read of the partition ends there.
-Records are recorded and not kept: a log of any length is read in the same memory.
+not move although no transaction should be open any more, the read of the partition ends there. A
+log of any length is read in the same memory.
 """
 
 import contextlib
@@ -46,9 +46,9 @@ class PartitionRead:
     """The progress of the final read in one partition.
 
     Attributes:
-        complete: whether the fence was acknowledged, and everything up to the fence was read.
-        problem: a sentence that says why the read is not complete; None if it is complete, or if
-            it ended at ``standing``.
+        complete: whether the fence was acknowledged, and all records up to the fence were read.
+        problem: why the read is not complete, as a sentence; None if it is complete, or if it ended
+            at ``standing``.
         standing: the last stable offset, if it stayed before the fence.
     """
 
@@ -59,16 +59,16 @@ class PartitionRead:
 
 
 class LastStableOffsets:
-    """The partitions in which a reader waits at the last stable offset, before a known record.
+    """The partitions in which a reader waits at the last stable offset, below a known record.
 
     A read_committed reader stops before the first open transaction of a partition (KIP-98). The
-    reader cannot know whether that transaction ends soon or never; but time shows it, if the
-    longest time is known for which a coordinator may leave a transaction open.
+    reader does not know whether that transaction will end. But a coordinator leaves a transaction
+    open only for a limited time: after that, the transaction never ends.
 
     Args:
         fences: partition to the offset of a record that every in-sync replica has; None: no record.
-        limit_s: seconds after which no transaction should be open any more; None: not known, so no
-            partition counts as standing.
+        limit_s: seconds after which no transaction should be open any more; None if not known: then
+            no partition is ``standing``.
         ask: asks a partition's leader for the last stable offset; -1 without a response.
         clock: seconds, monotonic.
 
@@ -91,17 +91,17 @@ class LastStableOffsets:
         self._ends: dict[int, tuple[int, float]] = {}
 
     def reached(self, partition: int, offset: int) -> None:
-        """Note that the reader has read everything before an offset, and gets no more records."""
+        """Record that the reader has read all records below an offset, and gets no more."""
         fence = self._fences[partition]
         if fence is not None and offset <= fence and self._at(partition) != offset:
             self._ends[partition] = (offset, self._clock())
 
     def moved(self, partition: int) -> None:
-        """Note that the reader got another record."""
+        """Record that the reader got another record."""
         self._ends.pop(partition, None)
 
     def look(self) -> None:
-        """Find partitions without progress for the limit, whose leaders confirm their offset."""
+        """Find partitions without progress until the limit, if their leaders confirm the offset."""
         if self._limit_s is None:
             return
         for partition, (offset, since) in list(self._ends.items()):
@@ -130,7 +130,7 @@ def final_read(
     open_s: float | None = None,
     library: ReaderLibrary = LIBRDKAFKA,
 ) -> tuple[PartitionRead, ...]:
-    """Fence and read every partition of the plan's topic, within one limit for both.
+    """Write a fence into every partition of the plan's topic and read up to it, within one limit.
 
     Half of the limit is for the fences, so that a partition without a leader does not prevent the
     read of the other partitions.
@@ -139,8 +139,8 @@ def final_read(
         fence: settings for a producer with acks=all.
         reader: settings for a consumer that reports an offset out of range instead of moving on.
         open_s: seconds after which no transaction should be open any more; None if not known.
-        library: the reader's library; with transactions it must be librdkafka, because other
-            libraries do not pass transaction markers by themselves.
+        library: the reader's library. With transactions it must be librdkafka, because other
+            libraries do not move past transaction markers.
     """
     started = time.monotonic()
     client = library.consumer({**reader, "enable.partition.eof": True})
@@ -184,7 +184,7 @@ def _settle(plan: Plan, recorder: Recorder, client: RecordConsumer, deadline: fl
 def _fence(
     plan: Plan, recorder: Recorder, settings: Settings, deadline: float
 ) -> dict[int, int | None]:
-    """Return the offsets of acknowledged fences. Every attempt is a new record, sent once."""
+    """Return the offsets of acknowledged fences. Every attempt sends a new record once."""
     row = {"process": "fence", "phase": FINAL, "topic": plan.topic.name}
     settings = {**settings, "linger.ms": 0, "message.timeout.ms": int(_TRY_S * 1000)}
     sender = Sender(
@@ -221,7 +221,7 @@ def _read(
 ) -> dict[int, int]:
     """Read every partition to its fence or its end; return the last offsets read, or -1.
 
-    A partition whose last stable offset does not move has no more records for the reader.
+    If a partition's last stable offset does not move, its read ends there.
     """
     topic = plan.topic.name
     reached: dict[int, int] = dict.fromkeys(fences, -1)
@@ -266,7 +266,7 @@ def _pass_ends(
     reached: dict[int, int],
     stable: LastStableOffsets,
 ) -> None:
-    """Note the partition ends that the reader has reached.
+    """Record the partition ends that the reader has reached.
 
     Without a fence, the last offset before the end may be a transaction marker, which is never
     delivered to the reader.
@@ -288,7 +288,7 @@ def _last_offset(client: RecordConsumer, topic: str, partition: int) -> int:
 def _first_offset(client: RecordConsumer, topic: str, partition: int, deadline: float) -> int:
     """Return a partition's first offset; a reader at an earlier offset would get an error.
 
-    The offset is 0 if it is not known. Only a remote tier moves it: all other topics keep their
+    The offset is 0 if it is not known. Only a remote tier moves it, because other topics delete no
     records.
     """
     with contextlib.suppress(WaitTimeoutError):

@@ -1,4 +1,4 @@
-"""Sends single, named records in transactions, one step at a time: for the stories."""
+"""Sends single, named records in transactions, step by step, for stories."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -62,11 +62,12 @@ class NamedTransactions:
         self.sent = 0
         """Number of records sent so far."""
         self.answered = True
-        """Whether the coordinator has answered every request to end a transaction."""
+        """Whether the coordinator has responded to every request to end a transaction."""
         self.appended = 0
         """Number of records of the last transaction for which the leader returned an offset."""
         self.errors: dict[str, str] = {}
-        """Name of a record that the client thinks was not appended, to the name of its error."""
+        """Record name to error name, for records that were not appended as far as the client
+        knows."""
         self._library = library
         self._settings: Settings = {**settings, **_PATIENCE, "linger.ms": 0}
         self._process = process
@@ -104,7 +105,7 @@ class NamedTransactions:
         return offsets[0]
 
     def send_on(self, value: str, partition: int) -> None:
-        """Send a record within the transaction, and do not wait for an answer."""
+        """Send a record within the transaction, without waiting for a response."""
         self._queue(value, partition, lambda _: None)
         self._session.client.poll(0)
 
@@ -123,7 +124,7 @@ class NamedTransactions:
             raise HarnessError(f"{self._process} could not add a group's offsets")
 
     def flush(self) -> None:
-        """Wait until every record has an answer."""
+        """Wait until every record has a response."""
         self._session.flush()
 
     def commit(self) -> str:

@@ -1,4 +1,4 @@
-"""Buffers of operations, with which producers and readers record at little cost."""
+"""Buffers of operations, with which producers and readers record cheaply."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -31,15 +31,14 @@ Answered = Callable[[int, ClientError | None, DeliveredRecord], None]
 
 
 class SendBuffer:
-    """The tape of one producer, whose records ``<prefix>-<sequence>`` go to partitions in turn.
+    """The buffer of one producer, whose records ``<prefix>-<sequence>`` go to partitions in turn.
 
-    It is used only in the producer's thread, callbacks included.
+    Only the producer's thread uses it, also in callbacks.
 
-    An answer is three integers in one flat list, because that costs the producer least; names and
-    partitions are computed from the sequence numbers, for a whole batch at once. Times are taken
-    once for each burst and once for each poll. So a recorded interval may be wider than the real
-    interval, never narrower, which is safe. At a low rate a burst is one record and a poll serves
-    one answer.
+    To be cheap, a response is three integers in a list; names and partitions are computed from the
+    sequence numbers later. Times are taken once for each burst and each poll. So a recorded
+    interval may be wider than the real interval, but never narrower. At a low rate a burst is one
+    record and a poll serves one response.
 
     Args:
         named: returns a record's name for its sequence number, if names are different.
@@ -83,7 +82,7 @@ class SendBuffer:
         return answered
 
     def refused(self, sequence: int, partition: int, error: ClientError) -> None:
-        """Note that the client refused to queue a record."""
+        """Record that the client refused to queue a record."""
         now = self._clock()
         self._recorder.operation(
             **self._row, outcome=REFUSED_LOCALLY, invoke_ns=now, complete_ns=now,
@@ -91,7 +90,10 @@ class SendBuffer:
         )  # fmt: skip
 
     def turn(self) -> None:
-        """Note that a poll has ended, and write waiting rows if due; call this after every poll."""
+        """Record that a poll has ended, and write waiting rows if due.
+
+        Call this after every poll.
+        """
         now, answers = self._clock(), len(self._answers)
         if answers and (not self._polls or self._polls[-1][0] < answers):
             self._polls.append((answers, now))
@@ -112,7 +114,7 @@ class SendBuffer:
     def _lost(
         self, invoke_ns: int, sequence: int, error: ClientError, message: DeliveredRecord
     ) -> None:
-        """Record an error; an error that only says that we stopped waiting is no answer."""
+        """Record an error. An error because we stopped waiting is no response."""
         outcome = self._outcomes.delivered(error, retries=True)
         self._recorder.operation(
             **self._row, outcome=outcome, invoke_ns=invoke_ns,
@@ -147,7 +149,7 @@ class SendBuffer:
 
 
 class ReadBuffer:
-    """The tape of one reader: whole batches of messages, as the client returned them.
+    """The buffer of one reader: complete batches of messages, as the client returned them.
 
     Args:
         group: the name of the group that the reader joins; empty for no group.
@@ -174,7 +176,7 @@ class ReadBuffer:
         self._begun = False
 
     def moved(self, kind: str, places: Places, *, within: bool) -> None:
-        """Record what moved the reader; ``within``: whether this happened in the current poll."""
+        """Record a move of the reader, in the current poll (``within``) or not."""
         if not (within and self._begun):
             self._op += 1
         self._begun = within
@@ -193,7 +195,7 @@ class ReadBuffer:
         )
 
     def read(self, messages: Sequence[ReadRecord], invoke_ns: int) -> None:
-        """Record that one poll, invoked at ``invoke_ns`` and ended now, returned these records."""
+        """Record that a poll, which began at ``invoke_ns`` and ends now, returned these records."""
         complete_ns = self._recorder.clock()
         begun, self._begun = self._begun, False
         size = len(messages)
@@ -224,7 +226,7 @@ def _keys(messages: Sequence[ReadRecord]) -> pa.Array:
 
 
 def _identities(values: list[bytes | None]) -> pa.Array:
-    """Return the records' ids, from all values at once; one by one if a value is not UTF-8."""
+    """Return the records' ids, computed together; one by one if a value is not UTF-8."""
     try:
         texts = pa.array(values, pa.binary()).cast(pa.string()).fill_null("")
     except pa.ArrowInvalid:

@@ -17,14 +17,15 @@ _GRACE_S: Final = 2.0
 
 
 class ProducerLoop:
-    """One producer: sends until told to stop, then waits for answers. Runs in its own thread.
+    """One producer, in its own thread: sends until it is stopped, then waits for responses.
 
-    It stays connected until it is closed: with acks=0 a broker may still have to read its records.
+    It stays connected until it is closed, because with acks=0 a broker may not have read its
+    records.
 
     Args:
         opened: opens the client, and a new client after a fatal error.
         prefix: prefix of the records' names, ``<prefix>-<sequence>``.
-        tape: the buffer for its operations; used only from this thread.
+        tape: the buffer for its operations.
         first: the first sequence number, after those of a predecessor; ``sent`` is the next number.
         named: returns a record's name for its sequence number, if names are different.
         records: the user's own records, instead of made records; sent once, in this order.
@@ -52,7 +53,7 @@ class ProducerLoop:
         self._client = opened()
 
     def run(self, stop: StopSignal, answer_limit_s: Callable[[], float]) -> None:
-        """Send until ``stop`` is set; then wait up to ``answer_limit_s`` for missing answers."""
+        """Send until ``stop`` is set; then wait up to ``answer_limit_s`` for missing responses."""
         while not stop.is_set():
             left = len(self._records) - self.sent if self._records else None
             due = self._pace.due()
@@ -67,7 +68,7 @@ class ProducerLoop:
         self._client.close()
 
     def _send(self, size: int, stop: StopSignal) -> None:
-        """Send a burst; wait while the queue is full, since such a record was not yet invoked."""
+        """Send a burst; wait while the queue is full. A record that waits was not sent yet."""
         topic, partitions = self._plan.topic.name, self._plan.topic.partitions
         answered = self._tape.burst()
         for _ in range(size):
@@ -105,7 +106,7 @@ class ProducerLoop:
         self._client.poll(POLL_S)  # or repeated refusals would fill the history
 
     def _drain(self, limit_s: float) -> None:
-        """Wait for answers, then give up the remaining records, which get a report about that."""
+        """Wait for responses, then give up the other records, which callbacks report."""
         deadline = time.monotonic() + limit_s
         while len(self._client) and time.monotonic() < deadline:
             self._client.poll(POLL_S)

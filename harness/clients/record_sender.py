@@ -1,6 +1,6 @@
 """Sends single, named records, and waits for their outcomes at once or later.
 
-For stories and for fences. Records for other topics are not in the history, which is about one
+Stories and fences use it. Records for other topics are not in the history, which is about one
 topic.
 """
 
@@ -31,11 +31,11 @@ _UNKNOWN_PARTITION: Final = KafkaError._UNKNOWN_PARTITION  # noqa: SLF001 - its 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendOutcome:
-    """The outcome of sending one record, as the history has it.
+    """The outcome of one record's send, as in the history.
 
     Attributes:
         offset: the record's offset; None if the broker did not return the offset.
-        error: the client's error name; None if ok, or if the limit passed without an answer.
+        error: the client's error name; None if ok, or if the limit passed without a response.
     """
 
     outcome: str
@@ -84,8 +84,8 @@ class Sender:
     def send(self, identity: str, partition: int, *, limit_s: float) -> SendOutcome:
         """Send one record; return within a millisecond or two of its acknowledgement.
 
-        Without an answer within the limit, the outcome is ``info`` without an error. If an answer
-        arrives later, the history has that answer.
+        Without a response within the limit, the outcome is ``info`` without an error. If a response
+        arrives later, the history has that response.
         """
         with self._lock:
             self.sent += 1
@@ -109,7 +109,7 @@ class Sender:
     def send_on(
         self, value: str, partition: int, *, size: int, topic: str = "", content: bytes = b""
     ) -> None:
-        """Send a record, and do not wait for an answer.
+        """Send a record without waiting for a response.
 
         Args:
             value: the record's name.
@@ -131,7 +131,7 @@ class Sender:
             self.sent += not topic
 
     def await_answers(self, *, limit_s: float) -> int:
-        """Wait until every record has an answer; return how many have no answer yet."""
+        """Wait until every record has a response; return the number of records without one."""
         deadline = time.monotonic() + limit_s
         with self._lock:
             while self._waiting and (left := deadline - time.monotonic()) > 0:
@@ -142,14 +142,14 @@ class Sender:
     def trust_flush(self, *, limit_s: float) -> bool:
         """Call the library's own flush; return whether it has returned within the limit.
 
-        When it has returned, a record without an error is acknowledged: so does a program that
-        takes a flush as the answer about its records.
+        After it has returned, records without an error count as acknowledged, as in a program that
+        trusts the flush.
         """
         with self._lock:
             return self._producer.trust_flush(limit_s)
 
     def _noted(self, identity: str, partition: int, answers: list[SendOutcome]) -> OnDelivery:
-        """Return the callback that adds the outcome of a record sent now, and records it."""
+        """Return the callback that records the outcome of a record sent now."""
         invoke_ns = self._recorder.clock()
 
         def delivered(error: ClientError | None, message: DeliveredRecord) -> None:
@@ -174,9 +174,9 @@ class Sender:
         answered: OnDelivery,
         deadline: float,
     ) -> None:
-        """Queue a record; if the client does not know the partition, let it ask for partitions.
+        """Queue a record. If the client does not know the partition, request the partitions first.
 
-        The partition may have been added just before.
+        The partition may be new.
         """
         while True:
             try:
@@ -191,7 +191,7 @@ class Sender:
                 self._producer.reach(self._topic, limit_s=_POLL_S * 20)
 
     def finish(self, *, limit_s: float) -> None:
-        """Wait for answers within the limit; record the other records as unanswered.
+        """Wait for responses within the limit; record the other records as without a response.
 
         The producer stays connected until it is closed. May be called twice.
         """

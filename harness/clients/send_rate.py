@@ -17,9 +17,9 @@ _CRASHES: Final = 0.5
 
 
 class RateLimiter:
-    """Keeps an average rate: says how many records or transactions are due.
+    """Keeps an average rate: returns the number of records or transactions that are due.
 
-    After a stall it catches up only one second of the lost time.
+    After a stall it catches up with only one second of the lost time.
 
     Args:
         rate: records, or transactions, per second; 0 is as fast as possible.
@@ -33,7 +33,7 @@ class RateLimiter:
         self._last_ns = clock()
 
     def due(self) -> int:
-        """Return how many records or transactions to send now."""
+        """Return the number of records or transactions to send now."""
         if self._rate <= 0:
             return _BURST
         now = self._clock()
@@ -56,12 +56,12 @@ class StopSignal(Protocol):
 
 
 def draws(plan: Plan, client: str) -> random.Random:
-    """Return the random numbers of one client in a run; other clients have other numbers."""
+    """Return the random number generator of one client in a run."""
     return random.Random(f"{plan.seed} {client}")  # noqa: S311 - no secret
 
 
 class ClientLifetime:
-    """The life of one client: it is over when the run is over, or when its length has passed.
+    """The life of one client. It ends with the run, or when its length has passed.
 
     Args:
         number: number of earlier lives of the same client.
@@ -80,7 +80,7 @@ class ClientLifetime:
 
     @property
     def crashed(self) -> bool:
-        """True if the life ended by a crash: the client is dropped, and closes nothing."""
+        """True if the life ended by a crash: the client is dropped without a close."""
         return self._dies and not self._stop.is_set() and self.is_set()
 
     def named(self, name: str) -> str:

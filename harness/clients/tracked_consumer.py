@@ -1,10 +1,10 @@
 """A consumer of the topic under test that reports every move of its position.
 
-If positions could jump unseen, the history would not show whether a reader was moved or skipped
-records. So only this class moves a reader: ``auto.offset.reset`` is ``error``, with which
-librdkafka stops reading the partition and reports an error. A consumer that gets partitions from
-its group starts at offsets that it looked up itself. A consumer with another ``auto.offset.reset``
-is like an application's: if its group has committed no offset, that setting decides the start.
+The history must show whether a reader was moved, or skipped records. So only this class moves a
+reader: ``auto.offset.reset`` is ``error``, with which librdkafka stops reading the partition and
+reports an error. A consumer that gets partitions from its group starts at offsets that it looked up
+itself. A consumer with another ``auto.offset.reset`` is like an application's: if its group has
+committed no offset, that setting decides the start.
 """
 
 import threading
@@ -32,7 +32,7 @@ _STORED: Final = -1000
 
 
 class MoveCallback(Protocol):
-    """Called when a reader is moved: with a kind of ``history``, and whether a poll goes on."""
+    """Called when a reader is moved, with a kind of ``history``, and whether a poll is running."""
 
     def __call__(self, kind: str, places: Places, *, within: bool) -> None:
         """Record the move."""
@@ -133,7 +133,7 @@ class TrackedConsumer:
         return frozenset(self._next)
 
     def commit(self, messages: Iterable[ReadRecord]) -> None:
-        """Commit the positions after these records to the group, and do not wait."""
+        """Commit the positions after these records to the group, without waiting."""
         places = [place for place in self.after(messages) if place.partition in self._next]
         if not places:
             return
@@ -145,7 +145,7 @@ class TrackedConsumer:
             self._log.info("%s: no commit: %s", self._name, error)
 
     def after(self, messages: Iterable[ReadRecord]) -> list[TopicPartition]:
-        """Return the positions at which a group must go on after these records."""
+        """Return the positions at which a group must continue after these records."""
         last = {message.partition() or 0: (message.offset() or 0) + 1 for message in messages}
         return [self._at(*place) for place in last.items()]
 
@@ -161,7 +161,7 @@ class TrackedConsumer:
         """End as in a crash: the group notices when the session has timed out.
 
         librdkafka may wait for its own threads without end (its issues 4674 and 5434), so the last
-        reference is deleted in a separate thread, which is not waited for if it hangs.
+        reference is deleted in a separate thread, which may hang.
         """
         if self._journal is not None:
             self._journal.ended(self._journal.clock(), crashed=True)
@@ -188,7 +188,7 @@ class TrackedConsumer:
                 self._stranded[message.partition() or 0] = message.offset() or 0
 
     def _go_on(self) -> None:
-        """Continue in partitions whose position is not in the log any more, at the nearest offset.
+        """Continue at the nearest offset in partitions whose position is not in the log any more.
 
         The whole assignment is replaced: a member of a classic group may not change a part of it. A
         member of a group with the newer protocol (KIP-848) may only change a part.
@@ -212,8 +212,7 @@ class TrackedConsumer:
     def _replaced(self, moves: Mapping[int, int]) -> bool:
         """Let the client read partitions at new offsets; return whether it still has them.
 
-        A client that the group has removed has already lost its partitions, and reports that at the
-        next poll.
+        A client that the group removed has lost its partitions, and reports that at the next poll.
         """
         places = _at_all(self._topic, moves)
         try:
@@ -277,7 +276,7 @@ class TrackedConsumer:
     def _commit_last(
         self, client: RecordConsumer, partitions: set[int], journal: GroupJournal
     ) -> None:
-        """Commit unanswered positions again, and wait: the partition's next owner starts there."""
+        """Retry unconfirmed commits, and wait, because the partition's next owner starts there."""
         ends = {
             partition: offset
             for partition, offset in self._next.items()
@@ -300,8 +299,8 @@ class TrackedConsumer:
     ) -> list[TopicPartition]:
         """Return the group's committed offsets; 0 for a partition without a committed offset.
 
-        With another ``auto.offset.reset``, the client itself chooses the offset instead of 0. With
-        ``enable.auto.commit`` it chooses every offset.
+        With another ``auto.offset.reset``, the client chooses the offset instead of 0. With
+        ``enable.auto.commit``, it chooses every offset.
         """
         if self._chooses:
             return [self._at(place.partition, _STORED) for place in partitions]

@@ -1,4 +1,4 @@
-"""Buffer for a transactional client's operations: a whole transaction at a time."""
+"""Buffer for a transactional client's operations, one complete transaction at a time."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 
 class TransactionBuffer:
-    """The tape of one transactional client, to be used only in its thread, callbacks included.
+    """The buffer of one transactional client. Only its thread uses it, also in callbacks.
 
     Args:
         group: the name of the group that the client joins; empty if it does not read.
@@ -54,7 +54,7 @@ class TransactionBuffer:
         return self._current
 
     def moved(self, kind: str, places: Places, *, within: bool) -> None:
-        """Record what moved the client's reader: in the current transaction, or separately."""
+        """Record a move of the client's reader, in the current transaction or separately."""
         del within  # a poll is always within a transaction
         if self._current is not None:
             self._current.moved(kind, places)
@@ -87,7 +87,7 @@ class TransactionBuffer:
 
 
 class OpenTransaction:
-    """One transaction, while it goes on."""
+    """One transaction before its end."""
 
     def __init__(
         self, row: Row, isolation: str, group: str, ended: Callable[[list[Row], bool], None]
@@ -99,9 +99,9 @@ class OpenTransaction:
         self._rows: list[Row] = []
 
     def send(self, value: str, partition: int) -> OnDelivery:
-        """Note that a record is sent; return the callback for its delivery report.
+        """Record that a record is sent; return the callback for its delivery report.
 
-        The callback only notes the offset or the error: the record's outcome is the transaction's.
+        The callback records only the offset or the error: the record has its transaction's outcome.
         """
         row = {**self._row, "kind": SEND, "acks": "all", "value": value, "partition": partition}
         self._rows.append(row)
@@ -116,7 +116,7 @@ class OpenTransaction:
         return delivered
 
     def read(self, messages: Sequence[ReadRecord]) -> None:
-        """Note the records that a poll within the transaction returned."""
+        """Record the records that a poll within the transaction returned."""
         self._rows += [
             {
                 **self._row,
@@ -131,7 +131,7 @@ class OpenTransaction:
         ]
 
     def moved(self, kind: str, places: Places) -> None:
-        """Note a move of the reader within the transaction; its outcome is always ok."""
+        """Record a move of the reader within the transaction; its outcome is always ok."""
         value = self._group if kind == SUBSCRIBE else ""
         done = {**self._row, "kind": kind, "value": value, "outcome": OK}
         self._rows += [
@@ -143,7 +143,7 @@ class OpenTransaction:
         """Give sends and reads the transaction's outcome, and write the rows if due.
 
         Args:
-            answered: whether the transaction's end was answered.
+            answered: whether the end of the transaction got a response.
         """
         fate = {"outcome": outcome, "error": error}
         self._ended([{**fate, **row} for row in self._rows], answered)

@@ -4,8 +4,8 @@ A transaction sends a few records to random partitions, and is committed or abor
 decides. With ``transform`` the client also reads as a group member, before and after its sends, and
 commits its positions within the transaction (KIP-447): consume, transform, produce.
 
-A client that crashes leaves its transaction open. Its successor has the same
-``transactional.id``: that aborts the open transaction, and fences a producer that still lives.
+A client that crashes leaves its transaction open. Its successor has the same ``transactional.id``,
+which aborts the open transaction, and fences a producer that still runs.
 """
 
 import threading
@@ -37,10 +37,10 @@ SENDS_MEAN: Final = (1 + SENDS_MOST) / 2
 
 _READ_AT_ONCE: Final = 50
 _READ_S: Final = 0.01
-"""Limits of a poll within a transaction, in seconds and records; the first one ends the poll."""
+"""Limits of a poll within a transaction, in seconds and records."""
 
 _CRASHED: Final = "_DESTROY"
-"""librdkafka's error for requests whose client is gone."""
+"""librdkafka's error for requests whose client was destroyed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class _Client:
 
 
 class TransactionLoop:
-    """One transactional client of the run, life after life. Runs in its own thread.
+    """One transactional client of the run, with its successors after crashes, in its own thread.
 
     Args:
         common: returns the settings of a client with the given name.
@@ -82,11 +82,11 @@ class TransactionLoop:
         rate = plan.workload.rate / plan.workload.producers / SENDS_MEAN
         self._pace = RateLimiter(rate, recorder.clock)
         self._zombie: tuple[_Client, OpenTransaction] | None = None
-        """A replaced client that does not know this yet, and its open transaction."""
+        """A client that was replaced but does not know this yet, and its open transaction."""
         self._dangling = False
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
-        """Do transactions until ``stop``; then wait up to ``answer_limit_s`` for all to end."""
+        """Run transactions until ``stop``; then wait up to ``answer_limit_s`` for their ends."""
         patience = TransactionTimeouts(stop, self._plan.workload.delivery_timeout_s, answer_limit_s)
         lengths = draws(self._plan, f"{self._name} lives")
         for life in lives(stop, lengths, self._plan.workload.churn_s):
@@ -156,7 +156,7 @@ class TransactionLoop:
         return reader
 
     def _work(self, client: _Client, life: ClientLifetime) -> bool:
-        """Do transactions until the life is over; return False if the producer failed before."""
+        """Run transactions until the life is over; return False if the producer failed before."""
         while not life.is_set():
             for _ in range(self._pace.due()):
                 if life.is_set():
@@ -168,7 +168,7 @@ class TransactionLoop:
         return True
 
     def _transact(self, client: _Client, *, crash: bool = False) -> bool:
-        """Do one transaction; return False if the producer cannot be used any more."""
+        """Run one transaction; return False if the producer cannot be used any more."""
         draw, partitions = self._random, self._plan.topic.partitions
         targets = [draw.randrange(partitions) for _ in range(draw.randint(1, SENDS_MOST))]
         aborts = draw.random() < self._plan.workload.aborts
@@ -214,7 +214,7 @@ class TransactionLoop:
     def _keep_offsets(self, client: _Client, polled: list[ReadRecord]) -> bool:
         """Add the positions after ``polled`` to the transaction; return False if it must abort.
 
-        A revoked partition now belongs to another member, which reads uncommitted records again.
+        If a partition was revoked, another member reads the records again.
         """
         reader = client.reader
         if reader is None or not polled:
@@ -223,7 +223,7 @@ class TransactionLoop:
         return not reader.revoked and client.session.offsets(reader.after(polled), group)
 
     def _crash(self, client: _Client, entry: OpenTransaction, *, ready: bool) -> None:
-        """End as in a crash: before the commit, within it, or as a zombie that commits later.
+        """End as in a crash: before the commit, during it, or as a zombie that commits later.
 
         Args:
             ready: whether the transaction may be committed: it has its records and offsets.
@@ -239,7 +239,7 @@ class TransactionLoop:
 
 
 def _first(messages: list[ReadRecord]) -> dict[int, int]:
-    """Return a reader's positions before it read these messages, some of them perhaps twice."""
+    """Return a reader's positions before it read these messages, which it may have read twice."""
     numbers: dict[int, int] = {}
     for message in messages:
         partition, offset = message.partition() or 0, message.offset() or 0

@@ -1,4 +1,4 @@
-"""One transactional producer: its requests to the coordinator, and their time-outs."""
+"""One transactional producer: its requests to the coordinator, and their timeouts."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ _SLICE_S: Final = 1.0
 
 
 class TransactionTimeouts:
-    """The time-outs of a client: for every single call, and for all calls at the end together.
+    """The timeouts of a client: for every single call, and for all calls at the end together.
 
     Args:
         each_s: seconds for one call.
@@ -46,7 +46,7 @@ class TransactionEnd:
 
     Attributes:
         error: the client's name of the error; None if there was no error.
-        answered: True if the end was answered; False if the client stopped waiting.
+        answered: True if the end got a response; False if the client stopped waiting.
         usable: whether the producer can begin another transaction.
     """
 
@@ -72,7 +72,7 @@ class TransactionalProducer:
         self.client = library.producer(settings)
 
     def open(self) -> bool:
-        """Replace every producer of this name, and abort its transaction; return whether done."""
+        """Replace every producer of this name, and abort its transaction; False: no response."""
         return self._call(self.client.init_transactions) is None
 
     def begin(self) -> bool:
@@ -85,12 +85,12 @@ class TransactionalProducer:
         return True
 
     def offsets(self, offsets: list[TopicPartition], group: object) -> bool:
-        """Add a group's offsets to the transaction; if False is returned, it must be aborted."""
+        """Add a group's offsets to the transaction; False: the transaction must be aborted."""
         send = self.client.send_offsets_to_transaction
         return self._call(lambda limit_s: send(offsets, group, limit_s)) is None
 
     def flush(self) -> None:
-        """Wait until every record has its delivery report, up to the time-out of one call."""
+        """Wait until every record has its delivery report, up to the timeout of one call."""
         self.client.flush(max(0.0, self._patience.left_s(time.monotonic())))
 
     def commit(self) -> TransactionEnd:
@@ -116,7 +116,7 @@ class TransactionalProducer:
         )
 
     def crash_in_commit(self) -> TransactionEnd:
-        """Request the commit, and do not wait for the answer."""
+        """Request the commit, without waiting for the response."""
         try:
             self.client.commit_transaction(0.001)
         except KafkaException as error:
@@ -133,7 +133,7 @@ class TransactionalProducer:
         return self._call(self.client.abort_transaction)
 
     def _call(self, api: Callable[[float], object]) -> ClientError | None:
-        """Call ``api`` until it is done; repeat the call if the library says that it can resume."""
+        """Call ``api`` until it is done; repeat the call if it can be resumed."""
         began = time.monotonic()
         while True:
             try:

@@ -1,1 +1,1 @@
-"""The Kafka releases that Highwater knows: a catalogue, and how each release differs."""
+"""The Kafka releases that Highwater supports: a catalogue of their differences."""

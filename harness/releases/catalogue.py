@@ -171,7 +171,7 @@ _ENTRIES = (
         truncation=Truncation.LEADER_EPOCH_EXACT,
         window_widens=False,
         note=(
-            "Answers a follower that has an older HW at once (2.4.0 to 2.5.1 only), so "
+            "Leaders answer a follower with an older HW at once (2.4.0 to 2.5.1 only), so "
             "the HW-lag window of an idle partition closes in milliseconds."
         ),
     ),
@@ -231,7 +231,7 @@ _ENTRIES = (
     Release(
         name="3.9.0",
         extra_jars=_RELOAD4J,
-        note="The last release with KAFKA-18991, but for 4.0.0.",
+        note="The last release with KAFKA-18991, except 4.0.0.",
     ),
     Release(
         name="3.9.2",
@@ -301,11 +301,11 @@ _ENTRIES = (
 CATALOGUE: Mapping[str, Release] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
 
 MODERN: Final = "4.4.0"
-"""The release that represents today's Kafka in the demo, the sample, benchmarks and examples."""
+"""The newest release, in the demo, the sample, benchmarks and examples."""
 
 SAMPLE: Final = ("0.9.0.1", "0.10.2.2", "0.11.0.3", "2.1.1", "2.8.2", MODERN)
 """One release for each combination of coordination, truncation rule and record format. Tests on
-real brokers use these where all releases would take too long."""
+real brokers use these if all releases would take too long."""
 
 
 def metadata_release(version: str) -> Release:

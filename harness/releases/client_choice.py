@@ -1,4 +1,4 @@
-"""The choice of a client: a library, of another release (``java:3.9.2``), or a driver's command."""
+"""The choice of a client: a library with a release (``java:3.9.2``), or a driver's command."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ JAVA: Final = "java"
 KAFKA_PYTHON: Final = "kafka-python"
 AIOKAFKA: Final = "aiokafka"
 DRIVER: Final = "driver"
-"""Any library in a process of its own, which a command starts (docs/driver.md)."""
+"""Any library in a separate process, which a command starts (docs/driver.md)."""
 
 _DRIVERS: Final = Path(__file__).parents[1] / "clients/drivers"
 _WHEELS: Final = {
@@ -32,33 +32,34 @@ _WHEELS: Final = {
     KAFKA_PYTHON: KAFKA_PYTHON,
     AIOKAFKA: AIOKAFKA,
 }
-"""Libraries that drivers of ours import, in any release, and their packages."""
+"""Libraries that our own drivers import, in any release, and their packages."""
 
 _VERSION: Final = re.compile(r"\d+(\.\d+){1,2}")
 
 LIBRARIES: Final = (LIBRDKAFKA, JAVA, KAFKA_PYTHON, AIOKAFKA)
 
 _NEGOTIATES: Final = (0, 10, 2)
-"""Since this release, a Java client speaks to older brokers, from 0.10.0 on (KIP-97)."""
+"""The first release whose Java clients support older brokers, from 0.10.0 on (KIP-97)."""
 
 _ASKED_FIRST: Final = (0, 10, 0)
 _KIP_896: Final = (4, 0)
 _LEAST: Final = (2, 1)
-"""Clients and brokers of 4.0 do not speak to anything older than this release (KIP-896)."""
+"""The oldest release that clients and brokers of 4.0 support (KIP-896)."""
 
 _METADATA: Final = (2, 5)
 
 _OLDEST: Final = {
     KAFKA_PYTHON: (
         (0, 10, 0),
-        "it asks brokers which requests they know, and brokers before 0.10.0 do not answer",
+        "it needs ApiVersions, which brokers before 0.10.0 do not support",
     ),
     AIOKAFKA: ((0, 11), "it writes only records of format 2, which came with 0.11.0"),
 }
-"""The oldest brokers that a Python client speaks to; no broker is too new (docs/clients.md)."""
+"""The oldest brokers that a Python client supports; it supports all newer ones
+(docs/clients.md)."""
 
 _CODECS: Final = {KAFKA_PYTHON: ("none", "gzip", "zstd")}
-"""Compressions of libraries that do not have all; kafka-python needs packages for the others."""
+"""Compressions of libraries that do not have all; kafka-python needs packages for some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,7 @@ class ClientChoice:
         release: the release of Java's clients; None for other libraries, which have only the
             release of the installed package.
         command: the program of a client driver, and its arguments.
-        wheel: the package and release that a driver of ours imports; empty for the installed one.
+        wheel: the package and release that our own driver imports; empty for the installed one.
     """
 
     library: str
@@ -127,7 +128,7 @@ class ClientChoice:
         return ""
 
     def why_not(self, brokers: Release) -> str:
-        """Return why the library cannot speak to brokers of a release; empty if it can."""
+        """Return why the library does not support brokers of a release; empty if it does."""
         if self.library in _OLDEST:
             oldest, why = _OLDEST[self.library]
             return why if brokers.number < oldest else ""
@@ -135,13 +136,13 @@ class ClientChoice:
             return ""
         clients, servers = self.release.number, brokers.number
         if clients >= _KIP_896 and servers < _LEAST:
-            return "since 4.0 they speak only to brokers of 2.1 and later (KIP-896)"
+            return "since 4.0 they support only brokers of 2.1 and later (KIP-896)"
         if servers >= _KIP_896 and clients < _LEAST:
-            return "brokers of 4.0 and later speak only to clients of 2.1 and later (KIP-896)"
+            return "brokers of 4.0 and later support only clients of 2.1 and later (KIP-896)"
         if clients > servers and (clients < _NEGOTIATES or servers < _ASKED_FIRST):
             return (
-                "clients before 0.10.2 need brokers that are no older, and brokers before 0.10.0 "
-                "need clients that are no newer"
+                "clients before 0.10.2 need brokers of their release or later, and brokers "
+                "before 0.10.0 need clients of their release or earlier"
             )
         return ""
 
@@ -150,12 +151,12 @@ def read_client(word: str, kafka: str) -> ClientChoice:
     """Return the client that a word names.
 
     Args:
-        word: the library; a colon and its release may follow. A word with a slash is the command
-            of a client driver.
+        word: the library, optionally with a colon and its release. A word with a slash is the
+            command of a client driver.
         kafka: the release of the brokers; Java's clients have it too, if ``word`` names none.
 
     Raises:
-        UsageError: there is no such library or release, or the command is none.
+        UsageError: there is no such library, release or command.
     """
     if "/" in word:
         try:
@@ -170,7 +171,7 @@ def read_client(word: str, kafka: str) -> ClientChoice:
     if colon and not _VERSION.fullmatch(number):
         raise UsageError(
             f"{library} has no release {number!r} here",
-            hint="Write librdkafka:2.10.0, say, or java:RELEASE for Kafka's own clients.",
+            hint="Write librdkafka:2.10.0, for example, or java:RELEASE for Kafka's own clients.",
         )
     if library == LIBRDKAFKA and not colon:
         return ClientChoice(library=LIBRDKAFKA)

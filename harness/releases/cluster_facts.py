@@ -1,4 +1,4 @@
-"""Facts about a running cluster that any client can read if it may describe the cluster."""
+"""Facts about a running cluster that any client may read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ METADATA: Final[Mapping[int, Number]] = {
 source. Up to 3.6 that name does not exist; there it is the last constant."""
 
 _BEFORE_METADATA: Final = 3
-"""The metadata.version of 3.2, the last line without one of its own to choose."""
+"""The metadata.version of 3.2, the last line without a feature of this name."""
 
 BROKER_EPOCHS: Final = 10
 """The metadata.version since which a follower sends its broker epoch in Fetch: 3.5-IV1 (KIP-903,
@@ -32,7 +32,8 @@ PROTOCOL: Final = "inter.broker.protocol.version"
 VERIFICATION: Final = "transaction.partition.verification.enable"
 """A broker setting since 3.6, true by default (KIP-890)."""
 POSITIONS_RETENTION: Final = "offsets.retention.minutes"
-"""A broker setting: how long a coordinator keeps the offsets of a group without members."""
+"""A broker setting: the time for which a coordinator keeps the offsets of a group without
+members."""
 
 
 POSITIONS: Final = "__consumer_offsets"
@@ -40,8 +41,8 @@ TRANSACTIONS: Final = "__transaction_state"
 SHARE_GROUPS: Final = "__share_group_state"
 REMOTE_TIER: Final = "__remote_log_metadata"
 OWN_TOPICS: Final = (POSITIONS, TRANSACTIONS, SHARE_GROUPS, REMOTE_TIER)
-"""Kafka's own topics. Kafka creates each topic with the first group, transactional client, share
-group (KIP-932) or tiered topic (KIP-405)."""
+"""Kafka's own topics. Kafka creates one with the first group, transactional client, share group
+(KIP-932) or tiered topic (KIP-405)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +76,7 @@ class BrokerFacts:
     """Facts about one broker.
 
     Attributes:
-        release: None if the requests that it supports match no release in the catalogue.
+        release: None if its supported requests match no release in the catalogue.
         settings: None if they could not be read.
     """
 
@@ -107,11 +108,11 @@ class ClusterFacts:
 
     Attributes:
         controllers: number of voters in the KRaft quorum; None on ZooKeeper or if unreadable.
-        features: finalized levels, of files those that they name; None where there are no features
-            (before 2.7).
+        features: finalized levels; from files, those that they name; None without features (before
+            2.7).
         own_topics: the topics of ``OWN_TOPICS`` that the user may see.
-        unseen: sentences, each about a thing that could not be read, and why.
-        requests: APIs that were called, and how often.
+        unseen: sentences about facts that could not be read, and why.
+        requests: number of calls of each API.
         running: False if the facts are from files.
         defaults: brokers' settings that no file has, and Kafka's defaults for them.
     """

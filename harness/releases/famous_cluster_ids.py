@@ -1,8 +1,8 @@
-"""Cluster ids from quickstarts and compose files: two clusters with such an id may be different.
+"""Cluster ids from quickstarts and compose files, which different clusters may have.
 
-``kafka-storage random-uuid``, or the first broker on ZooKeeper (KIP-78), draws a cluster's id at
-random, so the id is normally unique. But a cluster that was formatted with the id of an example
-has the same id as all other clusters made from that example.
+``kafka-storage random-uuid``, or the first broker on ZooKeeper (KIP-78), chooses a cluster's id at
+random, so it is normally unique. But all clusters that were formatted with the id of an example
+have the same id.
 """
 
 from typing import Final

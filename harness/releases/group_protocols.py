@@ -8,10 +8,10 @@ CONSUMER: Final = "consumer"
 """Consumer group protocols: the classic protocol of the clients, and the brokers' (KIP-848)."""
 
 CONSUMER_SINCE: Final = (4, 0)
-"""The first release in which a group member may ask for the brokers' protocol (KIP-848)."""
+"""The first release in which a group member may use the brokers' protocol (KIP-848)."""
 
 SESSION_S: Final = 2.0
-"""Session timeout: seconds for which a member may be silent; Kafka's default is 45 s."""
+"""Session timeout: seconds in which a member must send a heartbeat; Kafka's default is 45 s."""
 
 _SESSION_MS: Final = str(int(SESSION_S * 1000))
 _HEARTBEAT_MS: Final = "500"
@@ -34,7 +34,7 @@ SHARE_FEATURES: Final = {"share.version": 1}
 """The feature that enables share groups, and the level that enables them."""
 
 LOCK_S: Final = 5.0
-"""Seconds for which a share group member may keep a delivered record; Kafka's default is 30 s."""
+"""Seconds for which a record is locked for a share group member; Kafka's default is 30 s."""
 
 DELIVERIES_MOST: Final = 5
 """Most deliveries of one record (the default of ``group.share.delivery.count.limit``)."""
@@ -55,4 +55,4 @@ SHARE_SETTINGS: Final = {
 SHARE_STATE_REPLICAS: Final = "share.coordinator.state.topic.replication.factor"
 
 SHARE_GROUP: Final = {"share.auto.offset.reset": "earliest"}
-"""Settings of a share group: a new group reads partitions from their beginning, not their end."""
+"""Settings of a share group: a new group reads partitions from their beginning."""

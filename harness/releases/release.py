@@ -1,4 +1,4 @@
-"""One release of Kafka: all its differences from other releases, as data."""
+"""One release of Kafka, with all its differences from other releases, as data."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -37,8 +37,8 @@ _EXPLANATIONS = {
         "epoch by epoch, until both agree (KIP-279)."
     ),
     Truncation.ON_FETCH: (
-        "A follower fetches with its last epoch, and the leader's response says where the logs "
-        "diverge (KIP-595)."
+        "A follower fetches with its last epoch, and the leader's response has the offset at "
+        "which the logs diverge (KIP-595)."
     ),
 }
 
@@ -56,8 +56,8 @@ class RequestVersions:
 
     Attributes:
         fetch: Fetch version whose response has the high watermark of the replica that answers.
-        fetch_as: the replica id to send: -2 is a debugging consumer, which any replica answered
-            up to 2.3; from 2.4 any replica answers a plain consumer, -1 (KIP-392).
+        fetch_as: the replica id to send: up to 2.3, any replica answers a debugging consumer (-2);
+            from 2.4 any replica answers a plain consumer (-1, KIP-392).
         list_offsets: ListOffsets version whose response has a replica's LEO; version 0 returns a
             list of offsets, versions from 1 on return one offset.
         metadata: Metadata version; from 7 on the response has leader epochs.
@@ -74,7 +74,7 @@ class RequestVersions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """One release of Kafka; an attribute that an entry leaves out is as in the newest line.
+    """One release of Kafka. The defaults of attributes are those of the newest line.
 
     Attributes:
         name: Apache's number; with ``-zk`` or ``-kraft`` if the catalogue has both.
@@ -88,12 +88,12 @@ class Release:
         wire: request versions for the probe.
         logging: major version of log4j in the jars, 1 or 2.
         config: broker settings that only this release's line needs or accepts.
-        client: librdkafka settings that clients need to talk to the release.
+        client: librdkafka settings that clients need with the release.
         heap_mb: heap that a broker of a test cluster needs.
-        drivers: cluster drivers that can run the release. In containers each broker needs an
-            inside and an outside listener, so ``inter.broker.listener.name`` (since 0.10.2).
-        window_widens: whether ``replica.fetch.wait.max.ms`` keeps the HW-lag window of an idle
-            partition open. Leaders of 2.4.0 to 2.5.1 answer a follower with an older HW at once
+        drivers: cluster drivers that can run the release. In containers each broker needs an inside
+            and an outside listener, so ``inter.broker.listener.name`` (since 0.10.2).
+        window_widens: whether ``replica.fetch.wait.max.ms`` delays a follower's HW in an idle
+            partition. Leaders of 2.4.0 to 2.5.1 answer a follower with an older HW at once
             (``ReplicaManager.fetchMessages``, ``followerNeedsHwUpdate``).
         note: other facts about the release, in one or two sentences.
     """
@@ -135,7 +135,7 @@ class Release:
 
     @property
     def idempotence(self) -> bool:
-        """True if producers can be idempotent (KIP-98); that came with record format 2, in 0.11."""
+        """True if producers can be idempotent (KIP-98, with record format 2 in 0.11)."""
         return self.magic >= 2  # noqa: PLR2004 - record format 2, see above
 
     @property
@@ -171,7 +171,7 @@ class Release:
         }
 
     def describe(self) -> dict[str, object]:
-        """Return the release as an object of ``highwater versions --json``: the whole entry."""
+        """Return the complete entry as an object of ``highwater versions --json``."""
         facts: dict[str, object] = {
             attribute.name: getattr(self, attribute.name) for attribute in fields(self)
         }

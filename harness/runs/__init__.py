@@ -1,1 +1,1 @@
-"""A run: its plan, its history, its folder, its verdict. No broker, no Spark."""
+"""A run: its plan, its history, its folder, its verdict."""

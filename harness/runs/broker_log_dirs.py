@@ -26,8 +26,7 @@ def log_dirs(replicas: Path) -> Iterator[tuple[str, Path]]:
 def copy_broker_file(file: Path, copy: Path) -> None:
     """Copy a broker-wide file; if a checkpoint is already there, add the lines of ``file`` to it.
 
-    Kafka leaves some checkpoints empty until there is something to write; a fault may leave a part
-    of a checkpoint, or any other bytes.
+    A checkpoint may be empty, and after a fault it may be incomplete, or have any other bytes.
     """
     if not copy.exists() or (file.name.endswith(_OFFSETS) and not copy.stat().st_size):
         copy.parent.mkdir(parents=True, exist_ok=True)

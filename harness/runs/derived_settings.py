@@ -6,7 +6,8 @@ from typing import Final
 
 DELETE_RETENTION: Final = "delete.retention.ms"
 DELETE_RETENTION_MS: Final = 15_000
-"""Longer than a random fault, so no replica misses a tombstone; shorter than a run."""
+"""The time for which tombstones stay: longer than a random fault, so that no replica misses one,
+and shorter than a run."""
 
 COMPACTED: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -32,7 +33,7 @@ TIERED_TOPIC: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Settings for a topic whose segments are deleted from disks as soon as they are copied.
 
-Nothing is ever deleted from both tiers: ``retention.ms`` and ``retention.bytes`` are without limit.
+The remote tier keeps all records: ``retention.ms`` and ``retention.bytes`` are without limit.
 """
 
 TIERED_BROKERS: Final[Mapping[str, str]] = MappingProxyType(

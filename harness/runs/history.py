@@ -1,9 +1,9 @@
 """The history as tables: operations, observations, faults and broker log lines.
 
-Every time is an ``int64``: nanoseconds since the run's start, on one monotonic clock. While the run
-goes on, a table's rows are appended to an Arrow stream (``*.arrows``), one flushed batch at a time;
-whatever kills the writer, the stream is readable up to its last whole batch. When the run has
-ended, the stream becomes Parquet.
+Every time is an ``int64``: nanoseconds since the run's start, on one monotonic clock. During the
+run, a table's rows are appended to an Arrow stream (``*.arrows``), one flushed batch at a time. If
+the writer is killed, the stream is readable up to its last complete batch. At the end of the run,
+the stream becomes Parquet.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 OK: Final = "ok"
 FAIL: Final = "fail"
 INFO: Final = "info"
-"""ok: the operation happened. fail: it did not happen. info: it may have happened (a time-out)."""
+"""ok: the operation happened. fail: it did not happen. info: it may have happened (a timeout)."""
 
 SEND: Final = "send"
 READ: Final = "read"
@@ -29,14 +29,14 @@ SUBSCRIBE: Final = "subscribe"
 SEEK: Final = "seek"
 REBALANCE: Final = "rebalance"
 END: Final = "end"
-"""Kinds of operations. A ``send`` or ``read`` row is one record. ``end`` says where a log ended:
-``offset`` is the next record's offset (only foreign histories have this kind). The other kinds
-change what a reader reads, with one row for each partition (no partition: one row without it).
-``assign``: from now on the reader reads exactly these partitions. ``subscribe``: it may be given
-these partitions; ``value`` is the name of its group (empty in older runs). ``seek``: it goes on
-from ``offset`` (null: from anywhere). ``rebalance``: its partitions changed within ``op``. A share
-group member may get records in any order, so each of its polls that returned records begins with a
-``rebalance`` without a partition."""
+"""Kinds of operations. A ``send`` or ``read`` row is one record. ``end`` is the end of a log:
+``offset`` is the next record's offset (only foreign histories have this kind). The other kinds move
+a reader, with one row for each partition, or one row without a partition. ``assign``: from now on
+the reader reads exactly these partitions. ``subscribe``: its group may assign these partitions;
+``value`` is the name of its group (empty in older runs). ``seek``: it continues at ``offset``
+(null: at any offset). ``rebalance``: its partitions changed within ``op``. A share group member may
+get records in any order, so each of its polls that returned records begins with a ``rebalance``
+without a partition."""
 
 READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
@@ -48,7 +48,7 @@ FENCE: Final = "fence"
 RUN: Final = "run"
 FINAL: Final = "final"
 """Phases. In ``run``, faults happen. In ``final``, after healing, one fence record is written to
-every partition, and a reader reads up to the fence: it has then passed every earlier offset."""
+every partition, and a reader reads up to the fence, past every earlier offset."""
 
 _ROW_GROUP: Final = 100_000
 _WORD = pa.dictionary(pa.int32(), pa.string())
@@ -75,9 +75,9 @@ OPERATIONS: Final = pa.schema(
 """One row for each record sent or read.
 
 All records of one poll, or of one transaction, are one operation of their process: their rows have
-the same ``op``, in the order in which the client sent or got the records. ``op`` grows in the order
-in which the process began its operations. In a transaction, a send has the transaction's outcome:
-``ok`` if it was committed, ``fail`` if it was aborted, ``info`` if that is unknown.
+the same ``op``, in the order in which the client sent or got the records. ``op`` increases in the
+order in which the process began its operations. In a transaction, a send has the transaction's
+outcome: ``ok`` if it was committed, ``fail`` if it was aborted, ``info`` if that is unknown.
 """
 
 PARTITIONS: Final = pa.schema(
@@ -158,9 +158,9 @@ WIRE: Final = pa.schema(
         pa.field("isr", pa.list_(pa.int32())),  # in leadership and isr rows
     ]
 )
-"""Messages between brokers, as the wire saw them: a row whenever a message differs from the one
-before with the same kind, ends and partition. Only runs with the wire have this table, and no
-checker needs it."""
+"""Messages between brokers, as the relay received them: a row whenever a message differs from the
+previous one with the same kind, ends and partition. Only runs with the relay have this table, and
+no checker needs it."""
 
 STEPS: Final = pa.schema(
     [
@@ -180,8 +180,8 @@ STEPS: Final = pa.schema(
         pa.field("controllers", pa.list_(pa.int32())),  # several targets, if controllers
     ]
 )
-"""What a schedule of faults did and when, exactly enough to repeat it. Stories write no rows of
-this table, and no checker needs it; the model reads from it when a fault began."""
+"""The actions of a schedule of faults with their times, exact enough to repeat it. Stories write no
+rows of this table, and no checker needs it; the model reads from it when a fault began."""
 
 MESSAGES: Final = pa.schema(
     [
@@ -214,8 +214,8 @@ MESSAGES: Final = pa.schema(
         ),  # for released: order, schedule, healing, time; refused: error
     ]
 )
-"""What happened to single messages that the wire held, dropped, repeated, delayed or refused; and
-to messages between the same ends that passed meanwhile, or waited behind. No checker needs it."""
+"""The events of single messages that the relay held, dropped, repeated, delayed or refused; and of
+messages between the same ends that passed meanwhile, or had to wait. No checker needs it."""
 
 DECISIONS: Final = pa.schema(
     [
@@ -236,7 +236,7 @@ DECISIONS: Final = pa.schema(
         pa.field("epoch", pa.int32()),  # the leader's
     ]
 )
-"""What controllers decided at the harness's request: a row for each answer. Leaders and ISRs that
+"""Decisions of controllers at the harness's request: a row for each response. Leaders and ISRs that
 were only observed are rows of ``PARTITIONS``."""
 
 QUORUM: Final = pa.schema(
@@ -250,8 +250,8 @@ QUORUM: Final = pa.schema(
         pa.field("hw", pa.int64(), nullable=False),  # everything below is committed
     ]
 )
-"""What the leader of a KRaft quorum reports about every controller's metadata log (DescribeQuorum,
-KIP-595): a row whenever a controller's values differ from the controller's row before."""
+"""The report of a KRaft quorum's leader about every controller's metadata log (DescribeQuorum,
+KIP-595): a row whenever a controller's values differ from its previous row."""
 
 FETCHES: Final = pa.schema(
     [
@@ -291,12 +291,13 @@ GROUPS: Final = pa.schema(
         pa.field("error", pa.string()),  # the client's error name; null when ok
     ]
 )
-"""What group members did, and the responses: a row for each partition, or share group record.
+"""Actions of group members, and the responses: a row for each partition, or share group record.
 
 For assigned, revoked and lost, ``invoke_ns`` and ``complete_ns`` are the begin and the end of the
-client's callback. The process ``reader`` asks for the group's offsets when all members have ended.
+client's callback. The process ``reader`` requests the group's offsets after all members have ended.
 Only runs with ``--subscribe`` or ``--share``, with a program under test, or of a story that commits
-a group's offsets have this table."""
+a group's offsets have this table.
+"""
 
 OUTPUTS: Final = pa.schema(
     [
@@ -312,7 +313,7 @@ OUTPUTS: Final = pa.schema(
 )
 """The outputs of a program under test, which a read_committed reader read at the end: a row for
 each output, for each partition that was read to its end, and for each input that needs no output.
-Lines that instances print have such rows, too (``highwater.runtime.programs.printed_lines``)."""
+Lines that instances print have rows, too (``highwater.runtime.programs.printed_lines``)."""
 
 INSTANCES: Final = pa.schema(
     [
@@ -350,8 +351,8 @@ REQUESTS: Final = pa.schema(
         pa.field("batch", pa.binary()),  # records refused, never answered, or repeated
     ]
 )
-"""The requests of a program under test, and their answers, as they passed the wire: a row for each
-partition of a request."""
+"""The requests of a program under test, and the responses, as the relay received them: a row for
+each partition of a request."""
 
 ADDED: Final = frozenset(("op", "isolation", "removed", "step", "message", "controllers"))
 """Columns that older runs do not have; all of them may be null."""
@@ -408,8 +409,8 @@ def record_id(value: bytes) -> str:
 class StreamWriter:
     """Appends record batches to an Arrow stream; a batch is in the file when ``append`` returns.
 
-    Safe to share between threads. Appended batches survive ``kill -9`` of this process. A batch
-    that cannot be written whole (a full disk) is truncated: the stream ends with a whole batch.
+    Safe to share between threads. Appended batches survive ``kill -9`` of this process. If a batch
+    cannot be written completely (a full disk), the stream ends with the batch before it.
 
     Attributes:
         rows: number of rows written.
@@ -438,7 +439,7 @@ class StreamWriter:
             self.rows += batch.num_rows
 
     def append_rows(self, rows: list[dict[str, object]]) -> None:
-        """Write a few rows; meant for tables that grow slowly."""
+        """Write a few rows, for tables that grow slowly."""
         if rows:
             self.append(pa.RecordBatch.from_pylist(rows, schema=self.schema))
 
@@ -450,7 +451,7 @@ class StreamWriter:
             os.fsync(self._file.fileno())
 
     def abandon(self) -> None:
-        """Close the file as it is, after an error: it ends with its last whole batch."""
+        """Close the file after an error; it ends with its last complete batch."""
         self._file.close()
 
     def _write_pending(self) -> None:
@@ -485,7 +486,7 @@ def completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def read_stream(path: Path) -> Iterator[pa.RecordBatch]:
-    """Yield the whole batches of an Arrow stream; a truncated batch ends it without an error.
+    """Yield the complete batches of an Arrow stream; a truncated batch ends it without an error.
 
     Raises:
         pa.ArrowInvalid: not even the schema could be read.
@@ -504,7 +505,7 @@ def read_stream(path: Path) -> Iterator[pa.RecordBatch]:
 def to_parquet(stream: Path, parquet: Path) -> int:
     """Turn an Arrow stream into a Parquet file, remove the stream, and return the number of rows.
 
-    Small batches are merged: a row group per batch would make a long run's file very slow to read.
+    Small batches are merged, because a file with a row group per batch is slow to read.
     """
     with pa.OSFile(str(stream)) as source, pa.ipc.open_stream(source) as reader:
         schema = reader.schema

@@ -1,4 +1,4 @@
-"""The likeness of a run's topic to an existing topic: the copied settings and the others."""
+"""The likeness of a run's topic to an existing topic: copied and other settings."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ SHOWN_MAX = 6
 
 
 class Likeness(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The existing topic that a run's topic was made like.
+    """The existing topic from which a run's topic was made.
 
     Attributes:
         topic: the existing topic's name.

@@ -1,10 +1,10 @@
-"""The files of a run as they were recorded, and the files that are no longer evidence.
+"""The recorded files of a run, and the files that can no longer be used as evidence.
 
 When a run has ended, ``manifest.json`` lists every file that a judge reads, with its size and
-SHA-256, and how many rows of each table were recorded; ``status.json`` has the digest of that
-list. A file that cannot be read, or that has changed since, is never evidence: the judge leaves
-it out and says so. An interrupted run, or a run from before manifests, has no manifest: its files
-are only read to their end.
+SHA-256, and how many rows of each table were recorded; ``status.json`` has the digest of that list.
+A file that cannot be read, or that has changed since, is no evidence: the judge does not use it,
+and reports it. An interrupted or very old run has no manifest: its files are only read to their
+end.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _UnsoundError(Exception):
-    """Why a file is no evidence: the end of a sentence that begins with the file's path."""
+    """A file is no evidence; the text is the end of a sentence that begins with the file's path."""
 
 
 def record(run: Run, rows: Mapping[str, int]) -> str:
@@ -128,13 +128,14 @@ def _check(
 
 def _compare(actual: RecordedFile, recorded: RecordedFile | None) -> None:
     if recorded is None:
-        raise _UnsoundError("is none of the files that were recorded")
+        raise _UnsoundError("was not recorded in the manifest")
     if actual.bytes != recorded.bytes:
         raise _UnsoundError(
-            f"is not what was recorded: {actual.bytes:,} bytes instead of {recorded.bytes:,}"
+            f"has changed since it was recorded: {actual.bytes:,} bytes instead of "
+            f"{recorded.bytes:,}"
         )
     if actual.sha256 != recorded.sha256:
-        raise _UnsoundError("is not what was recorded: its SHA-256 differs")
+        raise _UnsoundError("has changed since it was recorded: its SHA-256 differs")
 
 
 def _digest(path: Path) -> RecordedFile:

@@ -1,4 +1,4 @@
-"""The step of a model's schedule that real brokers did not follow."""
+"""The step of a model's schedule that real brokers did not execute as expected."""
 
 from collections.abc import Sequence
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""Options, declared at the fields of structs: what a person types, the limits and the help.
+"""Options, declared at the fields of structs: their names, limits and help.
 
 ``keys: Annotated[int, Option("Keys of records, {}.", limits.KEYS)] = 0`` is a field of a plan, the
 option ``--keys`` of commands, and the argument ``keys`` of ``kafka_run``.
@@ -24,7 +24,7 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 _KINDS: Final[Mapping[object, Any]] = {
     bool: bool, int: int, float: float, tuple[str, ...]: list[str]
 }  # fmt: skip
-"""Type of a field to the type that the command line reads; all other fields are words."""
+"""Type of a field to the type that the command line reads; all other fields are texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,16 @@ class Option:
     Attributes:
         help: the line in ``--help``; ``{}`` is the limit, ``{.lasting}`` a limit of durations.
         limit: the least and the greatest value that any run may have.
-        unit: words after a number in the error about its range; empty: the help's first words.
-        name: the argument's name; empty: the field's name.
-        typed: what a person types; empty: the name with hyphens.
+        unit: text after a number in the error about its range;
+        empty: the help's first words.
+        name: the argument's name;
+        empty: the field's name.
+        typed: the option as a person types it;
+        empty: the name with hyphens.
         notation: the notation of the values.
-        default: the default in ``--help``; None: the field's default. Empty: none is shown.
+        default: the default in ``--help``;
+        None: the field's default;
+        empty: no default.
         path: fields that lead to the value; the last field declares the option.
         kind: type that the command line reads.
     """
@@ -158,7 +163,7 @@ def with_options(whole: _S, given: Mapping[str, object]) -> _S:
 
 
 def as_typed(whole: msgspec.Struct, *names: str) -> list[str]:
-    """Return options as typed, such as ``--rate max``; a switch only if it is on."""
+    """Return options as a person types them, such as ``--rate max``; a switch only if it is on."""
     words = []
     for name in names:
         option = options_of(type(whole))[name]

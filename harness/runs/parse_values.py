@@ -1,4 +1,4 @@
-"""Parsers for command-line words: durations, rates, lists. A ``UsageError`` says what is valid."""
+"""Parsers for texts of the command line: durations, rates, lists."""
 
 import re
 import warnings
@@ -36,7 +36,9 @@ def duration(text: str) -> float:
 def lasting(text: str) -> float:
     """Return the seconds of a duration that must not be zero."""
     if not (seconds := duration(text)):
-        raise UsageError(f"{text!r} is no time at all", hint="Write 60s, 500ms, 2m or 1h.")
+        raise UsageError(
+            f"{text!r} is zero, and must be longer", hint="Write 60s, 500ms, 2m or 1h."
+        )
     return seconds
 
 
@@ -62,10 +64,12 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def nemesis(text: str) -> tuple[str, ...]:
-    """Return the faults in a comma-separated list; ``none`` is a calm run."""
+    """Return the faults in a comma-separated list; ``none`` is a run without faults."""
     faults = names(text)
     if not faults and text.strip() != "none":
-        raise UsageError(f"{text!r} names no fault", hint="Write kill,pause, or none: a calm run.")
+        raise UsageError(
+            f"{text!r} names no fault", hint="Write kill,pause, or none for a run without faults."
+        )
     return tuple(map(_renamed, faults))
 
 
@@ -81,7 +85,7 @@ def budget(text: str) -> dict[str, int]:
 
 
 def _renamed(word: str) -> str:
-    """Return a fault's word with the fault's current name; warn if the name has changed."""
+    """Return a fault's name with the current spelling; warn if the name has changed."""
     if (current := current_fault(word)) != word:
         warnings.warn(f"{word} is called {current} now", RenamedWarning, stacklevel=3)
     return current
@@ -95,7 +99,7 @@ def acks(text: str) -> Acks:
 
 
 def isolation(text: str) -> tuple[Isolation, ...]:
-    """Return the readers' isolation levels; with a comma several, which readers take in turn."""
+    """Return the readers' isolation levels, separated by commas; readers get them in turn."""
     words = names(text)
     if not words or not {*words} <= {*_ISOLATION}:
         raise UsageError(

@@ -24,7 +24,7 @@ UNKNOWN: Final = -1
 """The value of a LEO, a HW or an epoch that is not known."""
 
 SILENT_NS: Final = 2_000_000_000
-"""Within this time after a broker's last answer, its silence is observed."""
+"""The time after a broker's last response in which the observer notices its failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Leadership:
 
     @property
     def event(self) -> str:
-        """The leadership in words."""
+        """The leadership as text."""
         return f"leader {self.leader}, leader epoch {self.epoch}, ISR {list(self.isr)}"
 
 
@@ -102,10 +102,10 @@ class Track:
         return int(self.time_ns[last]) if last >= 0 else -1
 
     def with_leo(self, leo: int, time_ns: int) -> Self:
-        """Return the track with its last LEO before a silence raised to ``leo``.
+        """Return the track with its last LEO before a gap raised to ``leo``.
 
         The replica had reached ``leo`` by ``time_ns``. The track does not change if ``leo`` was
-        observed, or if no silence begins within ``SILENT_NS``.
+        observed, or if no gap begins within ``SILENT_NS``.
         """
         last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
         after = slice(last + 1, last + 2)
@@ -126,14 +126,14 @@ class Track:
         return self._rows(self.time_ns >= time_ns)
 
     def holding(self, offset: int, until_ns: int) -> Self:
-        """Return the answers while the replica first held an offset, up to a time; may be empty."""
+        """Return the samples of the first time that the replica held an offset, up to a time."""
         above = (self.leo > offset) & (self.time_ns <= until_ns)
         after = np.flatnonzero((self.leo != UNKNOWN) & ~above & np.logical_or.accumulate(above))
         until = after[0] if len(after) else len(above)
         return self._rows(above & (np.arange(len(above)) < until))
 
     def drops(self) -> Iterator[EndOffsetDrop]:
-        """Yield every drop of the LEO from one answer to the next, also across silences."""
+        """Yield every drop of the LEO from one response to the next, also over gaps."""
         answers = self._rows(self.leo != UNKNOWN)
         times, leo, hw = answers.time_ns, answers.leo, answers.hw
         for i in np.flatnonzero(leo[1:] < leo[:-1]) + 1:
@@ -178,11 +178,11 @@ class PartitionTrace:
     def answering(
         self, sent_ns: int, answered_ns: int | None, others: Collection[int]
     ) -> Leadership | None:
-        """Return the leadership under which a send was answered; None if several are possible.
+        """Return the leadership whose leader responded to a send; None if several are possible.
 
         Args:
             others: leader epochs in which a different record was written at the send's offset. A
-                deposed leader that does not know of its deposition yet still answers.
+                deposed leader that does not know of its deposition may still respond.
         """
         if answered_ns is None:
             return None
@@ -193,7 +193,7 @@ class PartitionTrace:
         return left[-1] if len({row.leader for row in left}) == 1 else None
 
     def samples(self, broker: int) -> Sequence[ReplicaSample]:
-        """Return a replica's answers; empty for a broker that was never asked."""
+        """Return a replica's answers; empty for a broker that was never observed."""
         track = self.tracks.get(broker)
         return () if track is None else track.samples
 

@@ -42,14 +42,14 @@ _BUDGET: Final = Notation(
 )
 
 RECORD_NAME: Final = r"(?<![\w-])p\d+-\d+(?![\w-])"
-"""Regular expression that matches the names of records from the workload's producers."""
+"""Regular expression for the names of records from the workload's producers."""
 
 WHOLE_RECORD: Final = r"(?s).+"
-"""Regular expression that matches a whole record: the default name of a user's own record."""
+"""Regular expression for a complete record: the default name of a user's own record."""
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The topic under test, and its settings that decide what is promised.
+    """The topic under test, and its settings, which decide the promise.
 
     Attributes:
         partitions: number of partitions at the run's end.
@@ -79,8 +79,8 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def settings(self) -> dict[str, str]:
         """Return the topic's configuration as Kafka spells it.
 
-        Records must not disappear by themselves, whatever the brokers' defaults are: expired or
-        compacted records would look lost. A workload with keys compacts its topic by ``config``.
+        Retention and compaction are off, whatever the brokers' defaults are, because removed
+        records would look lost. A workload with keys compacts its topic by ``config``.
         """
         return {
             "cleanup.policy": "delete",
@@ -101,8 +101,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """The clients of a run: producers and consumers while faults happen.
 
     Attributes:
-        producers: number of producers, which are separate processes in the history; 0 if a story
-            sends every record itself.
+        producers: number of producers, which are separate processes in the history; 0 if only a
+            story sends records.
         idempotence: needs 0.11 or later and acks=all; transactions need the same.
         rate: records per second of all producers together; 0 is without a limit.
         isolation: levels that readers and group members get in turn.
@@ -157,26 +157,26 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     churn_s: Annotated[
         float,
         Option(
-            f"How long a client lives until another replaces it: {limits.CHURN_S.lasting}.",
+            f"Average life of a client until another replaces it: {limits.CHURN_S.lasting}.",
             name="churn",
             notation=_CHURN,
         ),
     ] = 0.0
     keys: Annotated[
-        int, Option("Keys of records, on a compacted topic, {}; 0: none.", limits.KEYS)
+        int, Option("Number of record keys, on a compacted topic, {}; 0: none.", limits.KEYS)
     ] = 0
     tombstones: Annotated[
         float,
         Option(
             "Share of keyed records that delete, {}.",
             limits.ABORTS,
-            "of all records with keys deleting theirs",
+            "of all records with keys deleting their key",
         ),
     ] = 0.1
 
     @property
     def members(self) -> int:
-        """The number of group members, share groups and those of a story included."""
+        """The number of group members, including those of share groups and stories."""
         return self.subscribe + self.share + self.joined
 
 
@@ -188,7 +188,7 @@ class External(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """An external cluster on which a run takes place.
 
     Attributes:
-        inventory: path of the file that says how to reach the cluster and how to inject faults.
+        inventory: path of the file with the cluster's addresses and the commands for faults.
         cluster_id: id of the cluster that the user confirmed.
         code: the code that confirmed the cluster; empty in plans confirmed only by the id.
         brokers: ids of the brokers in which faults may be injected.
@@ -214,12 +214,14 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     Attributes:
         command: the program and its arguments, with the placeholders of
             ``highwater.runtime.programs.instances``; ``env`` values may have placeholders, too.
-        out: name of the topic that the program writes to, with as many partitions. Empty: the
-            output is elsewhere, and the program prints what it has done. A program without input
-            prints what it has written; see ``highwater.runtime.programs.printed_lines``.
+        out: name of the topic that the program writes to, with as many partitions.
+        Empty: the output is elsewhere, and the program prints finished inputs. A program without
+            input prints the records that it has written; see
+            ``highwater.runtime.programs.printed_lines``.
         match: see ``harness.runs.programs.expressions``; with ``feed``, it names inputs, too.
         outputs: outputs that an input must have; with fewer, the input is half processed.
-        when: an expression for the inputs that need outputs; empty: every input needs them.
+        when: an expression for inputs that need outputs;
+        empty: all inputs do.
         feed: path of a file, see ``harness.runs.programs.feed``; empty: the harness makes inputs.
     """
 
@@ -236,7 +238,8 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     match: Annotated[
         str,
         Option(
-            "How an output names its input: key, header:NAME, $.json.path, module:function or a"
+            "The name of its input in an output: key, header:NAME, $.json.path, module:function "
+            "or a"
             " regular expression.",
             default="",
         ),
@@ -247,7 +250,7 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = ()
     outputs: Annotated[int, Option("Outputs for each input, {}.", limits.OUTPUTS, "outputs")] = 1
     when: Annotated[
-        str, Option("Inputs that need an output: this expression, as in --match, finds something.")
+        str, Option("Only inputs that this expression (as in --match) matches need an output.")
     ] = ""
     ordered: Annotated[
         bool, Option("First outputs are in the order of their partition's inputs.")
@@ -270,7 +273,7 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return partitions if self.out else self.instances + 1
 
     def place(self, outlet: int, offset: int) -> str:
-        """Return where an output is, such as ``offset 7 of payments-0``."""
+        """Return an output's place as text, such as ``offset 7 of payments-0``."""
         if self.out:
             return f"offset {offset} of {self.out}-{outlet}"
         return f"place {offset} of what instance {outlet} printed"
@@ -281,7 +284,7 @@ PROGRAM_WORKLOAD: Final = Workload(producers=1, consumers=0, idempotence=True, r
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that decides a run, and nothing that becomes known only during the run.
+    """All settings that decide a run.
 
     Attributes:
         schema: version of the run directory's layout (``SCHEMA_VERSION``).
@@ -291,9 +294,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             ``checkers.model.schedules.schedule``), or None.
         duration_s: how long a random schedule goes on; with steps, the least duration.
         broker_config: broker settings in addition to the driver's own, as Kafka spells them.
-        wire: put the wire between brokers even if no fault or story needs it.
+        wire: put the relay between brokers even if no fault or story needs it.
         to: releases, in the order of the upgrades; a nemesis may not reach all of them.
-        protocol: the release that has this protocol; empty: the brokers' own. So for ``format``.
+        protocol: the release that has this protocol;
+        empty: the brokers' own. The same is true for ``format``.
         external: the cluster, if the driver is ``external``.
         program: the program under test, or None.
     """
@@ -335,7 +339,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     duration_s: Annotated[
         float,
         Option(
-            "How long faults go on, without a story: {.lasting}, 1.5s at least for a nemesis.",
+            "Duration of the faults, without a story: {.lasting}, 1.5s at least for a nemesis.",
             limits.FAULTS_S,
             "seconds of faults",
             name="duration",
@@ -346,7 +350,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = 0.0
     seed: Annotated[int, Option("Seed of all random choices.", unit="seeds")] = 0
     broker_config: dict[str, str] = {}
-    wire: Annotated[bool, Option("Put the wire between brokers, and record what passes.")] = False
+    wire: Annotated[
+        bool, Option("Put the wire (a proxy) between brokers, and record messages.")
+    ] = False
     wire_clients: Annotated[bool, Option("Put the wire between clients and brokers, too.")] = False
     to: Annotated[
         tuple[str, ...],
@@ -357,9 +363,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Option("Newest inter.broker.protocol.version (KRaft: metadata.version) to speak: 0.10.2."),
     ] = ""
     format: Annotated[str, Option("Newest log.message.format.version to write.")] = ""
-    trace_flushes: Annotated[
-        bool, Option("Trace what brokers flush, for the fault torn-files.")
-    ] = False
+    trace_flushes: Annotated[bool, Option("Trace brokers' flushes, for the fault torn-files.")] = (
+        False
+    )
     log_dirs: Annotated[int, Option("Log directories of each broker, {}.", limits.LOG_DIRS)] = 1
     racks: Annotated[
         int,
@@ -387,12 +393,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def played_on(self) -> str:
-        """The release that runs when the first fault is injected."""
+        """The release at the time of the first fault."""
         return self.to[-1] if self.to and self.story else self.kafka
 
     @property
     def software(self) -> str:
-        """The software under test, in words: ``0.11.0.3 with protocol 0.10.2``."""
+        """The software under test, as text: ``0.11.0.3 with protocol 0.10.2``."""
         runs = self.played_on if self.story else " to ".join((self.kafka, *self.to[-1:]))
         limited = {"protocol": self.protocol, "format": self.format}
         others = [f"{what} {most}" for what, most in limited.items() if most]
@@ -425,9 +431,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return self.program is not None and bool(self.program.feed)
 
     def broker_settings(self) -> dict[str, str]:
-        """Return broker settings; if coordinators are used, put their topics on every broker.
+        """Return broker settings. If coordinators are used, replicate their topics to every broker.
 
-        A coordinator's topic with a single replica is unavailable whenever that broker is.
+        A coordinator's topic with a single replica would be unavailable with that broker.
         """
         workload = self.workload
         if not (workload.transactions or workload.members or self.program):
@@ -446,7 +452,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @classmethod
     def from_json(cls, text: bytes) -> Self:
-        """Read a plan; raise ``StoreError`` if it is no plan, or has another schema version."""
+        """Read a plan; raise ``StoreError`` if it is not a plan, or has another schema version."""
         try:
             schema = msgspec.json.decode(text, type=_SchemaOnly).schema
         except msgspec.MsgspecError as error:
@@ -487,8 +493,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def has_options(self) -> bool:
         """True if command-line options can express the whole plan.
 
-        They cannot express steps, or settings that a program gave. Topic and broker settings in a
-        plan with a story count as the story's own.
+        They cannot express steps, or settings from Python. Topic and broker settings in a plan with
+        a story count as the story's.
         """
         if self.steps and not self.rolls:
             return False
@@ -511,8 +517,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def command(self) -> str:
         """Return the command that repeats this run with every setting.
 
-        If options cannot express the whole plan, for a replay, and for a topic made like an
-        existing one, the command has to be run in the run's directory.
+        If options cannot express the plan, for a replay, and for a topic made like an existing one,
+        the command must run in the run's directory.
         """
         if not self.has_options:
             return "highwater replay plan.json"

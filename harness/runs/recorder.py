@@ -1,10 +1,10 @@
-"""Writes events into the run's tables while they happen, at little cost to the caller.
+"""Writes events into the run's tables during the run, at little cost to the caller.
 
-One background thread gathers single rows and appends them; tapes append thousands of operations at
-a time themselves. No row stays in memory, so memory does not grow with a run.
+One background thread appends single rows; operation buffers append thousands of rows themselves. No
+row stays in memory.
 
-When the disk is full, the run must end at once, properly: ``failed`` is set, ``check`` and every
-later call raise an error, and everything written before stays readable.
+When the disk is full, the run must end: ``failed`` is set, and ``check`` and every later call raise
+an error. Earlier rows stay readable.
 """
 
 import threading
@@ -57,22 +57,22 @@ class Clock:
         self.zero_ns = time.monotonic_ns()
 
     def __call__(self) -> int:
-        """Return the nanoseconds from the run's start until now."""
+        """Return the nanoseconds since the run's start."""
         return time.monotonic_ns() - self.zero_ns
 
 
 class Recorder:
-    """Owns the streams of one run. Safe to share between threads, unlike tapes.
+    """Owns the streams of one run. Threads may share it.
 
     Args:
         clock: nanoseconds since the run's start.
-        wired: whether there is a wire that reports messages.
+        wired: whether a relay reports messages.
         racked: whether readers are in racks, and report the brokers from which they fetch.
-        grouped: whether group members report what they receive.
+        grouped: whether group members report their records.
         program: whether there is a program under test.
 
     Attributes:
-        failed: set when nothing can be recorded any more; code that waits should check it, too.
+        failed: set when no row can be recorded any more; code that waits should check it, too.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Recorder:
     def operation(self, **row: object) -> None:
         """Record one operation, with columns of ``OPERATIONS``; on disk within ``FLUSH_S``.
 
-        Meant for few operations; thousands per second belong on a tape.
+        It is for few operations; thousands per second need an operation buffer.
         """
         self._add(OPERATIONS_TABLE, row)
 
@@ -182,7 +182,7 @@ class Recorder:
             self._add("events/log_lines", row)
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """Return how many operations were written, by (kind, outcome); up to ``FLUSH_S`` late."""
+        """Return the number of operations by (kind, outcome); up to ``FLUSH_S`` late."""
         return dict(self._counts.copy())
 
     def rows(self) -> dict[str, int]:
@@ -200,15 +200,14 @@ class Recorder:
         self.check()
 
     def check(self) -> None:
-        """Raise an error that names the run and the reason if something could not be written."""
+        """Raise an error with the run and the reason if a row could not be written."""
         if self._error is not None:
             raise self._error
 
     def operations(self, columns: Columns) -> None:
         """Record thousands of operations at once, on the caller's thread; on disk on return.
 
-        A background thread would compete with the caller for Python's global lock, which would
-        cost both threads more.
+        A background thread would compete with the caller for Python's global lock.
         """
         self.check()
         try:
@@ -278,7 +277,7 @@ class Recorder:
                 self._counts.update(zip(columns["kind"], columns["outcome"], strict=True))
 
     def _array(self, field: pa.Field, column: Any, size: int) -> pa.Array:  # noqa: ANN401 - Arrow's
-        """Return a column as an Arrow array. Dictionaries only grow, so deltas are enough."""
+        """Return a column as an Arrow array, with only the new values of dictionaries."""
         if column is None:
             return pa.nulls(size, field.type)
         if not pa.types.is_dictionary(field.type):
@@ -297,7 +296,7 @@ class Recorder:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else repr(error)
         failure = HarnessError(
             f"the run {self._where} cannot be recorded any more: {reason}",
-            hint="Make room, or choose another folder with --store. What was recorded is readable.",
+            hint="Make room, or choose another folder with --store. Earlier rows are readable.",
         )
         failure.__cause__ = error
         self._error = self._error or failure

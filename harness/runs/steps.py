@@ -1,7 +1,7 @@
 """A schedule as data: a list of faults, each with a start and a duration; faults may overlap.
 
 ``sequence``, ``overlap`` and ``stagger`` make larger schedules from smaller ones. A schedule is
-only a tuple of steps, so a person can read it, write it by hand, split it and join it.
+only a tuple of steps, which a person can read and write.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 ROLLING: Final = "rolling-in-sync"
-"""The fault of ``highwater rolling``: every broker is restarted, as an operator would do it."""
+"""The fault of ``highwater rolling``: every broker is restarted in order, as by an operator."""
 
 RESTARTED: Final = "was restarted"
 """The end of the note that this fault writes about each broker."""
@@ -44,12 +44,12 @@ class FaultStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         fault: name of a registered fault.
         at_s: when the fault starts, in seconds after every replica is in sync.
         lasts_s: seconds from when the fault has taken effect to its healing.
-        target: a broker's id, or a word that is resolved when the fault starts, such as
-            ``leader``; for client faults a client's name, or a word for any client; other faults
-            ignore it.
-        partition: the partition that the fault is about; the word ``leader`` means its leader.
-        choice: 0 up to 1; chooses among several candidates, and decides other random details.
-        message: for faults on messages, the kind of message in words (docs/wire.md).
+        target: a broker's id, or a word that is resolved when the fault starts, such as ``leader``;
+            for client faults a client's name, or a word for any client; other faults ignore it.
+        partition: the partition of the fault; the target ``leader`` means its leader.
+        choice: a number from 0 to 1, which chooses among candidates and decides other random
+            details.
+        message: for faults on messages, the kind of message as text (docs/wire.md).
     """
 
     fault: str
@@ -91,7 +91,7 @@ def in_order(steps: Sequence[FaultStep]) -> Steps:
 
 
 def sequence(*parts: Sequence[FaultStep], gap_s: float = 1.0) -> Steps:
-    """Return one schedule after the other, ``gap_s`` seconds apart."""
+    """Return a schedule whose parts follow each other, ``gap_s`` seconds apart."""
     done: list[FaultStep] = []
     for part in parts:
         begins = end_of(done) + gap_s if done else 0.0

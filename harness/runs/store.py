@@ -65,7 +65,7 @@ class StandingEnd(msgspec.Struct, frozen=True, kw_only=True):
     """A partition in which the final read ended at the last stable offset, before the fence.
 
     Attributes:
-        lso: the last stable offset by the partition's leader; read_committed readers stop before.
+        lso: the last stable offset, before which read_committed readers stop.
         fence: offset of the fence, which every in-sync replica has.
         seconds: how long the reader had waited at the last stable offset.
     """
@@ -80,9 +80,9 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of a run; rewritten at every phase.
 
     Attributes:
-        phase: the last phase that was begun; only a ``frozen`` run is complete.
+        phase: the last phase that began; only a ``frozen`` run is complete.
         quiesced: whether every replica was back in the ISR before the final read.
-        problems: sentences, each about a thing that the harness could not do.
+        problems: sentences about actions that failed in the harness.
         seconds: time from the run's creation to its last phase.
         manifest: SHA-256 of ``manifest.json`` (``harness.runs.manifest``); empty during the run,
             and in old runs without a manifest.
@@ -106,10 +106,10 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
         started_at_ns: wall clock at time 0 of the history, nanoseconds since the epoch.
         addresses: broker id to ``host:port``.
         coordination: the system that keeps the cluster's metadata: zookeeper or kraft.
-        truncation: a sentence: how a new follower truncates its log on this release.
+        truncation: a sentence about the truncation of a new follower's log on this release.
         levels: broker id to the broker's jars, protocol and message format at the start.
         digests: jar name to sha256.
-        libraries: of client drivers, each as it names itself: ``franz-go 1.22.3``.
+        libraries: client drivers' libraries, such as ``franz-go 1.22.3``.
     """
 
     started_at_ns: int
@@ -197,15 +197,15 @@ class Run:
         return self.path / "report.html"
 
     def stream(self, table: str) -> Path:
-        """Return the path to which a table of ``TABLES`` is appended while the run goes on."""
+        """Return the path to which a table of ``TABLES`` is appended during the run."""
         return self.path / f"{table}.arrows"
 
     def parquet(self, table: str) -> Path:
-        """Return the path of a table of ``TABLES`` once the run has ended."""
+        """Return the path of a table of ``TABLES`` after the run has ended."""
         return self.path / f"{table}.parquet"
 
     def unsealed(self, table: str) -> bool:
-        """Return whether a table is still a stream, as it is while a run goes on."""
+        """Return whether a table is still a stream, as during a run."""
         return os.path.lexists(self.stream(table)) and not os.path.lexists(self.parquet(table))
 
     def table(self, name: str) -> pa.Table:
@@ -221,7 +221,7 @@ class Run:
             raise StoreError(f"{self.path} has no readable {name}: {error}") from error
 
     def judged_bytes(self) -> int:
-        """Return the bytes of the run's history and replica files, as far as they can be listed."""
+        """Return the bytes of the run's history and replica files that can be listed."""
         places = (self.replicas, self.remote_tier, self.parquet("history/ops").parent)
         walks = (walk for place in places for walk in os.walk(place))
         files = (Path(home, name) for home, _, names in walks for name in names)
@@ -278,7 +278,7 @@ class Run:
         phase = self.status().phase
         if phase != "frozen":
             raise StoreError(
-                f"{self.name} was not judged: it is {phase}, or was cut short in that phase",
+                f"{self.name} was not judged: it is {phase}, or ended early in that phase",
                 hint="Wait until it has ended, or judge its incomplete files: highwater check RUN",
             )
 
@@ -314,8 +314,8 @@ class Store:
     def create(self, plan: Plan, *, now: datetime, name: str | None = None) -> Run:
         """Make a new run directory with its plan in it, and point ``latest`` there.
 
-        The directory appears complete: a reader, or a command after a ``kill -9``, never sees half
-        of it. Without ``name``, its name is made from the plan and the time.
+        The directory appears only when it is complete. Without ``name``, its name is made from the
+        plan and the time.
 
         Raises:
             UsageError: the path has a comma.

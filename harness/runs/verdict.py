@@ -1,4 +1,4 @@
-"""The verdict: anomalies with their witnesses, a ledger, and valid, invalid or unknown."""
+"""The verdict (valid, invalid or unknown), with anomalies, their evidence, and a ledger."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, Self
@@ -16,8 +16,8 @@ LOSSY: Final = "valid, with losses"
 
 
 Account = Literal["whole", "begun", "none"]
-"""How far a run's records can be accounted for. ``whole``: up to the final read. ``begun``: only
-what was sent before the run was interrupted. ``none``: nothing, as the history cannot be read."""
+"""The part of a run's records in the ledger. ``whole``: up to the final read. ``begun``: only
+records sent before the run was interrupted. ``none``: the history cannot be read."""
 
 
 def in_words(verdict: str, lost: int) -> str:
@@ -41,14 +41,14 @@ class UnusedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Witness(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece of evidence. An anomaly's witnesses, in order of time, tell how it came about.
+    """One piece of evidence. An anomaly's evidence, in order of time, explains it.
 
     Attributes:
         time_ns: nanoseconds since the run's start; None for evidence from the disks at the end.
         who: ``producer-0``, ``broker 2``, ``reader``, ``nemesis``, ``controller``.
         what: acknowledged, appended, held, killed, elected, truncated, replaced, read, disk …
         leader_epoch: the leader epoch in which it happened, if known.
-        broker: the broker that did something or to which something was done, if any.
+        broker: the broker of the event, if any.
         says: the evidence as one sentence.
         source: the file inside the run that has the evidence, such as ``events/replicas``.
     """
@@ -93,7 +93,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 
     sent = acknowledged + failed + unknown; acknowledged = read + lost + unseen + replaced. ``read``
     counts acknowledged records that the final read returned, and ``replaced`` counts acknowledged
-    records that compaction may have removed. All numbers count records.
+    records that compaction may have removed.
     """
 
     sent: int
@@ -106,7 +106,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     replaced: int = 0
 
     def errors(self) -> list[str]:
-        """Return the sums that are wrong, in words; empty if all sums are right."""
+        """Return the wrong sums as text; empty if all sums are right."""
         wrong = []
         if self.sent != self.acknowledged + self.failed + self.unknown:
             wrong.append(
@@ -122,12 +122,12 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The judge's whole answer about one run, saved as ``analysis/verdict.json``.
+    """The judge's complete result for one run, saved as ``analysis/verdict.json``.
 
     Attributes:
         verdict: valid, invalid, or unknown (the run could not be judged; never a pass).
-        reasons: sentences that say why; for ``unknown`` they say what was missing.
-        promise: what the run's settings promised, as a sentence.
+        reasons: the reasons as sentences; for ``unknown``, the missing parts.
+        promise: the promise of the run's settings, as a sentence.
         headline: the finding in one sentence with total numbers.
         happened: the recorded faults in the cluster; empty if they are not known.
         counts: exact numbers of anomalies by kind, even if ``anomalies`` does not have all.
@@ -135,12 +135,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             not in ``counts``; only ``anomalies.parquet`` has them, with their ``cause``.
         anomalies: the first anomalies of each kind, those that break a promise first;
             ``anomalies.parquet`` has all.
-        checkers: checker name to its result. ``held``; ``found N``; ``crashed: …``;
-            ``not judged``: nothing found, but parts of the run are missing; ``not judged: …``:
-            the run has nothing for the checker to judge, and why.
+        checkers: checker name to its result. ``held``; ``found N``; ``crashed: …``; ``not judged``:
+            no anomaly was found, but parts of the run are missing; ``not judged: …``: the reason
+            why the run has nothing for the checker to judge.
         cut: the phase in which the run was interrupted; empty if the run ended.
         unread: files that are no evidence, so no conclusion uses them.
-        account: how far the ledger's numbers can be used.
+        account: the part of the run in the ledger.
     """
 
     schema: int = SCHEMA_VERSION
@@ -204,7 +204,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             ) from error
         raise StoreError(
             f"verdict.json has schema {schema}; this is schema {SCHEMA_VERSION}",
-            hint="Read it with the Highwater that judged it, or judge it again: highwater check",
+            hint="Read it with the release that judged it, or judge it again: highwater check",
         )
 
     def summary(self, report: str | None) -> dict[str, object]:
@@ -239,6 +239,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _SchemaOnly(msgspec.Struct):
-    """Decoded first: with another schema, the other fields may mean something else."""
+    """Decoded first, because fields may have another meaning in another schema."""
 
     schema: int = SCHEMA_VERSION

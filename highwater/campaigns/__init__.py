@@ -1,1 +1,1 @@
-"""Many runs: the matrix, the soak, the night."""
+"""Many runs: matrix, soak and nightly run."""

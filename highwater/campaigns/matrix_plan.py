@@ -32,7 +32,7 @@ from highwater.runtime.requested_plan import requested_plan
 
 
 def lay_out(axes: Axes) -> Matrix:
-    """Return every combination of the axes: a cell to run, or skipped with a reason.
+    """Return every combination of the axes: a cell, or a skipped combination with a reason.
 
     The oldest Kafka comes first.
     """

@@ -1,4 +1,4 @@
-"""Counterexamples on real brokers: makes runs of schedules, and counts how many were reproduced."""
+"""Counterexamples on real brokers: runs schedules, and counts the reproduced runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -75,7 +75,7 @@ class Source:
         Raises:
             StoreError: the file cannot be read.
             UsageError: the file is neither; or it has too few replicas for ``min_isr``, or is a
-                counterexample of transactions, for which ``min_isr`` means nothing.
+                counterexample of transactions, which has no ``min_isr``.
         """
         path = _located(path)
         try:
@@ -139,7 +139,7 @@ def _with(content: Content, min_isr: int) -> Content:
     """Return the same steps with another min.insync.replicas."""
     if isinstance(content, TransactionCounterexample):
         raise UsageError(
-            "--min-isr says nothing of transactions",
+            "--min-isr has no effect on transactions",
             hint="It belongs to a search of replicas. Leave it out.",
         )
     if isinstance(content, Counterexample):
@@ -156,8 +156,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of all runs on one release.
 
     Attributes:
-        reproduced: runs that ended as the model says and lost or forked records.
-        kept: runs that ended as the model says and neither lost nor forked records.
+        reproduced: runs that ended as predicted and lost or forked records.
+        kept: runs that ended as predicted without lost or forked records.
     """
 
     counterexample: str
@@ -206,8 +206,7 @@ def planned_replay(
     """Return the replay of a schedule on a release; the search may have been for another release.
 
     If a step fails, or has another effect than expected, ``status.json`` gets a problem that names
-    the step; the run is then judged ``unknown``, since the schedule was not reproduced. The run
-    has the schedule as ``schedule.json``.
+    the step, and the run is ``unknown``. The run has the schedule as ``schedule.json``.
     """
     return PlannedRun(
         plan=plan(schedule, kafka, seed=seed, driver=driver),
@@ -234,7 +233,7 @@ def tally(source: Source, judged: Sequence[JudgedRun]) -> list[Tally]:
 
 
 def is_reproduced(run: JudgedRun) -> bool | None:
-    """Return whether a run lost or forked records; None if the run did not end as the model says.
+    """Return whether a run lost or forked records; None if the run did not end as predicted.
 
     Whether the model also explains the run's trace does not matter.
     """
@@ -260,7 +259,7 @@ def _records_reproduced(run: JudgedRun, plan: Plan) -> bool | None:
 
 
 def exit_code(judged: Sequence[JudgedRun]) -> int:
-    """Return 0 if all runs ended as the model says, 1 if a run is unexplained, else 3."""
+    """Return 0 if all runs ended as predicted, 1 if a run is unexplained, else 3."""
     transactional = [run for run in judged if is_transaction_replay(run.run.plan())]
     if transactional:
         return UNKNOWN if any(is_reproduced(run) is None for run in transactional) else OK

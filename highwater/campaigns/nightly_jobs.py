@@ -24,8 +24,8 @@ from highwater.harness.campaigns.nightly_cells import (
 PLAN: Final = "night.json"
 SLACK: Final = 1.5
 LONGEST: Final = 330
-"""A job is stopped after ten minutes plus ``SLACK`` times its estimate, at the latest after so many
-minutes: GitHub ends a workflow's job after 360, and the job must upload its results first."""
+"""The minutes after which a job is stopped at the latest: GitHub ends a workflow's job after 360,
+and the job must upload its results first."""
 
 T = TypeVar("T")
 

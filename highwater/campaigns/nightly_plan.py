@@ -1,4 +1,4 @@
-"""Chooses the cells of a night and their machines, from the date and from the nights before.
+"""Chooses the cells of a night and their machines, from the date and from earlier nights.
 
 Cells that failed in their last run come first, with the seed of the failure; then the canaries,
 which must lose records; then the first two stories on every release; then other settings until the
@@ -45,17 +45,17 @@ BOOT_S: Final = 30.0
 
 BASELINE: Final = ("loss", "divergence")
 CANARY_SEEDS: Final = 2
-"""Runs of each canary: a story that misses its window is unknown, and one such run must not silence
-the canary. With two drivers, each driver has one run."""
+"""Runs of each canary, because a story that misses its window is unknown. With two drivers, each
+driver has one run."""
 
 PIECES: Final = 4
 """A machine's time is split into at least this many pieces, so that all machines get equal work."""
 
 SHORTEST_S: Final = 300.0
-"""No group of cells is split into pieces shorter than this: starting Spark would cost too much."""
+"""The shortest piece of a group of cells, because starting Spark takes time."""
 
 LAPS: Final = 100
-"""At most this many seeds in a night."""
+"""The most seeds in a night."""
 
 Piece = list[PlannedCell]
 """Cells of one release on one driver, which share warm clusters."""
@@ -72,7 +72,7 @@ def seed(night: date, lap: int = 0) -> int:
 
 
 class CellDurations:
-    """Estimates the duration of cells: the median of the nights before, or a guess."""
+    """Estimates the duration of cells: the median of earlier nights, or a default."""
 
     def __init__(self, marks: Iterable[CellResult]) -> None:
         measured: defaultdict[tuple[str, ...], list[float]] = defaultdict(list)
@@ -83,7 +83,7 @@ class CellDurations:
         self._medians = {likeness: median(times) for likeness, times in measured.items()}
 
     def seconds(self, cell: NightlyCell) -> float:
-        """Return the setting's median, else the schedule's median on the driver, else a guess."""
+        """Return the setting's median, else the schedule's median on the driver, else a default."""
         medians = map(self._medians.get, _likenesses(cell))
         return next(filter(None, medians), STORY_S if cell.story else RANDOM_S)
 
@@ -124,8 +124,8 @@ def plan_night(
 ) -> Night:
     """Choose a night's cells, and distribute them over machines.
 
-    Canaries and the baseline are always included, however short the time is; earlier failures take
-    at most half of the time, so that one bad night does not fill the next night.
+    Canaries and the baseline are always included, even in a short time; earlier failures take at
+    most half of the time, so that one bad night does not fill the next night.
 
     Args:
         releases: releases to draw cells from; the canaries' releases are always included.
@@ -217,8 +217,8 @@ def _random_cells(
 def settings() -> Iterator[NightlyCell]:
     """Yield every setting that a night can draw; ``kafka``, ``driver`` and ``seed`` are open.
 
-    Faults of the network are mixed with each other, and stories of what brokers delete by age have
-    acks=all, so that all settings fit into a week.
+    Network faults are mixed only with each other, and stories about retention have acks=all, so
+    that all settings fit into a week.
     """
     for name, story in STORIES.items():
         needs = story.needs
@@ -240,7 +240,7 @@ def settings() -> Iterator[NightlyCell]:
 
 
 def mixes() -> tuple[str, ...]:
-    """Return the mixes of faults: faults of one family that the same releases and drivers have.
+    """Return the mixes of faults: faults of one family with the same releases and drivers.
 
     Faults that need an option are left to ``highwater soak``.
     """
@@ -294,7 +294,7 @@ def _deal(cells: Sequence[PlannedCell], count: int) -> tuple[Job, ...]:
 
 
 def _pieces(cells: Sequence[PlannedCell], most: float) -> Iterator[Piece]:
-    """Yield cells with one release and driver, failed cells apart; split long groups evenly."""
+    """Yield cells by release and driver, failed cells separately; split long groups evenly."""
     groups: defaultdict[tuple[str, str, bool], Piece] = defaultdict(list)
     for cell in cells:
         groups[cell.kafka, cell.driver, cell.why == "failed"].append(cell)

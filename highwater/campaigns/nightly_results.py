@@ -1,4 +1,4 @@
-"""The results of a night: their states, and copies of pages and of runs that went wrong."""
+"""The results of a night: their states, and copies of pages and failed runs."""
 
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ from highwater.harness.releases.catalogue import CATALOGUE
 
 _SMALL: Final = (MATRIX, "cells.json", "cells.parquet", "index.html")
 _REBUILT: Final = ("*.index", "*.timeindex")
-"""Index files, ten preallocated megabytes each. Kafka rebuilds them, and no checker reads them."""
+"""Index files of ten megabytes, which Kafka rebuilds and no checker reads."""
 
 
 def read_rows(paths: Iterable[Path]) -> tuple[list[MatrixRow], list[str]]:
@@ -38,7 +38,7 @@ def read_rows(paths: Iterable[Path]) -> tuple[list[MatrixRow], list[str]]:
                 decoded = msgspec.json.decode(file.read_bytes(), type=list[msgspec.Raw])
                 rows += _rows(file, decoded, problems)
             except msgspec.MsgspecError as error:
-                problems.append(f"{file} is no list of cells: {error}.")
+                problems.append(f"{file} is not a list of cells: {error}.")
             except FileNotFoundError:
                 problems.append(f"{file} is missing: the matrix was not run to its end.")
             except OSError as error:
@@ -65,7 +65,7 @@ def _rows(file: Path, raws: Sequence[msgspec.Raw], problems: list[str]) -> Itera
 def mark_all(
     rows: Sequence[MatrixRow], *, night: str, plan: Night | None, canaries: Sequence[Canary]
 ) -> list[CellResult]:
-    """Return a result for every cell that was planned or run; the worst of a cell's rows counts.
+    """Return a result for every cell that was planned or run, from its worst row.
 
     Args:
         plan: the planned cells; without a plan, no cell can be missing.
@@ -81,7 +81,7 @@ def mark_all(
                     **fields(cell),
                     night=night,
                     state="missing",
-                    why="planned, and left no result",
+                    why="planned, but has no result",
                     canary=_canary(cell, canaries),
                     counted=False,
                 )
@@ -116,7 +116,7 @@ def _judge(row: MatrixRow, canary: str | None) -> tuple[State, str]:
     if row.verdict == "unknown":
         return "unknown", row.problem or "could not be judged"
     if canary and not row.lost:
-        return "bad", "must lose records, and lost none"
+        return "bad", "must lose records, but lost none"
     if row.model == "unexplained":
         return "bad", "the model cannot explain what was found"
     if row.as_predicted is not None:
@@ -135,7 +135,7 @@ def _judge_random(row: MatrixRow) -> tuple[State, str]:
 
 
 def keep(paths: Iterable[Path], out: Path, *, canaries: Sequence[Canary], most: int) -> list[str]:
-    """Copy pages and results, and, up to a limit of bytes, complete runs of cells that went wrong.
+    """Copy pages and results, and complete runs of failed cells up to a limit of bytes.
 
     Args:
         out: gets a folder for each path; all links in the folder still work.

@@ -1,7 +1,7 @@
 """Draws the runs of a soak: each run depends only on the soak's seed and on its number.
 
-A few runs in a row share a cluster, so that the cluster stays warm; settings of topic, clients
-and nemesis are drawn for each run.
+A few consecutive runs share a warm cluster; settings of topic, clients and nemesis are drawn for
+each run.
 """
 
 import random
@@ -23,7 +23,7 @@ from highwater.nemesis.schedules.upgrade_path import UPGRADE
 from highwater.nemesis.stories.story import BROKER_CONFIG
 
 SHARED: Final = 5
-"""This many runs in a row share a release and a cluster."""
+"""The number of consecutive runs that share a release and a cluster."""
 
 _FAMILIES: Final = {
     "process": 4,
@@ -55,8 +55,8 @@ def draw(
     """Return the plan of one run of a soak; several controllers add faults of controllers.
 
     With clients other than librdkafka no cluster is upgraded, because Java clients have the
-    cluster's release, and no transaction reads. Releases that the clients cannot speak to are
-    left out.
+    cluster's release, and no transaction reads. Releases that the clients do not support are left
+    out.
     """
     libraries = client, reader_client
     kafkas = [
@@ -111,7 +111,7 @@ def draw(
 def _possible(
     workload: Workload, of_keys: random.Random, kafka: Release, libraries: tuple[str, str]
 ) -> Workload:
-    """Return a workload without the parts that its client libraries cannot do; draw its keys.
+    """Return a workload without the parts that its client libraries do not support; draw its keys.
 
     Only librdkafka's producers send records with keys.
     """

@@ -31,7 +31,7 @@ STATES: Final[tuple[State, ...]] = ("kept", "explained", "unexplained", "unknown
 could not be judged; the harness itself failed."""
 
 TOLD_MOST: Final = 5
-"""At most this many sentences about unexplained findings in a run; its report has all."""
+"""The most sentences about unexplained findings in a run; its report has all."""
 
 
 class Soak(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         controllers: controllers per cluster; one in soaks older than this setting.
-        client: library of the producers, as a plan has it.
+        client: library of the producers, as in a plan.
         reader_client: library of the readers, and of the members of groups.
         group_protocol: protocol of a group in every run; empty: only some runs have a group, with
             the classic protocol.
@@ -109,7 +109,7 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
         struck: number of injections by fault.
         counts: number of anomalies by kind, without anomalies that follow from other anomalies.
         unexplained: a sentence for each finding that the model does not explain.
-        counted: whether lost records could be counted; if not, the counts mean nothing.
+        counted: whether lost records could be counted; if not, the counts are not valid.
     """
 
     number: int
@@ -218,7 +218,7 @@ def _again(soak: Soak, number: int, run: Run) -> str:
 
 
 def _state(judged: JudgedRun, *, failed: bool) -> State:
-    """Return the state of a run; without the model's answer (an upgrade) the verdict decides."""
+    """Return the state of a run; without the model's answer, the verdict decides."""
     if failed:
         return "failed"
     model, verdict = judged.model, judged.verdict.verdict

@@ -23,11 +23,11 @@ class Bounds:
     """Limits of an invocation.
 
     Attributes:
-        seconds: no run begins after so many seconds.
+        seconds: no run begins after this time.
         first: number of the first run.
         runs: maximum number of runs, with earlier invocations; None: until the time is up.
-        jobs: clusters side by side.
-        keep_all: keep also runs in which nothing was wrong.
+        jobs: number of parallel clusters.
+        keep_all: keep also runs without anomalies.
     """
 
     seconds: float
@@ -70,7 +70,7 @@ def perform(
     )
 
     def judge(runs: Sequence[Run]) -> None:
-        """Judge runs, write their rows, and delete the runs in which nothing was wrong."""
+        """Judge runs, write their rows, and delete the runs without anomalies."""
         if not runs:
             return
         for judged in judge_all(runs, starter.session()):

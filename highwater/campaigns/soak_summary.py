@@ -20,10 +20,10 @@ EXIT_CODES: Final[dict[State, int]] = {
 
 _WORDS: Final[dict[State, str]] = {
     "kept": "kept every promise",
-    "explained": "broke one, as the rules of the release have it",
-    "unexplained": "did what no rule explains",
+    "explained": "broke one, as the release's rules allow",
+    "unexplained": "had events that no rule explains",
     "unknown": "could not be judged",
-    "failed": "did not come to their end",
+    "failed": "did not reach their end",
 }
 _LISTED: Final[tuple[State, ...]] = ("unexplained", "failed", "unknown", "explained")
 

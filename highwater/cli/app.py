@@ -1,4 +1,4 @@
-"""The command ``highwater``: words in, values out, exit codes.
+"""The command ``highwater``: options, results and exit codes.
 
 Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3 unknown, 4 the harness failed;
 130 interrupted, 141 the reader of the output has ended. Imports that take time (Spark, clients)
@@ -75,7 +75,7 @@ def demo(
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
-    """Play both stories on an old and a modern Kafka, and report what was lost."""
+    """Play both stories on an old and a modern Kafka, and report the losses."""
     from highwater.api import perform
     from highwater.campaigns.matrix_run import row_of
     from highwater.cli.demo import compared, demo_plans, demo_table, exit_code
@@ -145,7 +145,7 @@ def check(
 
 
 def versions(*, as_json: JsonOption = False) -> None:
-    """List the Kafka releases of the catalogue and how each replicates."""
+    """List the Kafka releases of the catalogue and their replication rules."""
     from highwater.harness.releases.catalogue import CATALOGUE
 
     if as_json:
@@ -163,7 +163,7 @@ def doctor(
     inventory: InventoryOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check what this machine or your cluster lacks, and how to get what is missing."""
+    """Check this machine or your cluster for missing parts, and show how to get them."""
     from highwater.cli.doctor import examine, examine_cluster
 
     findings = examine(store) if inventory is None else examine_cluster(inventory)

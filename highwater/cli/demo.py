@@ -1,4 +1,4 @@
-"""The demo: both stories on an old and a modern Kafka, and whether each went as predicted."""
+"""The demo: both stories on an old and a modern Kafka, compared with the predictions."""
 
 import contextlib
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def demo_plans(kafkas: Sequence[str]) -> list[Plan]:
 def exit_code(judged: "Sequence[JudgedRun]") -> int:
     """Return 0 if every run ended as predicted and the model explains it; 3 if one is unknown.
 
-    Otherwise return 1: more or less was lost, or no rule explains what happened.
+    Otherwise return 1: the losses differ, or no rule explains them.
     """
     statuses = [judged_run.model.status if judged_run.model else "unknown" for judged_run in judged]
     if "unknown" in statuses or any(

@@ -1,4 +1,4 @@
-"""Checks of what a machine or a cluster needs to run Highwater, with hints on how to get it."""
+"""Checks of a machine or a cluster for Highwater's requirements, with hints."""
 
 import shutil
 import socket
@@ -31,7 +31,7 @@ class Diagnosis:
 
     Attributes:
         optional: whether runs work without it.
-        hint: what the user should do, or what Highwater will do; empty if there is nothing to do.
+        hint: the next action of the user or of Highwater; empty if there is none.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Diagnosis:
 
     @property
     def state(self) -> str:
-        """The result in a word; every run needs what is MISSING."""
+        """The result in one word; no run is possible with a MISSING part."""
         return "ok" if self.ok else "optional" if self.optional else "MISSING"
 
     def to_dict(self) -> dict[str, object]:
@@ -98,7 +98,7 @@ def _checked(inventory: Inventory, broker: int) -> Diagnosis:
         command.run()
         return command.line
 
-    return _tried(f"broker {broker}", "Fix the command, or what it needs.", look)
+    return _tried(f"broker {broker}", "Fix the command or its requirements.", look)
 
 
 def _tried(name: str, hint: str, look: Callable[[], str], *, optional: bool = False) -> Diagnosis:

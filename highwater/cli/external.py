@@ -1,4 +1,4 @@
-"""Runs on an external cluster, and the command that heals what such a run left broken."""
+"""Runs on an external cluster, and the command that heals their remaining damage."""
 
 import json
 import secrets
@@ -25,7 +25,7 @@ REPLICAS = 3
 
 InventoryOption = Annotated[
     Path | None,
-    Option("--inventory", metavar="FILE", help="A cluster of yours, and how to break it (TOML)."),
+    Option("--inventory", metavar="FILE", help="Your cluster and its commands for faults (TOML)."),
 ]
 ConfirmOption = Annotated[
     str | None, Option("--confirm", metavar="CODE", help="With --inventory: that cluster's code.")
@@ -63,10 +63,10 @@ def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:
 
 
 def require_inventory(like: str | None, inventory: Path | None) -> None:
-    """Refuse ``--like`` where there is no topic that it could mean."""
+    """Refuse ``--like`` without a cluster that has the topic."""
     if like is not None and inventory is None:
         raise UsageError(
-            f"--like {like} is a topic of a cluster of yours",
+            f"--like {like} needs a cluster of yours with this topic",
             hint="Add --inventory FILE (docs/external.md).",
         )
 
@@ -130,7 +130,7 @@ def onto(
 
 
 def bare_inventory(bootstrap: str, kafka: str) -> tuple[Path, str]:
-    """Write the inventory of a cluster whose brokers get no fault: it has no commands.
+    """Write an inventory without commands, for a cluster whose brokers get no fault.
 
     Returns:
         The inventory's path, and the cluster's code; without faults on brokers the user need not
@@ -148,16 +148,16 @@ def bare_inventory(bootstrap: str, kafka: str) -> tuple[Path, str]:
 
 
 def show_likeness(topic: Topic) -> None:
-    """Print on standard error which settings a run's topic copies from another topic."""
+    """Print on standard error the settings that a run's topic copies from another topic."""
     for line in topic.like.says(topic.settings()) if topic.like else ():
         console.err.print(Text(line))
 
 
 def _read_without_groups(plan: Plan, inventory: Inventory) -> bool:
-    """Return whether kafka-python can read in librdkafka's place.
+    """Return whether kafka-python can read instead of librdkafka.
 
-    librdkafka asks for the coordinator of a group without members, and brokers create
-    ``__consumer_offsets`` for the answer.
+    librdkafka looks up the coordinator of a group without members, for which brokers create
+    ``__consumer_offsets``.
     """
     choice = read_client(KAFKA_PYTHON, inventory.kafka)
     return (
@@ -188,4 +188,4 @@ def heal(
     if as_json:
         console.print_json({"mended": messages})
     else:
-        console.out.print("\n".join(messages) or "There was nothing to heal.")
+        console.out.print("\n".join(messages) or "No damage had to be healed.")

@@ -38,7 +38,7 @@ _COLOURS: Final[dict[Verdict, str]] = {
     "unknown": "yellow",
 }
 _TOLD_MAX: Final = 20
-"""At most this many partitions are shown in detail on the terminal; --json and --html show all."""
+"""The most partitions in detail on the terminal; --json and --html show all."""
 
 
 @on_spark
@@ -58,7 +58,7 @@ def inspect(
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
-    """Find out where replicas on disk agree, lag, fork or are corrupt. Nothing is modified.
+    """Find out where replicas on disk agree, lag, fork or are corrupt, without changing them.
 
     The folders come from brokers of any Kafka, 0.8 to 4.x: one log directory per broker. A broker
     need not be stopped for a copy, but then records that it has not flushed look like a lag.

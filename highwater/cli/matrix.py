@@ -68,7 +68,7 @@ _AXES: Final = {name: several(options_of(Plan)[name]) for name in _FIELDS}
         story="Scripted schedules.  [default: loss,divergence]",
         acks="Of 0, 1 and all.",
         min_isr=f"min.insync.replicas, each 1 to {Topic().replication_factor}.",
-        unclean="Unclean elections: false, true or both.  [default: false]",
+        unclean="Whether unclean elections are allowed: false, true or both.  [default: false]",
         cluster="Cluster drivers: local, docker.",
         client="Libraries of the producers: librdkafka, java, java:RELEASE, kafka-python,"
         " aiokafka.",
@@ -88,12 +88,12 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
         Option(help="Faults to mix at random: kill,pause. Repeat the option for each mix."),
     ] = None,
     duration: Annotated[
-        str, Option("--for", help=f"How long each mix goes on, {limits.FAULTS_S.lasting}.")
+        str, Option("--for", help=f"Duration of each mix, {limits.FAULTS_S.lasting}.")
     ] = "30s",
     delivery: Annotated[
         str | None,
         Option(
-            help="How producers deliver: plain, idempotent, transactional.  [default: plain; a"
+            help="The producers' delivery: plain, idempotent, transactional.  [default: plain; a"
             " story decides its own]"
         ),
     ] = None,
@@ -137,7 +137,7 @@ def _deliveries(text: str) -> tuple[Delivery, ...]:
     names = parse_values.names(text)
     if unknown := [name for name in names if name not in DELIVERIES]:
         raise UsageError(
-            f"{unknown[0]} is no way to deliver", hint=f"There are {', '.join(DELIVERIES)}."
+            f"{unknown[0]} is not a kind of delivery", hint=f"There are {', '.join(DELIVERIES)}."
         )
     return tuple(word for word in DELIVERIES if word in names)
 
@@ -185,7 +185,7 @@ def _create(axes: Axes, store: Path, name: str | None) -> MatrixFolder:
     if folder.path.exists():
         raise UsageError(
             f"{folder.path} exists already",
-            hint=f"Go on with it: highwater matrix --resume {folder.path}, or choose a --name.",
+            hint=f"Continue it: highwater matrix --resume {folder.path}, or choose a --name.",
         )
     folder.write(laid)
     return folder
@@ -198,7 +198,7 @@ def _resumable(folder: MatrixFolder, jobs: int) -> Iterator[None]:
         yield
     except BaseException:
         words = f"highwater matrix --resume {folder.path}" + (f" --jobs {jobs}" if jobs > 1 else "")
-        sys.stderr.write(f"Finished cells are kept. Go on with: {words}\n")
+        sys.stderr.write(f"Finished cells are kept. Continue with: {words}\n")
         raise
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="model",
-    help="The reference model: what a release may lose, found before anything runs.",
+    help="The reference model: what a release may lose, without running brokers.",
     no_args_is_help=True,
 )
 
@@ -78,7 +78,7 @@ _SCOPE: Final = {
         "Let an operator elect any live replica where no broker leads.", kind=bool
     ),
     "by": options.Option(
-        "What a step is: message (real brokers of ZooKeeper follow), or round (all do).",
+        "Kind of step: message (brokers with ZooKeeper can replay it), or round (all can).",
         notation=options.Notation(_step),
         default="message",
     ),
@@ -95,7 +95,7 @@ _SCOPE: Final = {
 
 @app.callback()
 def model() -> None:
-    """Ask the reference model what a release may lose, before anything runs."""
+    """Find out with the reference model what a release may lose, without running brokers."""
 
 
 app.command()(rules)
@@ -128,10 +128,10 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         list[str] | None, Option(metavar="NAME=on|off", help="Change a rule of the release.")
     ] = None,
     memory: Annotated[
-        str | None, Option(help="Give up above this.  [default: half of what is free]")
+        str | None, Option(help="Stop above this.  [default: half of what is free]")
     ] = None,
     limit: Annotated[
-        str | None, Option(help="Give up after this long: 300s.", show_default=False)
+        str | None, Option(help="Stop after this time: 300s.", show_default=False)
     ] = None,
     jobs: Annotated[int, Option(min=1, max=64, help="Threads that search.")] = 1,
     out: Annotated[
@@ -220,7 +220,7 @@ def _refuse(given: Mapping[str, object], word: str, hint: str) -> None:
         options.options_of(Plan),
         *("kafka", "seed", "min_isr", "cluster", "client"),
         kafka="Releases, by commas.  [default: as searched]",
-        seed="Seed of the first run; it rises by one.",
+        seed="Seed of the first run; each next run adds one.",
         min_isr="min.insync.replicas.  [default: that of its search]",
         cluster="Cluster driver: local, docker.",
         client="Library of the producers: librdkafka, java, Java's of a release (java:3.9.2);"
@@ -240,14 +240,14 @@ def replay(
     store: StoreOption = DEFAULT_STORE,
     report: Annotated[
         Path | None,
-        Option(help="Draw it with what the brokers did: FILE.html. Or DIR: the page of a finding."),
+        Option(help="Draw it with the brokers' states: FILE.html. Or DIR: the page of a finding."),
     ] = None,
     as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
     spark: SparkOptions,
 ) -> None:
-    """Replay a counterexample on real brokers, and say whether they did what the model says.
+    """Replay a counterexample on real brokers, and compare the result with the model's.
 
-    Exit codes: 0 they did, with or without a loss; 1 something is unexplained; 2 wrong usage; 3 a
+    Exit codes: 0 they agree, with or without a loss; 1 a finding is unexplained; 2 wrong usage; 3 a
     run ended differently, or could not be judged.
     """
     from highwater.campaigns import model_schedules as work

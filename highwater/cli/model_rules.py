@@ -37,7 +37,7 @@ def rules(
         bool, Option("--json", help="Print all rules as JSON, shared rules, too.")
     ] = False,
 ) -> None:
-    """List the rules in which releases differ, and which release has which."""
+    """List the rules in which releases differ, with the releases that have them."""
     if transactions:
         _rules_of_transactions(kafka, client, as_json=as_json)
         return
@@ -126,7 +126,7 @@ def described(rules: dict[str, Rules]) -> list[dict[str, Any]]:
 
 
 def says(switch: str) -> str:
-    """Return a sentence about what a switch does where it is on."""
+    """Return the description of a switch that is on."""
     return str(_FIELDS[switch].metadata["says"])
 
 

@@ -21,10 +21,10 @@ app = typer.Typer(
 )
 
 FIRST: Final = date(2026, 1, 1)
-"""The date of night 0, for nights that are given by number."""
+"""The date of night 0, for nights with a number."""
 
 PreviousOption = Annotated[
-    Path | None, Option(help="trend.jsonl of the nights before.", show_default=False)
+    Path | None, Option(help="trend.jsonl of earlier nights.", show_default=False)
 ]
 
 
@@ -39,7 +39,7 @@ def plan(  # noqa: PLR0913 - a command's options are its arguments
     ] = None,
     previous: PreviousOption = None,
     kafka: Annotated[str, Option(help="Releases, separated by commas, or all.")] = "all",
-    driver: Annotated[str, Option(help="Cluster drivers, where a release has them.")] = (
+    driver: Annotated[str, Option(help="Cluster drivers, if the release has them.")] = (
         "local,docker"
     ),
     jobs: Annotated[int, Option(help="Machines.", min=1, max=256)] = 8,
@@ -49,7 +49,7 @@ def plan(  # noqa: PLR0913 - a command's options are its arguments
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Choose a night's cells by its date and the nights before, and distribute them over machines.
+    """Choose a night's cells by its date and earlier nights, and distribute them over machines.
 
     With --json, print the matrix of a GitHub workflow on one line.
     """
@@ -148,7 +148,7 @@ def keep(
     out: Annotated[Path, Option(help="Where copies go.")] = Path("kept"),
     most: Annotated[int, Option(help="Megabytes of whole runs.", min=0)] = 400,
 ) -> None:
-    """Copy what is worth keeping: results, pages, and complete runs of cells that went wrong."""
+    """Copy results, pages, and complete runs of failed cells."""
     from highwater.campaigns import nightly_plan as planning
     from highwater.campaigns import nightly_results
     from highwater.harness.campaigns.nightly_cells import canaries
@@ -160,7 +160,9 @@ def keep(
 
 def _when(night: int | None, on: str | None) -> date:
     if night is not None and on is not None:
-        raise UsageError("a night has a number or a date, not both", hint="Leave one of them out.")
+        raise UsageError(
+            "name a night by a number or a date, not both", hint="Leave one of them out."
+        )
     if night is not None:
         return FIRST + timedelta(days=night)
     if on is None:

@@ -1,8 +1,8 @@
 """The commands ``highwater replay`` and ``highwater shrink``.
 
-Exit codes of ``replay`` are those of ``run``: 0 as promised, 1 a promise was broken, 2 wrong
-usage, 3 unknown. ``shrink``: 0 a smaller plan has the anomaly, 2 wrong usage, 3 not even the whole
-plan had it again, 130 interrupted.
+Exit codes of ``replay`` are those of ``run``: 0 as promised, 1 a promise was broken, 2 wrong usage,
+3 unknown. ``shrink``: 0 a smaller plan has the anomaly, 2 wrong usage, 3 even the complete plan did
+not have it again, 130 interrupted.
 """
 
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ def replay(
 
 
 def resolution(text: str) -> By:
-    """Return how targets are found again."""
+    """Return the way in which targets are found again."""
     if text not in _BY:
         raise UsageError(f"targets cannot be found by {text!r}", hint="It is broker or role.")
     return _BY[text]
@@ -70,7 +70,7 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
         str, Argument(metavar="RUN", help="A judged run of random faults, or of steps.")
     ],
     *,
-    limit: Annotated[str, Option("--for", help="Begin no run after this long: 20m.")] = "1h",
+    limit: Annotated[str, Option("--for", help="Begin no run after this time: 20m.")] = "1h",
     tries: Annotated[int, Option(min=1, max=100, help="Runs of a plan at most.")] = 3,
     hits: Annotated[int, Option(min=1, help="Runs that must show the anomaly.")] = 1,
     kind: Annotated[str | None, Option(help="Anomalies to keep.  [default: the worst]")] = None,

@@ -1,4 +1,4 @@
-"""The command ``highwater rolling``: is a rolling restart of your cluster safe?
+"""The command ``highwater rolling``: a check of a rolling restart of your cluster.
 
 It builds a plan with one step, the fault ``rolling-in-sync``, which is performed and judged like
 any other run. Exit codes are those of ``run``.
@@ -59,8 +59,8 @@ def rolling(
 ) -> None:
     """Restart every broker of your cluster, one after the other, and judge which records survived.
 
-    Clients write and read a topic of their own meanwhile. The inventory needs the command restart,
-    or stop and start.
+    Clients write and read a separate topic meanwhile. The inventory needs the command restart, or
+    stop and start.
     """
     from highwater.api import perform
     from highwater.runtime.requested_plan import requested_plan

@@ -91,7 +91,7 @@ def _readable(runs: Sequence[Run], tell: Callable[[Run], _T]) -> tuple[list[_T],
 def home(runs: Sequence[Run], store: Path) -> Path:
     """Return the folder of a page about several runs: the store, or the first run's folder.
 
-    The store is used only if one of the runs is in it.
+    The store is used only if it has one of the runs.
     """
     inside = any(store.resolve() in run.path.resolve().parents for run in runs)
     return store if inside else runs[0].path.parent
@@ -104,8 +104,7 @@ def compare(
     out: Annotated[
         Path | None,
         Option(
-            help="The page.  [default: compare-LEFT-RIGHT.html in the store, or beside runs that"
-            " lie elsewhere]"
+            help="The page.  [default: compare-LEFT-RIGHT.html in the store, or beside other runs]"
         ),
     ] = None,
     show: Annotated[bool, Option("--open", help="Open it in a browser.")] = False,

@@ -35,7 +35,7 @@ def _bounds(
     ] = None,
     jobs: Annotated[int, Option(min=1, max=8, help="Clusters side by side.")] = 1,
     keep_all: Annotated[
-        bool, Option("--keep-all", help="Keep also runs in which nothing was wrong.")
+        bool, Option("--keep-all", help="Keep also runs without anomalies.")
     ] = False,
 ) -> "Bounds":
     from highwater.campaigns.soak_run import Bounds
@@ -69,7 +69,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
         str | None,
         Option(
             "--each",
-            help=f"How long faults go on in a run, up to {limits.FAULTS_S.lasting.split()[-1]}."
+            help=f"Duration of the faults in a run, up to {limits.FAULTS_S.lasting.split()[-1]}."
             "  [default: 12 to 45 s, by the seed]",
         ),
     ] = None,
@@ -82,7 +82,7 @@ def soak(  # noqa: PLR0913 - a command's options are its arguments
 ) -> None:
     """Run seeded random schedules on many releases; resume where an earlier soak has ended.
 
-    Exits with 1 if anything is unexplained, 3 if anything could not be judged, else 0.
+    Exits with 1 if a run is unexplained, 3 if a run could not be judged, else 0.
     """
     from highwater.campaigns.nightly_plan import find_drivers, find_releases
     from highwater.campaigns.soak_results import Soak, SoakFolder, SoakRow

@@ -111,11 +111,11 @@ CONTROLLER: Final = -1
 """The ``broker`` of a line that a KRaft controller logged."""
 
 _DECISION: Final = "UNCLEAN"
-"""The word where a decision's text begins; every controller that learns of the decision logs it."""
+"""The first word of a decision's text, which several controllers may log."""
 
 LINE_MAX: Final = 500
 LINES_MAX: Final = 20_000
-"""Most characters per line and lines per broker: a loop of errors must not flood the run."""
+"""Most characters per line and lines per broker, as a limit for loops of errors."""
 
 
 def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[str, object]]:

@@ -1,7 +1,6 @@
-"""The campaign engine: plans in groups, a warm cluster for each group, several groups side by side.
+"""The campaign engine: plans in groups, with a warm cluster for each group, in parallel.
 
-A demo, matrix, soak, night, replay, and the replays of a model's schedule give it lists of plans,
-and summarise the runs.
+Demo, matrix, soak, nightly run and replays give it lists of plans, and summarise the runs.
 """
 
 import itertools
@@ -52,9 +51,9 @@ class Campaign:
     Attributes:
         store: the store that gets the runs.
         clusters: folder of the running clusters; by default a temporary folder.
-        jobs: groups side by side, each on its own cluster.
+        jobs: number of parallel groups, each on its own cluster.
         own_cluster: whether every run has a fresh cluster in its own directory instead.
-        failed: called with a run in which the harness failed, and the error; other runs go on.
+        failed: called with a run in which the harness failed, and the error; other runs continue.
         done: called with each run that has ended; from several threads.
         is_over: whether no further run may begin.
     """

@@ -51,7 +51,7 @@ class OpenLibraries:
 
 
 def download_libraries(plan: Plan) -> None:
-    """Download the libraries of a plan's clients, unless they are there.
+    """Download missing libraries of a plan's clients.
 
     Raises:
         HarnessError: there is no such wheel, or its jars cannot be downloaded.

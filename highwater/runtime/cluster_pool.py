@@ -64,7 +64,7 @@ class ClusterKey:
 class ClusterPool:
     """Warm clusters. A cluster is started when a plan needs it, and closed when there are too many.
 
-    A context manager: leaving it ends every broker, whatever happens. Not thread-safe.
+    A context manager, which ends every broker at its exit. Not thread-safe.
     """
 
     def __init__(self, directory: Path, *, warm: int = 1) -> None:
@@ -90,9 +90,9 @@ class ClusterPool:
     ) -> Run:
         """Do what ``highwater.runtime.runner.execute`` does, on a warm cluster.
 
-        The run's plan names a topic of its own (``events-1``, ``events-2``, …). A cluster on which
-        something went wrong is closed, and the next plan gets a fresh cluster. A cluster whose
-        controller loses its disk is used for that run only.
+        Each run has its own topic (``events-1``, ``events-2``, …). A cluster with an error is
+        closed, and the next plan gets a fresh cluster. A cluster whose controller loses its disk is
+        used for that run only.
         """
         check_plan(plan)
         number = next(self._numbers)
@@ -167,7 +167,7 @@ class ClusterPool:
 def _keeper(cluster: Cluster, plan: Plan, run: Run) -> Callable[[], None]:
     """Return a function that copies a run's replicas and metadata logs, and its part of node logs.
 
-    The run's part of a log is what the node writes from now on.
+    The run's part of a log begins now.
     """
     logs = cluster.directory / "logs"
     program = plan.program

@@ -1,4 +1,4 @@
-"""Records what controllers decide because the harness asks: topics, settings, replicas, leaders."""
+"""Records controllers' decisions at the harness's request: topics, settings, replicas, leaders."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ VOTES: Final = "votes"
 
 
 class _RecordedCluster:
-    """A cluster whose requests to controllers are recorded; all else goes to the cluster itself."""
+    """A cluster whose requests to controllers are recorded; other calls are unchanged."""
 
     def __init__(self, cluster: Cluster, recorder: Recorder) -> None:
         self._cluster = cluster
@@ -52,7 +52,7 @@ class _RecordedCluster:
             self._cluster.reassign(topic, partition, replicas, awaited=awaited)
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Move leadership. The new leader's epoch is not requested: stories go on at once."""
+        """Move leadership, without a request for the new leader's epoch."""
         with self._decisions("leader", topic, [{"partition": partition, "value": str(broker)}]):
             self._cluster.move_leader(topic, partition, broker)
 
@@ -78,7 +78,7 @@ class _RecordedCluster:
     def _decisions(
         self, kind: str, subject: str, rows: Sequence[Mapping[str, object]]
     ) -> Iterator[None]:
-        """Record decisions after the block: as answered, or as unanswered if the block raised."""
+        """Record decisions after the block; without a response if the block raised an error."""
         evidence = UNANSWERED
         try:
             yield
@@ -104,7 +104,7 @@ def record_topic(recorder: Recorder, topic: Topic, assignment: Sequence[Sequence
 
 
 def record_end(recorder: Recorder, probe: Probe, cluster: Cluster, topic: str) -> None:
-    """Record what ZooKeeper stores about a topic; on KRaft nothing: controllers store it on disk.
+    """Record a topic's state in ZooKeeper; on KRaft nothing, because controllers' disks have it.
 
     If ZooKeeper does not answer, nothing is recorded either.
     """

@@ -1,7 +1,7 @@
 """The fault steps that a run executed, with their real times and targets.
 
 ``steps.json`` in a run directory is written from the table ``events/steps`` when the run has ended;
-for a run that was killed, the steps so far are in that table's stream.
+for a run that was killed, the stream of that table has the steps.
 """
 
 from typing import Any, Final, Literal, Self
@@ -17,8 +17,8 @@ SCHEMA: Final = 1
 _NS: Final = 1_000_000_000
 
 By = Literal["role", "broker"]
-"""How a repeated step finds its target: by the schedule's word if that is a role (leader, follower,
-controller), or by the id of the broker that the step hit in the first run."""
+"""The way in which a repeated step finds its target: by its role in the schedule (leader, follower,
+controller), or by the broker's id in the first run."""
 
 _ROLES: Final = frozenset(("leader", "follower", "controller"))
 
@@ -29,7 +29,7 @@ class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         at_s: seconds from the schedule's begin to the fault.
         lasts_s: seconds from the fault's effect to its healing; None: it was not healed.
-        target: the schedule's word, or a broker's id.
+        target: a role in the schedule, or a broker's id.
         broker: the broker's id; None for a fault without a broker.
         controllers: ids of the controllers or ZooKeepers, if there are several; else None.
     """

@@ -1,4 +1,4 @@
-"""Records leader, ISR, LEO and HW of every replica while a run goes on."""
+"""Records leader, ISR, LEO and HW of every replica during a run."""
 
 import base64
 import contextlib
@@ -22,14 +22,14 @@ from highwater.harness.runs.recorder import Recorder
 from highwater.runtime.programs.instances import INSTANCE_CLIENT
 
 EVERY_S: Final = 0.1
-"""Seconds between two looks at one broker. A window stays open for at least half a second, so every
-window is seen; a look costs well under a millisecond of CPU."""
+"""Seconds between two requests to one broker. A HW-lag window is open for at least half a second,
+so every window is observed; a request costs less than a millisecond of CPU."""
 
 
 class Observer:
     """One thread per broker for LEO and HW, and one for the controller's view; records changes.
 
-    A broker that does not answer blocks only its own thread.
+    A broker that does not respond blocks only its own thread.
     """
 
     def __init__(self, cluster: Cluster, recorder: Recorder, topic: Topic) -> None:
@@ -60,7 +60,7 @@ class Observer:
             thread.join(timeout=10)
 
     def check(self) -> None:
-        """Return if every thread still runs."""
+        """Return if every thread still runs; otherwise raise its error."""
         if self._error is not None:
             raise self._error
 
@@ -170,9 +170,9 @@ def _request(row: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, obje
 def wire_watched(
     network: Network | None, plan: Plan, recorder: Recorder, zero_ns: int
 ) -> Iterator[None]:
-    """Record the traffic through the relay while the block lasts, if the cluster has a relay.
+    """Record the traffic through the relay during the block, if the cluster has a relay.
 
-    Only the topic under test is recorded, except for single messages, which may be of any topic.
+    Only messages about the topic under test are recorded, and single messages of any topic.
 
     Args:
         zero_ns: the monotonic clock at the run's start.

@@ -1,4 +1,4 @@
-"""Compares a run's verdict with what its story, its release and its settings predict."""
+"""Compares a run's verdict with the prediction from its story, release and settings."""
 
 import contextlib
 from functools import partial
@@ -24,8 +24,8 @@ def as_predicted(run: Run, verdict: Verdict) -> bool | None:
     """Return whether exactly the predicted records were lost, forked, or read wrongly.
 
     Returns:
-        None if nothing is predicted, because the run had no story. False also if the run could
-        not be judged, because a schedule that was not followed proves nothing.
+        None without a prediction, because the run had no story. False also if the run could not be
+            judged.
     """
     plan = run.plan()
     if plan.story is None:
@@ -62,10 +62,10 @@ def _answer(run: Run, verdict: Verdict) -> "Reconciliation":
     if not verdict.complete:
         # Almost every rule relies on events that did *not* happen: a send without a record, a
         # truncation that no broker logged. Rows that cannot be read would look the same.
-        why = "The run was cut short" if verdict.cut else "Some of the run's files cannot be read"
-        return _not_known(run, verdict, f"{why}, and the model judges whole runs only.")
+        why = "The run ended early" if verdict.cut else "Some of the run's files cannot be read"
+        return _not_known(run, verdict, f"{why}, and the model judges complete runs only.")
     if not run.disks_here or not run.anomalies.exists():
-        why = "The run is on remote storage, and too large to be brought here for the model."
+        why = "The run is on remote storage, and too large to be copied here for the model."
         return _not_known(run, verdict, why)
     if verdict.kafka not in RELEASES:
         return as_random(run, verdict)

@@ -1,4 +1,4 @@
-"""Preflight check: refuses a plan that cannot be executed, before anything is started."""
+"""Preflight check: refuses a plan that cannot be executed, before the run starts."""
 
 import re
 import shutil
@@ -49,7 +49,7 @@ def check_plan(plan: Plan) -> None:
     """Refuse a plan that cannot be executed.
 
     Raises:
-        UsageError: the plan cannot be executed; names the option or value, and what is possible.
+        UsageError: the plan cannot be executed; the error names the option and the alternatives.
     """
     kafka = release(plan.kafka)
     if plan.driver == EXTERNAL:
@@ -110,11 +110,11 @@ def _check_external(plan: Plan) -> None:
     workload = plan.workload
     refused = {
         "a story needs settings of brokers": plan.story is not None or plan.schedule is not None,
-        "settings of brokers are their owner's": bool(plan.broker_config),
-        "its owner upgrades it": bool(plan.to or plan.protocol or plan.format),
+        "the broker settings belong to the cluster's owner": bool(plan.broker_config),
+        "only its owner upgrades it": bool(plan.to or plan.protocol or plan.format),
         "the wire is between nodes that Highwater starts": plan.wire or plan.wire_clients,
-        "controllers and ZooKeepers are their owner's": plan.controllers != 1,
-        "its brokers are their owner's": (
+        "controllers and ZooKeepers belong to the cluster's owner": plan.controllers != 1,
+        "its brokers belong to the cluster's owner": (
             plan.trace_flushes or plan.log_dirs != 1 or plan.racks != 0 or plan.tiered
         ),
         "groups and transactions write to Kafka's own topics": bool(
@@ -152,10 +152,10 @@ def _check_limits(plan: Plan) -> None:
 
 
 def check_controllers(count: int) -> None:
-    """Refuse a number of controllers or ZooKeepers that no quorum should have.
+    """Refuse a wrong number of controllers or ZooKeepers.
 
     Raises:
-        UsageError: the number is wrong; names the possible numbers.
+        UsageError: the number is wrong; the error names the possible numbers.
     """
     least, most = limits.CONTROLLERS
     if not least <= count <= most:
@@ -221,7 +221,7 @@ def _check_schedule(plan: Plan) -> None:
     if plan.schedule is not None and (plan.story or plan.nemesis or plan.steps):
         raise UsageError("a replay has neither a story nor a nemesis", hint="Leave it out.")
     if plan.steps and (plan.story or plan.nemesis):
-        raise UsageError("steps go with neither a story nor a nemesis", hint="Leave it out.")
+        raise UsageError("steps cannot be combined with a story or a nemesis", hint="Leave it out.")
     check_steps(plan, release(plan.kafka))
     check_budget(plan)
     _check_nemesis(plan)
@@ -229,7 +229,7 @@ def _check_schedule(plan: Plan) -> None:
     if plan.story is not None:
         _check_story(plan, find_story(plan.story))
     elif plan.topic.added:
-        raise UsageError("partitions are added by a story alone", hint="Leave `added` out.")
+        raise UsageError("only a story adds partitions", hint="Leave `added` out.")
 
 
 def _check_story(plan: Plan, story: Story) -> None:
@@ -263,7 +263,7 @@ def _check_story(plan: Plan, story: Story) -> None:
         )
     if plan.topic.partitions < story.needs.all_partitions:
         raise UsageError(
-            f"the story {story.name} is one of {story.needs.all_partitions} partitions",
+            f"the story {story.name} needs {story.needs.all_partitions} partitions",
             hint="Leave --partitions out.",
         )
     if plan.workload.producers:
@@ -315,7 +315,7 @@ def check_group_protocol(protocol: GroupProtocol, kafka: Release) -> None:
     """
     if protocol == CONSUMER and kafka.number < CONSUMER_SINCE:
         raise UsageError(
-            f"brokers of Kafka {kafka.name} have no group protocol of their own",
+            f"brokers of Kafka {kafka.name} do not have the consumer group protocol",
             hint="It came with 4.0 (KIP-848): use --group-protocol classic, or a later release.",
         )
 
@@ -325,7 +325,7 @@ def _check_groups(plan: Plan, kafka: Release) -> None:
     check_group_protocol(workload.group_protocol, kafka)
     if workload.group_protocol == CONSUMER and plan.protocol:
         raise UsageError(
-            f"brokers that speak {plan.protocol} may have no group protocol of their own",
+            f"brokers that speak {plan.protocol} may not have the consumer group protocol",
             hint="Leave --protocol out, or use --group-protocol classic.",
         )
     if workload.share:
@@ -349,12 +349,12 @@ def _check_share_group(plan: Plan, kafka: Release) -> None:
 
 
 def _check_library(plan: Plan) -> None:
-    """Refuse a producers' library that has no effect here, or cannot speak to the brokers."""
+    """Refuse a producers' library that has no effect here, or does not support the brokers."""
     choice = read_client(plan.client, plan.played_on)
     needs = NOTHING if plan.story is None else find_story(plan.story).needs
     if needs.java and not choice.is_java:
         raise UsageError(
-            f"the story {plan.story} is one of Kafka's own producer", hint="Use --client java."
+            f"the story {plan.story} needs Kafka's own producer", hint="Use --client java."
         )
     if needs.waits_for_all and plan.workload.acks != "all":
         raise UsageError(
@@ -364,7 +364,7 @@ def _check_library(plan: Plan) -> None:
         return
     codec, no_member = plan.workload.compression, choice.why_no_member(CLASSIC)
     refused = {
-        "an external cluster's settings of clients are librdkafka's": plan.external is not None,
+        "client settings of an external cluster are those of librdkafka": plan.external is not None,
         f"{choice.title} do not read in transactions: {no_member}": (
             plan.workload.transform and bool(no_member)
         ),
@@ -381,13 +381,13 @@ def _check_library(plan: Plan) -> None:
 
 
 def _no_program(choice: ClientChoice) -> dict[str, bool]:
-    """Return why a driver cannot be started, and whether that applies."""
+    """Return why a driver cannot be started, and whether this is so."""
     missing = bool(choice.command) and shutil.which(choice.command[0]) is None
-    return {f"there is no program {''.join(choice.command[:1])} that may be executed": missing}
+    return {f"there is no executable program {''.join(choice.command[:1])}": missing}
 
 
 def _check_reader_library(plan: Plan) -> None:
-    """Refuse a readers' library that has no effect here, or cannot read from the brokers."""
+    """Refuse a readers' library that has no effect here, or does not support the brokers."""
     choice, workload = read_client(plan.reader_client, plan.played_on), plan.workload
     if choice.library == LIBRDKAFKA:
         return
@@ -395,10 +395,10 @@ def _check_reader_library(plan: Plan) -> None:
     no_member = choice.why_no_member(workload.group_protocol)
     refused = {
         "there are no readers": not (workload.consumers + workload.members or plan.external),
-        "an external cluster's settings of clients are librdkafka's": (
+        "client settings of an external cluster are those of librdkafka": (
             plan.external is not None and choice.library != KAFKA_PYTHON
         ),
-        "librdkafka alone reports from which broker a reader fetches": plan.racks > 0,
+        "only librdkafka reports the broker from which a reader fetches": plan.racks > 0,
         f"{choice.title} have no compression {codec}": not choice.compresses(codec),
         **_no_program(choice),
         f"{choice.title} cannot be members of such a group: {no_member}": (
@@ -409,7 +409,7 @@ def _check_reader_library(plan: Plan) -> None:
 
 
 def _refuse(plan: Plan, choice: ClientChoice, refused: dict[str, bool], *, option: str) -> None:
-    """Refuse a library for the first reason that applies, or if it cannot speak to the brokers."""
+    """Refuse a library for the first reason that applies, or if it does not support the brokers."""
     mute = {
         f"{choice.title} cannot speak to {brokers}: {why}": True
         for brokers in (plan.kafka, *plan.to)
@@ -429,7 +429,7 @@ def _check_keys(plan: Plan, kafka: Release) -> None:
         return
     refused = {
         "a story or a replay sends records without keys": bool(plan.story or plan.schedule),
-        "a tombstone's name is in its timestamp, which librdkafka alone is given": (
+        "a tombstone's name is in its timestamp, which only librdkafka sends": (
             read_client(plan.client, plan.played_on).library != LIBRDKAFKA
         ),
         f"Kafka {kafka.name} has no timestamps": kafka.number < TIMESTAMPS,
@@ -453,7 +453,7 @@ def _check_transactions(plan: Plan, kafka: Release) -> None:
     if workload.transactions and not kafka.idempotence:
         raise UsageError(f"Kafka {kafka.name} has no transactions", hint="They came with 0.11.0.")
     if by_story and not workload.transactions:
-        raise UsageError(f"the story {plan.story} is one of transactions", hint="Add them.")
+        raise UsageError(f"the story {plan.story} needs transactions", hint="Add them.")
     has_own = by_story or is_transaction_replay(plan)
     if workload.transactions and not workload.producers and not has_own:
         raise UsageError("transactions need producers", hint="Use --producers 3 and a nemesis.")

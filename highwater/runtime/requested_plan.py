@@ -1,4 +1,4 @@
-"""The plan of a run: that of its story, or of random faults, with the settings that are given."""
+"""The plan of a run: that of its story or of random faults, with the given settings."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,23 +26,24 @@ _OF_APPS: Final = Plan(
     duration_s=40.0,
     wire_clients=True,
 )
-"""Kills find most, and each of the others a mistake that these do not (docs/results.md). The group
-goes on at once after a cut or a pause; for a killed member it may wait until its session ends, as
-for a member that ends itself because its outputs are refused."""
+"""The default faults of programs: kills find most mistakes, and each other fault finds some that
+kills do not (docs/results.md). After a cut or a pause the group continues at once; for a killed
+member it may wait until its session ends."""
 
 _OF_OWN_BROKERS: Final = frozenset({"app-cut", "app-refuse-outputs"})
-"""Those of these faults that need the wire, or change a setting of a topic."""
+"""The default faults that need the wire, or change a setting of a topic."""
 
 
 def requested_plan(given: Mapping[str, object], base: Plan | None = None) -> Plan:
-    """Return the plan of a run, with what follows from its settings.
+    """Return the plan of a run from its settings.
 
     Args:
         given: settings by their names, as typed or as values; ``kafka`` is one of them.
-        base: what has all others; None: the plan of the story, or of random faults.
+        base: the plan with all other settings;
+        None: the plan of the story, or of random faults.
 
     Raises:
-        UsageError: there is no such story, or one is no value of its setting.
+        UsageError: there is no such story, or a value does not fit its setting.
     """
     name = given.get("story") or (base and base.story)
     story = find_story(str(name)) if name else None
@@ -76,12 +77,14 @@ def requested_app(
 
     Args:
         given: settings of ``Plan`` and of ``ProgramPlan`` by their names, as typed or as values.
-        topic: that it reads; None: ``in``, or none where the one to write to is named.
-        out: that it writes to; None: ``out``, or none where the one to read is named.
+        topic: the topic that it reads;
+        None: ``in``, or none if only ``out`` is named.
+        out: the topic that it writes;
+        None: ``out``, or none if only ``topic`` is named.
 
     Raises:
-        UsageError: one is no value of its setting, or the run that is to feed it cannot.
-        StoreError: a folder that is to feed it is no run.
+        UsageError: a value does not fit its setting, or the run in ``feed`` has no records.
+        StoreError: the folder in ``feed`` is not a run.
     """
     of_program = {name: value for name, value in given.items() if name in options_of(ProgramPlan)}
     plan = with_options(

@@ -1,4 +1,4 @@
-"""Versions and machines of a run, written into it so that a result can be traced to them."""
+"""Versions and machines of a run, which are recorded with its results."""
 
 import platform
 import subprocess

@@ -17,7 +17,7 @@ from highwater.runtime.workload import Counts
 FULL_DISK_BYTES: Final = 1 << 20
 
 Progress = Callable[[str], None]
-"""Called with a few words about the step that begins; the last call has ``frozen``."""
+"""Called with a short text about the step that begins; the last call has ``frozen``."""
 
 
 class ProgressLine:
@@ -55,17 +55,17 @@ class StatusKeeper:
         self._progress(phase)
 
     def quiesced(self) -> None:
-        """Note that every replica is back in the ISR."""
+        """Record that every replica is back in the ISR."""
         self._write(quiesced=True)
 
     def add(self, problems: Sequence[str]) -> None:
-        """Add new problems; the run goes on, and its verdict will be unknown."""
+        """Add new problems; the run continues, and its verdict will be unknown."""
         before = self._status.problems
         if new := tuple(problem for problem in problems if problem not in before):
             self._write(problems=before + new)
 
     def standing(self, ends: Sequence[StandingEnd]) -> None:
-        """Note the partitions in which the final read ended at a transaction that stayed open."""
+        """Record the partitions in which the final read ended at an open transaction."""
         if ends:
             self._write(standing=tuple(ends))
 
@@ -96,7 +96,7 @@ class StatusKeeper:
         if isinstance(error, HighwaterError | Interruption):
             words = error.message
         with contextlib.suppress(OSError):
-            self.add([f"the run was cut short while {self._status.phase}: {words}"])
+            self.add([f"the run ended early while {self._status.phase}: {words}"])
         if isinstance(error, HarnessError):
             error.hint = "\n".join(filter(None, [error.hint, f"The run so far: {self._run.path}"]))
 

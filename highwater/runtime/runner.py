@@ -80,7 +80,7 @@ def execute(
 def boot(plan: Plan, directory: Path) -> Cluster:
     """Start the cluster of a plan below ``directory``, or connect to an external cluster.
 
-    The libraries of its clients are downloaded first: what is not there is told before.
+    The libraries of its clients are downloaded first, so that missing ones are reported early.
     """
     download_libraries(plan)
     if plan.external is not None:
@@ -99,7 +99,7 @@ def boot(plan: Plan, directory: Path) -> Cluster:
 
 
 def node_options(plan: Plan) -> NodeOptions:
-    """Return the properties of nodes that a plan asks for."""
+    """Return the properties of nodes in a plan."""
     return NodeOptions(
         trace_flushes=plan.trace_flushes,
         log_dirs=plan.log_dirs,
@@ -252,7 +252,8 @@ def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[list[list
     """Create the topic, without the partitions that a story adds.
 
     Returns:
-        The replicas of every partition, the preferred leader first; how many partitions exist now.
+        The replicas of every partition, the preferred leader first, and the number of partitions
+            now.
     """
     assignment, present = (
         _assignment(plan, cluster, probe),
@@ -292,7 +293,7 @@ def _play(plan: Plan, context: ScheduleContext, keeper: StatusKeeper) -> None:
 def _heal(
     plan: Plan, context: ScheduleContext, workload: RunningWorkload, keeper: StatusKeeper
 ) -> None:
-    """Heal all faults; wait for the producers' last answers, and until all replicas are in sync."""
+    """Heal all faults; wait for the producers' last responses and for all replicas in sync."""
     keeper.phase("healing")
     with keeper.problems(WaitTimeoutError, UnreachableError):  # as while the schedule was played
         context.nemesis.heal_all()
@@ -313,7 +314,7 @@ def _read(
     recorder: Recorder,
     keeper: StatusKeeper,
 ) -> None:
-    """End the program under test; fence every partition, and read everything up to the fence."""
+    """End the program under test; write a fence into every partition, and read up to the fence."""
     if program is not None:
         keeper.add(finish(plan, program, workload, recorder))
     keeper.phase("reading")
@@ -326,11 +327,10 @@ def _read(
 def _quiesce(plan: Plan, context: ScheduleContext) -> None:
     """Wait until every node runs, and all replicas are in the ISR with the same LEO.
 
-    Then the ISR is the assignment, and each leader has committed its whole log.
+    Then each leader has committed its complete log.
 
-    A follower's HW is not part of the condition: a restarted follower of 4.3.1 stayed at HW 0 for
-    two minutes. The leader's fetch session (KIP-227) sends a HW again only when it has risen, and
-    no record is written before the fence of the final read.
+    The condition does not include a follower's HW, which may stay at 0 after a restart: the
+    leader's fetch session (KIP-227) sends the HW again only when it increases.
     """
     deadline = time.monotonic() + QUIESCE_LIMIT_S
     for controller in context.cluster.controllers.values():
@@ -352,7 +352,7 @@ def _quiesce(plan: Plan, context: ScheduleContext) -> None:
                 and seen[0].leader in seen[1]
                 and {replica.leo for replica in seen[1].values()} == {seen[1][seen[0].leader].hw}
             ),
-            what=f"every replica of {plan.topic.name}-{partition} to be in the ISR with all of it",
+            what=f"every replica of {plan.topic.name}-{partition} to be in the ISR and complete",
             limit_s=max(1.0, deadline - time.monotonic()),
             passing=(UnreachableError,),
         )

@@ -1,9 +1,9 @@
-"""The producers and consumers of a run while faults happen, and the final read after them.
+"""The producers and consumers of a run during the faults, and the final read.
 
 Each producer is a process of the history and sends records with unique names to every partition,
 singly or in transactions. A consumer is assigned every partition, or shares them in a group. All
-clients continue during every fault: an error is recorded, never fatal. With churn, a client lives
-for a while; then a client with a new name replaces it, half of the time as after a crash.
+clients continue during every fault: an error is recorded, never fatal. With churn, a client with a
+new name replaces each client after some time, in half of the cases after a crash.
 """
 
 import contextlib
@@ -67,10 +67,10 @@ _DRAINED_S: Final = 0.5
 _LEAVES_S: Final = 15.0
 _WARM_S: Final = 30.0
 _MARKERS_S: Final = 5.0
-"""While all brokers run, a coordinator that has answered an EndTxn writes the markers at once."""
+"""The time in which a coordinator writes markers after its response to an EndTxn."""
 
 _TIMED_OUT_S: Final = 15.0
-"""By default a coordinator looks every 10 s for transactions that have timed out
+"""The interval at which a coordinator ends transactions after their timeout, 10 s by default
 (``transaction.abort.timed.out.transaction.cleanup.interval.ms``)."""
 
 
@@ -89,16 +89,16 @@ class Counts:
 
 
 def may_be_open_s(timeout_s: float | None, *, answered: bool) -> float | None:
-    """Return for how many seconds a transaction may still be open after all clients have ended.
+    """Return the seconds for which a transaction may be open after the end of all clients.
 
-    A client that crashed leaves its transaction open until the time-out.
+    A client that crashed leaves its transaction open until the timeout.
 
     Args:
         timeout_s: ``transaction.timeout.ms`` of clients that may crash; None without such clients.
-        answered: whether every other client got the answer to the end of each transaction.
+        answered: whether every other client got a response to the end of each transaction.
 
     Returns:
-        None if it is not known: the time-out of the other clients is long.
+        None if it is not known, because the timeout of other clients is long.
     """
     if not answered:
         return None
@@ -255,7 +255,7 @@ class RunningWorkload:
         return frozenset(group.group_id for group in groups.valid)
 
     def _share(self, number: int) -> None:
-        """Start a member of the share group, which goes on until the group has read everything."""
+        """Start a member of the share group, which runs until the group has read all records."""
         member = ShareMember(
             self._plan,
             self._recorder,
@@ -289,9 +289,9 @@ class RunningWorkload:
         return reader
 
     def _produce(self, name: str, index: int) -> None:
-        """Run a producer without transactions, one life after the other.
+        """Run a producer without transactions, and its successors after crashes.
 
-        A producer that crashes does not wait for its answers.
+        A producer that crashes does not wait for its responses.
         """
         plan, clock, library = self._plan, self._recorder.clock, self._clients.producers
         pace = RateLimiter(plan.workload.rate / plan.workload.producers, clock)
@@ -331,9 +331,9 @@ class RunningWorkload:
         return 0.0 if life.crashed else self._answer_limit_s
 
     def stop(self) -> None:
-        """Stop sending and reading, and wait for outstanding answers.
+        """Stop sending and reading, and wait for missing responses.
 
-        Producers stay connected until ``close``. May be called twice. A send without an answer is
+        Producers stay connected until ``close``. May be called twice. A send without a response is
         recorded as ``info`` without a completion.
         """
         self._stop.set()
@@ -363,8 +363,8 @@ class RunningWorkload:
     def _drain(self) -> None:
         """Wait until the share group's members get no more records, and end the members.
 
-        A record that a member took and did not acknowledge goes to another member when its lock
-        ends. If records are missing, the wait is longer: members may have to join again.
+        A record that a member received but did not acknowledge goes to another member when its lock
+        ends. If records are missing, the wait is longer, because members may have to join again.
         """
         began = time.monotonic()
         deadline = began + _DRAIN_S
@@ -389,10 +389,10 @@ class RunningWorkload:
         self._sharing = []
 
     def check(self) -> None:
-        """Return if every client still runs and everything could be recorded."""
+        """Raise an error if a client has ended, or if a row could not be recorded."""
         self._recorder.check()
         if self._failure is not None:
-            raise HarnessError(f"a client thread died: {self._failure!r}") from self._failure
+            raise HarnessError(f"a client thread failed: {self._failure!r}") from self._failure
 
     @property
     def libraries(self) -> Collection[str]:
@@ -425,7 +425,7 @@ class RunningWorkload:
                 yield name, record_value(name, self._plan.workload.record_bytes)
 
     def unfed(self) -> str:
-        """Return a sentence on how many of the user's inputs were fed; empty if all were fed."""
+        """Return a sentence on how many of the user's inputs were sent; empty if all were."""
         fed = sum(1 for _ in self.inputs()) if self._feed else 0
         if fed == len(self._feed):
             return ""
@@ -443,8 +443,8 @@ class RunningWorkload:
 
         Args:
             value: the record's name, unique in this run.
-            limit_s: after this long without an answer the outcome is ``info``; by default the
-                delivery timeout. The history has an answer that comes later nevertheless.
+            limit_s: after this time without a response the outcome is ``info``; by default the
+                delivery timeout. The history has later responses nevertheless.
         """
         limit_s = self._answer_limit_s if limit_s is None else limit_s
         return self._sender.send(value, partition, limit_s=limit_s)
@@ -479,7 +479,7 @@ class RunningWorkload:
         return client
 
     def final_read(self, *, limit_s: float = 120.0) -> tuple[PartitionRead, ...]:
-        """Fence every partition and read all of it; see ``harness.clients.final_read``."""
+        """Write a fence into every partition and read it; see ``harness.clients.final_read``."""
         fence = clients.producer(self._plan, self._common("fence"), acks="all")
         reader = clients.consumer(self._common("reader"))
         if self._plan.workload.subscribe or self._plan.program:

@@ -1,4 +1,4 @@
-"""Smaller plans: with some of the steps, shorter waits, and less of everything else.
+"""Smaller plans: with fewer steps, shorter waits, and less of other settings.
 
 All functions here are pure functions of a plan. Only a run on brokers shows whether a candidate
 reproduces the anomaly.
@@ -15,7 +15,7 @@ from highwater.harness.runs.steps import FaultStep, Steps, end_of, in_order
 from highwater.nemesis.faults.registry import find_fault
 
 REST_S: Final = 2.0
-"""While a plan is shrunk, its clients go on for at most this long after the last step."""
+"""The longest time for which clients continue after the last step of a plan that is shrunk."""
 
 _WAITS_S: Final = (0.5, 1.0, 2.0)
 _LENGTHS_S: Final = (0.5, 1.0, 2.0, 4.0)
@@ -23,7 +23,7 @@ _RATES: Final = (10.0, 50.0, 200.0, 1000.0)
 
 
 class Candidate(NamedTuple):
-    """A smaller plan, and a phrase that says what is smaller."""
+    """A smaller plan, and a phrase about the change."""
 
     says: str
     plan: Plan

@@ -19,7 +19,7 @@ def plan_again(name: str, store: Store, *, by: By, kafka: str | None = None) -> 
 
     Args:
         name: a run of the store, a run directory, or the file of a plan, here or in the store.
-        by: how a run's steps find their targets; the steps of a plan in a file name their targets.
+        by: the way in which a run's steps find their targets; a plan in a file names them.
     """
     file = next((path for path in (Path(name), store.root / name) if path.is_file()), None)
     replayed = read_plan(file) if file else as_taken(store.open(name), by=by)
@@ -50,8 +50,7 @@ def read_plan(path: Path) -> Plan:
     except (msgspec.MsgspecError, StoreError) as error:
         raise UsageError(
             f"{path} holds no plan: {getattr(error, 'message', error)}",
-            hint="A run's plan.json and what highwater shrink writes are plans; see"
-            " docs/schedules.md.",
+            hint="Name a run's plan.json, or the output of highwater shrink (docs/schedules.md).",
         ) from error
 
 

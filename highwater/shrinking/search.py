@@ -1,4 +1,4 @@
-"""Finds the smallest plan that reproduces a run's anomaly: first fewer faults, then all else.
+"""Finds the smallest plan that reproduces a run's anomaly: first fewer faults, then the rest.
 
 Every candidate is run on real brokers, and the outcome depends on chance: a schedule that lost a
 record once may keep all of them the next time. So a plan is run up to ``HitThreshold.tries`` times
@@ -39,7 +39,7 @@ Ended = Literal["smallest", "time", "interrupted", "not-reproduced"]
 
 @dataclass(slots=True, kw_only=True)
 class Search:
-    """Tries smaller and smaller plans, and keeps the best so far.
+    """Tries smaller and smaller plans, and keeps the best one.
 
     Attributes:
         best: the smallest plan that had the anomaly.
@@ -52,7 +52,7 @@ class Search:
     partitions: tuple[int, ...] = field(default=())
 
     def until_ended(self) -> Ended:
-        """Make the plan as small as possible, and return how the search ended."""
+        """Make the plan as small as possible, and return the search's end."""
         try:
             longest = max(waits(self.best.steps), default=0.0)
             whole = with_steps(self.best, self.best.steps, longest)

@@ -1,4 +1,4 @@
-"""Shrinks a run to the smallest plan with the same anomaly, and reports how much was left out."""
+"""Shrinks a run to the smallest plan with the same anomaly, and reports the reduction."""
 
 import tempfile
 import time
@@ -54,8 +54,8 @@ class ShrinkResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of shrinking; ``shrunk.json``.
 
     Attributes:
-        ended: smallest: nothing more can be left out; time, interrupted: the best plan so far;
-            not-reproduced: even the whole plan did not have the anomaly again.
+        ended: smallest: no part can be removed; time, interrupted: the best plan so far;
+            not-reproduced: even the complete plan did not have the anomaly again.
         hits: runs of the plan that had the anomaly.
         runs: runs of the plan that were counted after the search had found the plan.
         ran: number of all runs in this invocation.
@@ -186,7 +186,7 @@ def _require_steps(plan: Plan, store: Store | None = None) -> None:
         made = "which highwater run --nemesis kill,pause makes"
         hint = f"such as {' or '.join(names)}" if names else made
         raise UsageError(
-            "a story is a script, and no part of a script can be left out",
+            "a story is a script, and no part of a script can be removed",
             hint=f"Name a run of random faults, {hint}.",
         )
     refuse_external(plan)

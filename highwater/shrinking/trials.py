@@ -29,7 +29,7 @@ from highwater.runtime.cluster_pool import ClusterPool
 
 _GRAVITY: Final = {severity: rank for rank, severity in enumerate(Severity)}
 _FAILURES_MOST: Final = 3
-"""After this many failures of the harness in a row, the machine is at fault, not the plan."""
+"""The number of consecutive failures of the harness after which the machine is the cause."""
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +112,7 @@ class HitThreshold:
     hits: int = 1
 
     def decided(self, runs: int, hits: int) -> bool:
-        """Return whether the result is certain: further runs could not change it."""
+        """Return whether the result is certain, so that further runs cannot change it."""
         return hits >= self.hits or runs - hits > self.tries - self.hits
 
     @property
@@ -177,7 +177,7 @@ class Trials:
         return hashlib.sha256(question).hexdigest()[:16]
 
     def _try(self, plan: Plan, says: str, key: str, rule: HitThreshold) -> Attempt:
-        """Run a plan in at most two batches: first the fewest that may be enough, then the rest."""
+        """Run a plan in at most two batches: the fewest runs that may be enough, then the rest."""
         began = time.monotonic()
         judged: list[tuple[Run, Verdict]] = []
         runs, batch = 0, rule.hits

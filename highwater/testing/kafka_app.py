@@ -50,11 +50,11 @@ class App:
         return f"<{self.plan.command()}>"
 
     def run(self, store: "Store") -> Result:
-        """Run the program under faults, and judge what became of its inputs.
+        """Run the program under faults, and judge the outcomes of its inputs.
 
         Raises:
             UsageError: the plan asks for something that is not available; nothing was started.
-            HarnessError: the run could not go on.
+            HarnessError: the run could not continue.
         """
         from highwater.api import perform  # noqa: PLC0415 - imports Spark
 
@@ -63,7 +63,7 @@ class App:
 
 
 class KafkaApp(CaseRuns):
-    """Runs a program under faults on real brokers, and judges what became of its inputs."""
+    """Runs a program under faults on real brokers, and judges the outcomes of its inputs."""
 
     def __call__(
         self,
@@ -77,8 +77,7 @@ class KafkaApp(CaseRuns):
         Args:
             command: the program and its arguments, as words or as one line.
             words: see ``App``. By default they are those of the test's case.
-            check: whether a broken guarantee fails the test. Without it the result is returned, to
-                be examined.
+            check: whether a broken guarantee fails the test. Without it the result is returned.
 
         Raises:
             PromiseBroken: the verdict is ``invalid``, and ``check`` is on.

@@ -64,8 +64,7 @@ class KafkaRun(CaseRuns):
             words: ``story="loss"``, or ``nemesis="kill,pause", duration="20s", seed=7``, and every
                 other option of ``highwater run`` about a plan, as ``min_isr=2`` or
                 ``wire_clients=True``. By default they are those of the test's case.
-            check: whether a broken promise fails the test. Without it the result is returned, to
-                be examined.
+            check: whether a broken promise fails the test. Without it the result is returned.
 
         Raises:
             PromiseBroken: the verdict is ``invalid``, and ``check`` is on.
@@ -94,8 +93,8 @@ class KafkaRun(CaseRuns):
         case = self.case
         if (plan.kafka, plan.driver) != (case.kafka, case.driver):
             raise UsageError(
-                f"the plan is for Kafka {plan.kafka} on {plan.driver}, and this test runs for"
-                f" Kafka {case.kafka} on {case.driver}",
+                f"the plan is for Kafka {plan.kafka} on {plan.driver}, but this test runs for Kafka"
+                f" {case.kafka} on {case.driver}",
                 hint="Make it with kafka_run.plan(…), or from the fixture highwater_case.",
             )
         return plan

@@ -23,7 +23,8 @@ class SessionChoice:
     """The choice of the command line and the ini file for a whole session.
 
     Attributes:
-        only: releases named on the command line, to which all tests are limited; None: all allowed.
+        only: releases on the command line, to which all tests are limited;
+        None: no limit.
     """
 
     kafka: tuple[str, ...]
@@ -39,7 +40,7 @@ class Case:
     Attributes:
         kafka: catalogue name of the release.
         driver: the cluster driver.
-        acks: what producers wait for.
+        acks: the producers' acks.
         min_isr: min.insync.replicas.
         unclean: whether unclean elections are allowed.
         id: the case in the test's name.

@@ -16,7 +16,7 @@ _SHOWN_MAX: Final = 3  # most anomalies that a failure shows; the report has all
 
 
 class PromiseBroken(AssertionError):  # noqa: N818 - it reads as what happened, in pytest.raises
-    """A promise of the settings was broken: the test fails, and the harness has worked.
+    """A promise of the settings was broken: the test fails, although the harness worked.
 
     Attributes:
         result: the run, to be examined.
@@ -28,7 +28,7 @@ class PromiseBroken(AssertionError):  # noqa: N818 - it reads as what happened, 
 
 
 class Unexplained(AssertionError):  # noqa: N818 - for the same reason
-    """The run contradicts the release's rules, or did not show what the rules predict.
+    """The run contradicts the release's rules, or differs from their prediction.
 
     Attributes:
         result: the run, to be examined.
@@ -57,10 +57,10 @@ class Result:
     Attributes:
         verdict: ``valid``, ``invalid``, or ``unknown``.
         headline: the finding in one sentence with denominators.
-        lost: how many acknowledged records are gone.
-        acknowledged: how many records were acknowledged.
-        inputs: for a program under test, how many inputs were processed ``once``, and by kind how
-            many were lost, doubled or not reached; empty if nothing is known about inputs.
+        lost: number of lost acknowledged records.
+        acknowledged: number of acknowledged records.
+        inputs: for a program under test, the number of inputs processed ``once``, and by kind the
+            numbers of lost, doubled or not reached ones; empty if not known.
         anomalies: all anomalies; anomalies that break a promise come first.
         model: the reference model's answer about the run; None if the model was not asked.
         report: the HTML report.
@@ -87,7 +87,7 @@ class Result:
     def as_predicted(self) -> bool | None:
         """True if exactly the records that the release's rules predict were lost and forked.
 
-        None when nothing is predicted, as for a random nemesis.
+        None without a prediction, as for a random nemesis.
         """
         from highwater.runtime.prediction_check import as_predicted  # noqa: PLC0415 - imports brokers' clients
 
@@ -120,7 +120,7 @@ class Result:
             raise PromiseBroken("\n".join(lines), self)
 
     def assert_loses(self, *values: str) -> None:
-        """Fail unless exactly these acknowledged records were lost, whatever was promised.
+        """Fail unless exactly these acknowledged records were lost, with any promise.
 
         Args:
             values: ids of records, such as ``m3``, the record that the stories are about.
@@ -139,7 +139,7 @@ class Result:
             )
 
     def assert_none(self, *kinds: str) -> None:
-        """Fail when there is an anomaly of one of these kinds, whatever was promised.
+        """Fail if there is an anomaly of one of these kinds, with any promise.
 
         Args:
             kinds: such as ``lost-write``; docs/checkers.md has them all.
@@ -154,12 +154,12 @@ class Result:
             raise AssertionError("\n".join([self.headline, *_sentences(anomalies), self.where]))
 
     def assert_explained(self) -> None:
-        """Fail unless the model explains the whole run, and the run shows all that it predicts.
+        """Fail unless the model explains the complete run, and its predictions came true.
 
         A broken promise does not matter here: a loss that a release's rules cause is explained.
 
         Raises:
-            Unexplained: something does not follow from the rules, or was not reproduced.
+            Unexplained: a finding does not follow from the rules, or was not reproduced.
             CannotJudge: the verdict or the model's answer is ``unknown``.
         """
         __tracebackhide__ = True

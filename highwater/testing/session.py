@@ -67,7 +67,7 @@ class Laboratory:
         return judged
 
     def cluster(self, case: Case) -> Cluster:
-        """Return a healthy cluster of three brokers: the last test's, unless that is broken."""
+        """Return a healthy cluster of three brokers: the last test's, unless it is broken."""
         with _quiet():
             self._turn_to(case.kafka, case.driver)
             if self._cluster is not None and not is_whole(self._cluster):

@@ -1,7 +1,7 @@
-"""Faults between clients and brokers: a client that is cut off or slow, answers that are lost.
+"""Faults between clients and brokers: a client is isolated or slow, or responses are lost.
 
 The wire (docs/wire.md) makes these faults; clients connect through the wire if a run asks for it.
-The target is a client that is named, or one of the connected clients.
+The target is a named client, or one of the connected clients.
 """
 
 from collections.abc import Iterator
@@ -31,18 +31,18 @@ from highwater.nemesis.faults.network import DELAY_S, JITTER_S
 from highwater.nemesis.faults.registry import CLIENTS, FaultTarget, NothingDoneError, aimed
 
 LATE_S: Final = 0.5
-"""By how many seconds ``delay-requests`` delays each request."""
+"""The seconds by which ``delay-requests`` delays each request."""
 
 _PRODUCES: Final = 6
 _FIRST_MOST: Final = 12
 _TIMES_MOST: Final = 3
-"""``refuse-requests`` draws so many rules for Produce; these begin at most with this request; every
-rule acts on at most so many requests."""
+"""Limits of the rules that ``refuse-requests`` draws for Produce: their number, the first request
+on which a rule acts, and the number of requests on which it acts."""
 
 
 @aimed("cut-client", at="client", needs=CLIENTS)
 def cut_client(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Cut a client off from every broker, both ways."""
+    """Isolate a client from every broker, in both directions."""
     network, client = _client(cluster, target)
     with client_links(network, "cut", client):
         yield f"{client} reaches no broker"
@@ -58,10 +58,10 @@ def slow_client(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("lose-answers", at="client", needs=CLIENTS)
 def lose_answers(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Let a client's requests arrive, but lose every answer."""
+    """Let a client's requests arrive, but lose every response."""
     network, client = _client(cluster, target)
     with answers_lost(network, client):
-        yield f"{client} gets no answer to what it asks"
+        yield f"{client} gets no response to its requests"
 
 
 @aimed("repeat-requests", at="client", needs=CLIENTS)
@@ -74,7 +74,7 @@ def repeatclient_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str
 
 @aimed("delay-requests", at="client", needs=CLIENTS)
 def delayclient_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Let every request of a client arrive half a second late, even if the client has gone."""
+    """Let every request of a client arrive half a second late, even if the client has ended."""
     network, client = _client(cluster, target)
     with client_requests(network, client, target, "delay", delay_s=LATE_S):
         yield f"requests of {client} arrive {LATE_S:g} s late"
@@ -82,7 +82,7 @@ def delayclient_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]
 
 @aimed("misroute-client", at="client", needs=CLIENTS)
 def misroute_client(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Lead a client's connections for one broker to another, as after an address is reused."""
+    """Direct a client's connections for one broker to another, as if its address was reused."""
     network, client = _client(cluster, target)
     if len(network.brokers) == 1:
         raise NothingDoneError("there is no other broker")
@@ -101,7 +101,7 @@ def misroute_client(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("refuse-requests", at="client", needs=CLIENTS)
 def refuse_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Answer some requests of a client, or of any, with errors, before or after brokers act."""
+    """Refuse some requests of a client, or of all clients, before or after brokers handle them."""
     network = _network(cluster)
     client = client_name(target.client) if target.client else ANY_CLIENT
     rules = drawn_refusals(client, target.choice)
@@ -114,7 +114,7 @@ def refuse_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 
 def drawn_refusals(client: Node, seed: float) -> tuple[MessageRule, ...]:
-    """Draw an error for each kind of request, and several for Produce, of which there are many."""
+    """Draw an error for each kind of request, and several for Produce, the most frequent one."""
     dice = Random(seed)  # noqa: S311 - a schedule is to be repeatable, not secret
     rules = []
     for api in (*LEGAL, *[PRODUCE] * (_PRODUCES - 1)):
@@ -149,7 +149,7 @@ def _network(cluster: Cluster) -> Network:
 
 
 def _client(cluster: Cluster, target: FaultTarget) -> tuple[Network, str]:
-    """Return the wire and the target client: the named client, or one of the connected clients."""
+    """Return the wire and the target client, which is named or connected."""
     network = _network(cluster)
     if target.client:
         return network, target.client
@@ -160,7 +160,7 @@ def _client(cluster: Cluster, target: FaultTarget) -> tuple[Network, str]:
 
 
 def client_links(network: Network, kind: Kind, client: str) -> AbstractContextManager[None]:
-    """Cut or slow the links between a client and every broker, while the block lasts."""
+    """Cut or slow the links between a client and every broker during the block."""
     links = between([client_name(client)], network.brokers)
     if kind == "slow":
         return network.under(RelayRule(kind=kind, links=links, delay_s=DELAY_S, jitter_s=JITTER_S))
@@ -168,7 +168,7 @@ def client_links(network: Network, kind: Kind, client: str) -> AbstractContextMa
 
 
 def answers_lost(network: Network, client: str) -> AbstractContextManager[None]:
-    """Lose every answer to a client while the block lasts."""
+    """Lose every response to a client during the block."""
     links = into(client_name(client), network.brokers)
     return network.under(RelayRule(kind="cut", links=links))
 
@@ -177,7 +177,7 @@ def answers_lost(network: Network, client: str) -> AbstractContextManager[None]:
 def client_requests(
     network: Network, client: str, target: FaultTarget, action: Action, *, delay_s: float = 0.0
 ) -> Iterator[None]:
-    """Hold, drop, repeat or delay every request of a client while the block lasts."""
+    """Hold, drop, repeat or delay every request of a client during the block."""
     rule = MessageRule(action=action, source=client_name(client), times=0, delay_s=delay_s)
     messages = network.catch(rule)
     try:

@@ -1,8 +1,8 @@
-"""Faults of compaction: a broker dies while its cleaner writes or swaps segments.
+"""Faults of compaction: a broker crashes while its cleaner writes or replaces segments.
 
 The cleaner copies the records that it keeps into ``.cleaned`` files and renames these files to
 ``.swap``. Then it renames the old segments to ``.deleted``, and the new segments to their final
-names. A broker that died in between completes or repeats this work when it loads the log
+names. A broker that crashed in between completes or repeats this work when it loads the log
 (LogLoader, before 3.0 Log).
 """
 
@@ -21,7 +21,7 @@ _SUFFIXES: Final = (".cleaned", ".swap")
 
 @aimed("cleaner-kill", needs=KEYS)
 def cleaner_kill(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """SIGKILL a broker as soon as its cleaner writes or swaps segments."""
+    """SIGKILL a broker as soon as its cleaner writes or replaces segments."""
     target = cluster.brokers[aim.victim]
     _await_cleaning(target, aim, _SUFFIXES[int(aim.choice * len(_SUFFIXES))])
     target.kill()
@@ -35,7 +35,7 @@ def cleaner_kill(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 
 def _await_cleaning(target: Broker, aim: FaultTarget, suffix: str) -> None:
-    """Wait for a file with this suffix; such a file exists for a millisecond or two.
+    """Wait for a file with this suffix, which exists for about a millisecond.
 
     Raises:
         NothingDoneError: the cleaner wrote no such file.

@@ -1,7 +1,7 @@
 """Faults of the coordination: ZooKeepers, KRaft controllers, and brokers' sessions there.
 
-Brokers go on without a ZooKeeper or controller: leaders stay leaders, and there are no elections.
-If there are several, a majority elects another leader, and brokers find that leader.
+Without a ZooKeeper or controller, brokers continue, but there are no elections. If there are
+several, a majority elects another leader, and brokers find it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ def controllers_says(cluster: Cluster, ids: Sequence[int], says: str) -> str:
     """Return a sentence about controllers: ``ZooKeeper is killed``, ``controllers 100, 101 …``.
 
     Args:
-        says: what has happened to each controller, such as ``killed``.
+        says: the state of each controller, such as ``killed``.
     """
     zookeeper = cluster.release.coordination == "zookeeper"
     if len(cluster.controllers) == 1:
@@ -60,10 +60,10 @@ def controller_pause(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 def controller_disk_loss(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a ZooKeeper or KRaft controller and empty its disk; it comes back under its old id.
 
-    Its vote counts as before, although it has forgotten what it acknowledged. So an entry that only
-    it and the leader had may be lost: it can elect a new leader together with a voter that lacks
-    the entry too. That is why KIP-853 gives a voter's disk an id. The emptied disk keeps its id
-    (see ``controller_replace``).
+    Its vote counts as before, although its acknowledged entries are lost. So an entry that only it
+    and the leader had may be lost: it can elect a new leader together with a voter that lacks the
+    entry, too. So KIP-853 gives a voter's disk an id. The emptied disk keeps its id (see
+    ``controller_replace``).
     """
     victims = _victims(cluster, aim)
     try:
@@ -113,7 +113,7 @@ def controller_replace(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a KRaft controller and remove it from the voters; healing adds it with a new disk.
 
     KIP-853 replaces a lost disk in this way. The new disk has a new id, so that no node expects the
-    new disk to hold what the old disk acknowledged.
+    old disk's entries on it.
     """
     victims = _victims(cluster, aim)
     try:
@@ -145,11 +145,11 @@ def _start(controllers: Sequence[Coordinator]) -> None:
 def _zookeeper(kafka: Release, _: str) -> str:
     if kafka.coordination == "zookeeper":
         return ""
-    return "on KRaft a session ends only by silence (see pause and zombie)"
+    return "on KRaft a session ends only without heartbeats (see pause and zombie)"
 
 
 @fault("session-expiry", why_not=_zookeeper)
 def session_expiry(cluster: Cluster, broker: int) -> Iterator[str]:
-    """End a broker's session in ZooKeeper, as if it had been silent; it registers again itself."""
+    """End a broker's session in ZooKeeper, as without heartbeats; the broker registers again."""
     cluster.end_session(broker)
     yield f"the session of broker {broker} was ended"

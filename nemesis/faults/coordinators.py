@@ -18,7 +18,7 @@ class CoordinatorKind:
 
     Attributes:
         target: the coordinator's name as a target in ``--nemesis``.
-        serves: what the coordinator coordinates, in words.
+        serves: the objects that the coordinator coordinates, as text.
         topic: the topic whose partition 0 the coordinator leads.
         needs: the option without which a run does not use the coordinator.
     """

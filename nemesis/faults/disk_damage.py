@@ -1,8 +1,8 @@
-"""Damage to the files of a broker that is down; needs no process and no cluster.
+"""Damage to the files of a broker that is down.
 
-Kafka appends to the newest segment of a log. It flushes the segment when the segment is full, when
-the broker shuts down in order, or when ``flush.messages`` says so (``Log.append``, ``Log.roll``).
-The offset up to which a log is flushed is its *recovery point*, which Kafka writes to
+Kafka appends to the newest segment of a log. It flushes the segment when it is full, when the
+broker shuts down in order, or by ``flush.messages`` (``Log.append``, ``Log.roll``). The offset up
+to which a log is flushed is its *recovery point*, which Kafka writes to
 ``recovery-point-offset-checkpoint`` every ``log.flush.offset.checkpoint.interval.ms``. Records
 above the recovery point may exist only in the page cache.
 """
@@ -68,7 +68,7 @@ def partition_of(replica: Path) -> int:
 
 
 def _used(directory: Path, topic: str) -> list[Path]:
-    """Return the replicas of a topic and of Kafka's own topics; runs of other topics are over."""
+    """Return the replicas of a topic and of Kafka's own topics."""
     every = partitions(directory)
     return [folder for folder in every if folder.name.startswith("__")] + partitions(
         directory, topic
@@ -102,23 +102,23 @@ def batches(segment: Path) -> Iterator[BatchOnDisk]:
 def lose_unflushed(
     directory: Path, topic: str, *, flushes: int | None, spared: float = 0.0
 ) -> list[RemovedOffsets]:
-    """Remove what a power failure may take from replicas of a topic and of Kafka's own topics.
+    """Remove bytes from replicas of a topic and of Kafka's own topics, like a power failure.
 
-    A power failure takes bytes that were never flushed: bytes in the newest segment, from the
+    A power failure removes bytes that were never flushed: bytes in the newest segment, from the
     recovery point on. Older segments were flushed when the next segment began. If the broker
     flushes every ``flushes`` messages, the recovery point on disk may be out of date; then only the
-    last ``flushes - 1`` records can be lost. Records that outlived an earlier power failure stay
+    last ``flushes - 1`` records can be lost. Records that survived an earlier power failure stay,
     too: they were on the disk, although Kafka does not count them as flushed when it starts
     (``LogLoader.recoverLog``).
 
     Args:
         directory: a log directory of a broker that is down.
         flushes: ``flush.messages`` of the topic, if it is set.
-        spared: 0 up to 1, the share of the unflushed bytes that had reached the disk. A log may be
-            truncated in the middle of a batch, as in a real power failure.
+        spared: the share of the unflushed bytes that had reached the disk, from 0 to 1. A log may
+            be truncated in the middle of a batch, as in a real power failure.
 
     Returns:
-        The offsets that each replica lost, without replicas that lost nothing.
+        The offsets that each replica lost, without intact replicas.
     """
     flushed, survived = (_offsets(directory / name) for name in (RECOVERY_POINT, SURVIVED))
     lost = []
@@ -193,7 +193,7 @@ def flip_bit(
     """Flip one bit in the payload of a batch, in the newest segment of a replica that has batches.
 
     Args:
-        choice: 0 up to 1; decides which batch.
+        choice: a number from 0 to 1, which decides the batch.
 
     Returns:
         The batch and the replica's end offset; None if the replica holds no batch.
@@ -211,10 +211,10 @@ def flip_bit(
 
 
 def tear(files: Iterable[Path], choice: float) -> str:
-    """Empty files, or replace their bytes by zeros; return a text that says what was done.
+    """Empty files, or replace their bytes by zeros; return the changes as text.
 
     Args:
-        choice: 0 up to 1; decides for each file whether it is emptied or zeroed.
+        choice: a number from 0 to 1, which decides for each file.
     """
     says = []
     for file in files:

@@ -59,7 +59,7 @@ def move_group_coordinator(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 
 def _move(cluster: Cluster, aim: FaultTarget, topic: str, partition: int = 0) -> str:
-    """Move leadership of a partition to another ISR member; return a sentence that says so."""
+    """Move leadership of a partition to another ISR member; return a sentence about it."""
     name, state = f"{topic}-{partition}", _state(cluster, topic, partition)
     candidates = _others(cluster, state)
     if state.leader < 0 or not candidates:
@@ -71,10 +71,10 @@ def _move(cluster: Cluster, aim: FaultTarget, topic: str, partition: int = 0) ->
 
 @aimed("reassign", at="topic", why_not=by_request, commands=(), awaits_coordination=True)
 def reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Unassign a follower's replica; healing assigns it again, and it copies the whole log.
+    """Unassign a follower's replica; healing assigns it again, and it copies the complete log.
 
-    While a controller is paused the fault is not injected: the controller would execute the
-    requests only when it wakes, after the healing.
+    The fault is not injected while a controller is paused, which would handle the requests only
+    after the healing.
     """
     name, state = (
         f"{aim.topic.name}-{aim.partition}",
@@ -84,12 +84,14 @@ def reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     # A reassignment would wait for a broker that has a fault and is still in the ISR.
     runs = all(cluster.brokers[broker].state == "running" for broker in state.isr)
     if len(state.isr) < aim.topic.replication_factor or not others or not runs:
-        raise NothingDoneError(f"{name} is not whole, and no replica of it is taken away")
+        raise NothingDoneError(
+            f"{name} has replicas that are not in sync, so no replica is removed"
+        )
     gone = others[int(aim.choice * len(others))]
     left = [broker for broker in state.isr if broker != gone]
     try:
         cluster.reassign(aim.topic.name, aim.partition, left)
-        yield f"the replica of {name} on broker {gone} is taken away"
+        yield f"the replica of {name} on broker {gone} is removed"
     finally:
         cluster.reassign(aim.topic.name, aim.partition, [*left, gone])
 
@@ -99,9 +101,9 @@ def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Shrink the ISR to the leader, kill this leader, and elect a broker without its last records.
 
     The administrator requests the election: by ElectLeaders since 2.4 (KIP-460), by the topic's
-    setting before. The other brokers are shut down in order, one after the other, so that the ISR
-    is one broker, which acknowledges alone. Healing starts that broker, and it truncates its log to
-    match the new leader's log.
+    setting before. The other brokers are shut down in order, so that the ISR is one broker, which
+    acknowledges alone. Healing starts that broker, and it truncates its log to match the new
+    leader's log.
     """
     name, state = (
         f"{aim.topic.name}-{aim.partition}",
@@ -142,7 +144,7 @@ def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 def _leave_alone(
     cluster: Cluster, probe: Probe, aim: FaultTarget, leader: int, others: list[int]
 ) -> None:
-    """Shut every other broker down in order, and wait until the ISR is the leader alone."""
+    """Shut every other broker down in order, and wait until only the leader is in the ISR."""
     for other in others:
         cluster.brokers[other].stop()
     _await(

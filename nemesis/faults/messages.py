@@ -1,7 +1,7 @@
 """Faults of single messages: held, dropped, repeated, delayed or refused by the wire.
 
-See docs/wire.md. The step says which message (``nemesis.message_spec``). If that message never
-came, the run missed its schedule.
+See docs/wire.md. The step names the message (``nemesis.message_spec``). If that message never came,
+the run missed its schedule.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from highwater.nemesis.message_spec import VERBS, MessageSpec
 
 @aimed("hold-message", at="message", needs=MESSAGE)
 def hold_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Hold one message back until healing; a request arrives even if its client has gone."""
+    """Hold one message back until healing; a request arrives even if its client has ended."""
     yield from _act(cluster, target, "hold")
 
 
@@ -33,13 +33,13 @@ def repeat_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("delay-message", at="message", needs=MESSAGE)
 def delay_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Delay one message; a request arrives even if its client has gone."""
+    """Delay one message; a request arrives even if its client has ended."""
     yield from _act(cluster, target, "delay")
 
 
 @aimed("refuse-message", at="message", needs=MESSAGE)
 def refuse_message(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Answer one request with an error in place of its broker, before or after the broker acts."""
+    """Refuse one request with an error, before or after the broker handles it."""
     yield from _act(cluster, target, "refuse")
 
 

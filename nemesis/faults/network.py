@@ -1,9 +1,8 @@
 """Faults of the network: links that are cut, slow or reset, and messages that are held back.
 
 The wire (docs/wire.md) makes these faults; a run that names such a fault turns the wire on. Clients
-reach every broker during the fault, so they also reach deposed leaders that do not know of the new
-leader. What a cut link holds back arrives when the link is healed, like packets that TCP sends
-again.
+reach every broker during the fault, also deposed leaders that do not know of the new leader.
+Messages that a cut link holds back arrive after the healing, like packets that TCP sends again.
 """
 
 import contextlib
@@ -30,20 +29,19 @@ from highwater.nemesis.faults.registry import CONTROLLERS, FaultTarget, aimed, f
 DELAY_S: Final = 0.1
 JITTER_S: Final = 0.2
 BYTES_PER_S: Final = 20_000.0
-"""The delay of ``slow-link``, well within a session of 2 s, and the rate of ``throttle``, far below
-what a workload at any rate needs."""
+"""The rate of ``throttle``, far below the need of any workload."""
 
 
 @fault("isolate")
 def isolate(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Cut a broker off from its peers and from ZooKeeper or the controller, both ways."""
+    """Isolate a broker from its peers and from ZooKeeper or the controller, in both directions."""
     network = _network(cluster)
     yield from _links(network, "cut", between([broker], network.nodes), f"broker {broker} is alone")
 
 
 @fault("partition")
 def partition(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Cut a broker off from its peers only: it keeps its session and its leadership."""
+    """Isolate a broker from its peers only: it keeps its session and its leadership."""
     network = _network(cluster)
     says = f"broker {broker} reaches no other broker"
     yield from _links(network, "cut", between([broker], network.brokers), says)
@@ -51,7 +49,7 @@ def partition(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("partition-outbound")
 def partition_outbound(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Cut what a broker sends to every other node; the broker still receives."""
+    """Block messages from a broker to all other nodes; the broker still receives."""
     network = _network(cluster)
     says = f"no broker receives from broker {broker}"
     yield from _links(network, "cut", out_of(broker, network.nodes), says)
@@ -59,7 +57,7 @@ def partition_outbound(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("partition-inbound")
 def partition_inbound(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Cut what every other node sends to a broker; the broker still sends."""
+    """Block messages from all other nodes to a broker; the broker still sends."""
     network = _network(cluster)
     says = f"broker {broker} receives from no broker"
     yield from _links(network, "cut", into(broker, network.nodes), says)
@@ -86,10 +84,12 @@ def bridge(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("partition-majorities-ring")
 def partition_majorities_ring(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Let each broker see a different majority of brokers (Jepsen's majorities-ring)."""
+    """Connect each broker with a different majority of brokers (Jepsen's majorities-ring)."""
     network = _network(cluster)
     del broker
-    yield from _links(network, "cut", ring(network.brokers), "every broker sees another majority")
+    yield from _links(
+        network, "cut", ring(network.brokers), "every broker is connected with another majority"
+    )
 
 
 @fault("reset")
@@ -112,7 +112,7 @@ def slow_link(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("throttle")
 def throttle(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Let 20 kB a second pass on each connection between a broker and its peers."""
+    """Limit each connection between a broker and its peers to 20 kB a second."""
     network = _network(cluster)
     links = between([broker], network.brokers)
     with network.under(RelayRule(kind="slow", links=links, bytes_per_s=BYTES_PER_S)):
@@ -122,7 +122,7 @@ def throttle(cluster: Cluster, broker: int) -> Iterator[str]:
 def _on_wire(kafka: Release, driver: str) -> str:
     if kafka.coordination == "kraft" or driver != "docker":
         return ""
-    return "ZooKeepers in containers find each other without the wire"
+    return "connections between ZooKeepers in containers do not use the wire"
 
 
 @fault("hold-hw")
@@ -136,7 +136,7 @@ def hold_hw(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("hold-leadership")
 def hold_leadership(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Hold back the controller's requests about leaders: the broker goes on in its old role."""
+    """Hold back the controller's requests about leaders: the broker continues in its old role."""
     network = _network(cluster)
     sources = network.nodes | {broker}
     links = frozenset((source, broker) for source in sources)
@@ -155,9 +155,9 @@ def hold_isr(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @aimed("controller-isolate", at="coordination", why_not=_on_wire, needs=CONTROLLERS)
 def controller_isolate(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Cut a controller or ZooKeeper off from the others, both ways; brokers still reach it.
+    """Isolate a controller or ZooKeeper from the others, but not from brokers.
 
-    So a leader of the quorum still answers brokers, but can commit nothing until it resigns or
+    So a leader of the quorum still responds to brokers, but cannot commit until it resigns or
     learns of the next leader. If there are several targets, they are isolated from each other, too.
     """
     network = _network(cluster)
@@ -184,7 +184,7 @@ def _links(network: Network, kind: Kind, links: frozenset[Link], says: str) -> I
 
 
 def _halves(network: Network, broker: int) -> tuple[frozenset[int], frozenset[int]]:
-    """Return a smaller group (the broker and its successors in the circle of ids), and the rest."""
+    """Return a smaller group (the broker and the next ones by id), and the other brokers."""
     ids = sorted(network.brokers)
     start = ids.index(broker)
     circle = ids[start:] + ids[:start]

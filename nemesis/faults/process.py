@@ -1,6 +1,6 @@
 """Faults of the broker's process: kill, pause and orderly restart.
 
-SIGKILL keeps the page cache, so none of these faults loses bytes that a broker has written.
+SIGKILL keeps the page cache, so these faults lose no bytes that a broker has written.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ def kill(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("pause", commands=("pause", "resume"))
 def pause(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Freeze a broker (SIGSTOP), whether or not its session ends meanwhile; healing wakes it."""
+    """Freeze a broker (SIGSTOP), also past the end of its session; healing resumes it."""
     target = cluster.brokers[broker]
     target.pause()
     try:
@@ -62,7 +62,7 @@ def restart(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("crash-loop", commands=("kill", "start"), awaits_coordination=True)
 def crash_loop(cluster: Cluster, broker: int) -> Iterator[str]:
-    """SIGKILL and start a broker three times in a row: it dies while it still catches up."""
+    """SIGKILL and start a broker three times in a row, while it still catches up."""
     target = cluster.brokers[broker]
     for _ in range(_STORM):
         try:
@@ -74,16 +74,16 @@ def crash_loop(cluster: Cluster, broker: int) -> Iterator[str]:
 
 @fault("zombie", commands=("pause", "resume"), awaits_coordination=True)
 def zombie(cluster: Cluster, broker: int) -> Iterator[str]:
-    """Freeze a broker until its session has ended; when it wakes, it still acts as leader.
+    """Freeze a broker until its session has ended; after that, it still acts as leader.
 
-    Until the broker learns of the new leader, it still answers its clients as if it led.
+    Until the broker learns of the new leader, it still responds to its clients as a leader.
     """
     target = cluster.brokers[broker]
     awake = {broker.id for broker in cluster.brokers.values() if broker.state == "running"} - {
         broker
     }
     if not awake and cluster.release.coordination == "kraft":
-        raise UnreachableError("no broker is left that could show whether its session has ended")
+        raise UnreachableError("no other broker runs that could show whether its session has ended")
     target.pause()
     try:
         _await_end(cluster, broker)
@@ -105,7 +105,7 @@ def _await_end(cluster: Cluster, broker: int) -> None:
             )
         except WaitTimeoutError as error:
             if cluster.release.coordination == "kraft":  # brokers report it, and may be cut off
-                raise UnreachableError("no broker that is awake knows the controller") from error
+                raise UnreachableError("no running broker knows the controller") from error
             raise
 
 

@@ -28,8 +28,8 @@ from highwater.nemesis.faults.registry import (
 from highwater.nemesis.faults.topic_config import changed
 
 _MARKER_BYTES: Final = 78
-"""Size of the batch that ends a transaction. Brokers must still write it: a coordinator that is
-refused it never ends the transaction."""
+"""Size of the batch that ends a transaction. Brokers must still accept it, or the coordinator never
+ends the transaction."""
 
 _COMMITS: Final = ("OffsetCommit", "TxnOffsetCommit", "EndTxn")
 
@@ -83,7 +83,7 @@ def app_scale(_: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-cut", at="program", needs=PROGRAM)
 def app_cut(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Cut an instance off from every broker, both ways."""
+    """Isolate an instance from every broker, in both directions."""
     network, victim = _connected(cluster, target)
     with client_links(network, "cut", victim.client):
         yield f"instance {victim.number} of the program reaches no broker"
@@ -99,10 +99,10 @@ def app_slow(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-lose-answers", at="program", needs=PROGRAM)
 def app_lose_answers(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Let the requests of an instance arrive, but lose every answer."""
+    """Let the requests of an instance arrive, but lose every response."""
     network, victim = _connected(cluster, target)
     with answers_lost(network, victim.client):
-        yield f"instance {victim.number} of the program gets no answer to what it asks"
+        yield f"instance {victim.number} of the program gets no response to its requests"
 
 
 @aimed("app-repeat-requests", at="program", needs=PROGRAM)
@@ -115,7 +115,7 @@ def app_repeat_requests(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 @aimed("app-refuse-outputs", at="program", needs=PROGRAM, why_not=by_request, commands=())
 def app_refuse_outputs(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
-    """Let brokers refuse every output as too large (max.message.bytes): no retry helps."""
+    """Let brokers refuse every output as too large (max.message.bytes), also after retries."""
     topic = target.program.out if target.program else ""
     if not topic:
         raise NothingDoneError("the program writes to no topic of the run")

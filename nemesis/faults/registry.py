@@ -1,7 +1,7 @@
 """Faults, and their registry.
 
-A fault is a generator: it breaks something, yields one sentence that says what it broke, and heals
-it after the ``yield``. Write a fault in the file of its family and decorate it; see
+A fault is a generator: it injects the fault, yields one sentence about the effect, and heals the
+fault after the ``yield``. Write a fault in the file of its family and decorate it; see
 docs/adding-a-fault.md.
 """
 
@@ -22,13 +22,13 @@ from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.steps import current_fault
 
 Scope = Literal["broker", "topic", "coordination", "cluster", "client", "message", "program"]
-"""What a fault hits; two faults on the same target may not overlap. A target is one broker; the
-topic under test, by requests to running brokers; one or several ZooKeepers or KRaft controllers;
-every broker at once; one client; messages of one kind; or the program under test."""
+"""The kind of a fault's target; two faults on the same target may not overlap. A target is one
+broker; the topic under test, by requests to running brokers; one or several ZooKeepers or KRaft
+controllers; every broker at once; one client; messages of one kind; or the program under test."""
 
 
 class NothingDoneError(HarnessError):
-    """The fault has nothing to do now; raised before the fault has touched anything."""
+    """The fault has no effect now; raised before it has changed anything."""
 
 
 class InstanceUnderTest(Protocol):
@@ -40,7 +40,7 @@ class InstanceUnderTest(Protocol):
 
     @property
     def client(self) -> str:
-        """The name under which the wire knows the instance as a client."""
+        """The client name of the instance on the wire."""
 
     def kill(self) -> None:
         """Send SIGKILL to the instance's processes; the instance stays down until ``start``.
@@ -99,15 +99,15 @@ class FaultTarget:
         topic: the topic under test, with the plan's settings.
         controllers: ids of the targets, if the scope is the coordination.
         partition: the partition of the topic that the fault hits.
-        choice: 0 up to 1, for what the fault leaves to chance.
+        choice: a number from 0 to 1, for the fault's random decisions.
         levels: all levels of the run's upgrade, from the brokers' first level to their last.
         client: name of the target; empty if the fault hits no client, or may hit any client.
-        message: a text that says which message the fault hits; see ``nemesis.message_spec``.
+        message: a text that names the message; see ``nemesis.message_spec``.
         program: the program under test; None if the run has no such program.
         note: records one part of a fault (a text and a broker) before the fault is complete.
-        miss: records why the fault did nothing, so that the run proves nothing.
+        miss: records why the fault had no effect, so that the run proves nothing.
         healing: whether the run is over, and all faults are being healed.
-        stopped: whether the run was told to end early, so that a long fault should not go on.
+        stopped: whether the run must end early, so that a long fault should end, too.
     """
 
     broker: int | None = None
@@ -179,13 +179,13 @@ class Fault:
     Attributes:
         family: name of the module that defines the fault.
         scope: what the fault hits.
-        why_not: returns why a release or driver does not have the fault; empty if it does.
+        why_not: returns why the fault is not available on a release or driver; empty if it is.
         needs: the option or command that the run needs for the fault: ``--unclean``, because the
             fault elects leaders from outside the ISR; ``--to``, which names releases to upgrade to;
             ``--wire-clients``, because clients must pass the wire; ``--message``, which names a
             message; ``--transactions`` or ``--subscribe``, because the fault hits their
             coordinator; ``--controllers``, because a single controller has no quorum;
-            ``--trace-flushes``, because the fault must know what was flushed; ``--log-dirs``,
+            ``--trace-flushes``, because the fault needs to know the flushed files; ``--log-dirs``,
             because one of several directories fails; ``--keys``, because the topic must be
             compacted; or ``highwater app``, because the fault hits a program under test.
         commands: the commands of an inventory that the fault needs on an external cluster; None if
@@ -193,8 +193,8 @@ class Fault:
         awaits_coordination: whether the injection waits until ZooKeeper or a controller reports
             that a session began or ended, or assigns replicas. Such a fault is not injected while
             ZooKeeper or a controller has a fault.
-        spares_majority: whether the fault may hit only fewer than half of the controllers, because
-            a majority would not heal.
+        spares_majority: whether the fault may hit only a minority of the controllers, because a
+            majority would not recover.
         changes_voters: whether the fault adds and removes voters of the quorum (KIP-853).
     """
 
@@ -211,7 +211,7 @@ class Fault:
     changes_voters: bool = False
 
     def missing(self, kafka: Release, plan: Plan) -> str:
-        """Return why a plan's cluster does not have the fault; empty if the cluster has it."""
+        """Return why the fault is not available on a plan's cluster; empty if it is."""
         reason = self.why_not(kafka, plan.driver)
         if reason or plan.external is None:
             return reason
@@ -222,11 +222,11 @@ class Fault:
 
 
 _OUT_OF_REACH: Final[Mapping[str, str]] = {
-    "storage": "the files of its brokers are out of reach",
+    "storage": "the files of its brokers are not accessible",
     "network": "there is no wire between its nodes",
     "clients": "there is no wire before its clients",
     "messages": "there is no wire between its nodes",
-    "coordination": "ZooKeeper and the controllers are out of reach",
+    "coordination": "ZooKeeper and the controllers are not accessible",
 }
 """Family to the reason why commands are not enough for its faults."""
 
@@ -254,9 +254,9 @@ _registry: dict[str, Fault] = {}
 
 
 def by_request(kafka: Release, driver: str) -> str:
-    """Return why a fault by request to brokers (or by a write to ZooKeeper) is not available."""
+    """Return why a fault that uses requests to brokers (or ZooKeeper) is not available."""
     if driver == "external" and kafka.coordination == "zookeeper":
-        return "it is done in ZooKeeper, which is out of reach"
+        return "it needs ZooKeeper, which is not accessible"
     return ""
 
 

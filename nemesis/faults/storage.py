@@ -1,8 +1,8 @@
-"""Faults of the disk: a broker that starts again finds other files than it had written.
+"""Faults of the disk: a broker finds changed files at its next start.
 
 Most of these faults first kill the broker (SIGKILL, which keeps the page cache), then change files
 in its log directories; healing starts the broker on the changed files. Damage that Kafka does not
-repair by itself stays.
+repair stays.
 """
 
 import contextlib
@@ -43,14 +43,14 @@ _CAUSE_LINES: Final = 5
 
 
 def flushes(topic: Topic) -> int | None:
-    """Return after how many records Kafka flushes a topic's logs; None: the kernel decides."""
+    """Return the number of records after which Kafka flushes a topic's logs; None without one."""
     flush_messages = topic.config.get(FLUSHES)
     return None if flush_messages is None else int(flush_messages)
 
 
 @contextlib.contextmanager
 def _dead(cluster: Cluster, aim: FaultTarget) -> Iterator[Broker]:
-    """Kill a broker, and start it again at the end of the block, also after an error."""
+    """Kill a broker, and start it at the end of the block, also after an error."""
     target = cluster.brokers[aim.victim]
     target.kill()
     try:
@@ -66,7 +66,7 @@ def _loss(topic: Topic, cuts: Iterable[RemovedOffsets], says: str, otherwise: st
 
 
 def _lose_unflushed(target: Broker, aim: FaultTarget) -> list[RemovedOffsets]:
-    """Remove what a power failure may take from every log directory of a broker."""
+    """Remove bytes from every log directory of a broker, like a power failure."""
     return [
         loss
         for folder in target.log_directories
@@ -78,22 +78,22 @@ def _lose_unflushed(target: Broker, aim: FaultTarget) -> list[RemovedOffsets]:
 
 @aimed("power-failure")
 def power_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
-    """Remove from a broker's logs what was never flushed, as a power failure does.
+    """Remove unflushed bytes from a broker's logs, like a power failure.
 
-    What Kafka flushed stays: everything below the recovery point, and every segment except the
-    newest. ``FaultTarget.choice`` is the share of the unflushed bytes that reached the disk.
+    Flushed bytes stay: all below the recovery point, and all segments except the newest.
+    ``FaultTarget.choice`` is the share of the unflushed bytes that reached the disk.
     """
     with _dead(cluster, aim) as target:
         cuts = _lose_unflushed(target, aim)
         says = f"broker {target.id} lost its power"
-        yield _loss(aim.topic, cuts, says, "all it held had been flushed")
+        yield _loss(aim.topic, cuts, says, "all its records had been flushed")
 
 
 def empty_disk(target: Broker, topic: Topic) -> FaultEffect:
-    """Empty the log directories of a broker that is down; return what the topic has lost."""
+    """Empty the log directories of a broker that is down; return the topic's loss."""
     cuts = [loss for folder in target.log_directories for loss in disk_damage.wipe(folder)]
     says = f"the disk of broker {target.id} is empty"
-    return _loss(topic, cuts, says, "there was nothing on it")
+    return _loss(topic, cuts, says, "it was empty before")
 
 
 @aimed("wipe")
@@ -129,7 +129,7 @@ def bit_flip(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """Flip one bit of a record of the partition on a broker's disk.
 
     At its start Kafka checks records above the recovery point, and truncates the log where a
-    checksum is wrong (``LogSegment.recover``). Nothing checks the records below the recovery point
+    checksum is wrong (``LogSegment.recover``). Records below the recovery point are not checked
     until a client reads them.
     """
     with _dead(cluster, aim) as target:
@@ -142,7 +142,9 @@ def bit_flip(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
             yield f"broker {target.id} holds no record of {topic}-{partition} to flip a bit in"
         else:
             lost = RemovedOffsets(topic, partition, flipped[0].first, flipped[1])
-            says = f"one bit is flipped on broker {target.id}; cut there, {lost}"
+            says = (
+                f"one bit is flipped on broker {target.id}; if its log is truncated there, {lost}"
+            )
             yield FaultEffect(says, [lost])
 
 
@@ -187,8 +189,8 @@ def _on_checkpoint(
 ) -> Iterator[str]:
     """Kill a broker and damage a checkpoint on its disk.
 
-    If the broker then starts but does not serve its replicas, healing removes the file, as an
-    administrator would have to, and starts the broker once more.
+    If the broker then starts but does not serve its replicas, healing removes the file, like an
+    administrator, and starts the broker again.
     """
     target = cluster.brokers[aim.victim]
     target.kill()
@@ -209,7 +211,8 @@ def _on_checkpoint(
 def _comes_up(cluster: Cluster, target: Broker, topic: str) -> bool:
     """Start a broker; return whether it serves every replica on its disk despite damaged files.
 
-    Up to 0.10 the broker may run but follow no leader: the error aborts the controller's request.
+    Up to 0.10 the broker may run without a leader, because the error aborts the controller's
+    request.
     """
     numbers = [
         disk_damage.partition_of(partition)
@@ -277,13 +280,12 @@ def _traceable(_: Release, driver: str) -> str:
 
 @aimed("torn-files", why_not=_traceable, needs=TRACES)
 def torn_files(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
-    """Empty small files that a broker had not flushed, beside what a power failure removes.
+    """Empty small files that a broker had not flushed, after a power failure.
 
-    A file that was replaced without a flush of its bytes may be empty afterwards, or consist of
-    zeros only, at its old length. A file that is smaller than a block is never truncated in the
-    middle. Flushed files stay, and so do files that the kernel has written to disk by itself. If
-    the broker then does not serve its replicas, healing removes the torn files, as an administrator
-    would have to.
+    A file that was replaced without a flush may be empty afterwards, or consist of zeros. A file
+    smaller than a block is never truncated in the middle. Flushed files stay, and so do files that
+    the kernel has written to disk. If the broker then does not serve its replicas, healing removes
+    the torn files, like an administrator.
     """
     target = cluster.brokers[aim.victim]
     target.kill()
@@ -294,7 +296,7 @@ def torn_files(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect
     try:
         says = disk_damage.tear(torn, aim.choice)
         lost = _loss(
-            aim.topic, cuts, f"broker {target.id} lost its power", "all it held was flushed"
+            aim.topic, cuts, f"broker {target.id} lost its power", "all its records were flushed"
         )
         yield FaultEffect(f"{lost.says}; {says or 'no small file was unflushed'}", lost.removed)
     finally:
@@ -332,10 +334,10 @@ def _processes(_: Release, driver: str) -> str:
 def disk_full(cluster: Cluster, broker: int) -> Iterator[str]:
     """Let every write of a broker fail as on a full disk; healing makes room and starts the broker.
 
-    Filling a real disk would need privileges and would hit other processes. So the broker may not
-    write to its files (RLIMIT_FSIZE): the error is EFBIG and not ENOSPC, but Kafka gets an
-    IOException in both cases. Kafka ends its process at the first IOException; since 1.0 the reason
-    is that its only log directory failed.
+    A full disk would need privileges and would harm other processes. So the broker may not write to
+    its files (RLIMIT_FSIZE). The error is EFBIG instead of ENOSPC, but Kafka gets an IOException in
+    both cases. Kafka ends its process at the first IOException; since 1.0 the reason is that its
+    only log directory failed.
     """
     target = cluster.brokers[broker]
     target.limit_writes(limited=True)
@@ -355,12 +357,12 @@ def _several(kafka: Release, _: str) -> str:
 
 @aimed("log-dir-failure", why_not=_several, needs=LOG_DIRS)
 def log_dir_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Make a broker's log directory fail, not its first; healing repairs it and starts the broker.
+    """Make a log directory of a broker fail, except its first; healing repairs it.
 
     A file replaces the directory, so that Kafka gets an IOException when it next opens a file in
     the directory: at the latest with its next checkpoint of high watermarks. Until then Kafka still
-    writes to its open files. The first directory never fails, because it also holds KRaft's
-    metadata log, and a broker ends without that log.
+    writes to its open files. The first directory never fails, because it also has KRaft's metadata
+    log, without which a broker ends.
 
     Raises:
         NothingDoneError: no directory but the first holds a replica.

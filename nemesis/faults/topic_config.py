@@ -30,7 +30,7 @@ def changed(
 
 
 def _put_back(cluster: Cluster, topic: str, setting: Mapping[str, str | None]) -> None:
-    """Request a setting until the cluster answers: controllers may have no leader for a while."""
+    """Request a setting until the cluster responds: controllers may have no leader for a while."""
     await_condition(
         lambda: cluster.configure(topic, setting),
         what=f"the setting {next(iter(setting))} of {topic} to be put back",
@@ -41,7 +41,7 @@ def _put_back(cluster: Cluster, topic: str, setting: Mapping[str, str | None]) -
 
 @aimed("set-min-isr", at="topic", why_not=by_request, commands=())
 def set_min_isr(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Require every replica to be in sync (min.insync.replicas), so that acks=all needs all."""
+    """Require every replica to be in sync (min.insync.replicas) for acks=all."""
     yield from changed(cluster, aim, "min.insync.replicas", str(aim.topic.replication_factor))
 
 

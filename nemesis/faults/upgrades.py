@@ -1,9 +1,9 @@
-"""Upgrades and downgrades under load: brokers are rolled, one by one, from one level to the next.
+"""Upgrades and downgrades under load: brokers are restarted one by one at the next level.
 
 A level is jars, protocol and message format (``clusters.releases.software_level``); ``--to`` names
 the releases to go to. The procedure is that of Kafka's own upgrade notes. ZooKeeper keeps the
-version that came with the first release. On KRaft the controllers are rolled before the brokers;
-then the whole cluster is raised to the new ``metadata.version`` at once.
+version of the first release. On KRaft the controllers are restarted before the brokers; then the
+cluster gets the new ``metadata.version`` at once.
 """
 
 import contextlib
@@ -24,9 +24,9 @@ _ISR_LIMIT_S: Final = 60.0
 
 @aimed("upgrade", at="cluster", needs="--to", awaits_coordination=True)
 def upgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Roll every broker, in order, to the next step of --to: jars, protocol or message format.
+    """Restart every broker, in order, at the next step of --to: jars, protocol or message format.
 
-    On KRaft the controller is rolled first, and metadata.version is raised without a restart. The
+    On KRaft the controller is restarted first, and metadata.version changes without a restart. The
     next broker is stopped when every replica is in sync again. Healing does nothing: the cluster
     stays at its new level, and the next injection continues from this level.
     """
@@ -39,21 +39,21 @@ def upgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed("downgrade", at="cluster", needs="--to", awaits_coordination=True)
 def downgrade(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Roll every broker back to the previous jars, in order, while their protocol is still used.
+    """Restart every broker with the previous jars, in order, while their protocol is still used.
 
-    Kafka's upgrade notes allow no downgrade once the newer protocol was used; then the fault does
-    nothing. On KRaft the controller is rolled first here, too.
+    Kafka's upgrade notes allow no downgrade after the newer protocol was used; then the fault has
+    no effect. On KRaft the controller is restarted first here, too.
     """
     at = _height(cluster, aim.levels)
     now, before = aim.levels[at], aim.levels[max(at - 1, 0)]
     if now == before or (now.protocol, now.format) != (before.protocol, before.format):
-        raise NothingDoneError(f"there is no way back from {now}")
+        raise NothingDoneError(f"no downgrade is possible from {now}")
     roll(cluster, before, aim.note, aim.topic)
     yield f"every broker runs {before} again"
 
 
 def climb_all(cluster: Cluster, levels: Sequence[Level]) -> None:
-    """Roll a cluster without records through all remaining levels of an upgrade.
+    """Upgrade a cluster without records through all remaining levels.
 
     Raises:
         HarnessError: a broker does not start, or does not come back in time.
@@ -102,7 +102,7 @@ def _restart(node: ClusterNode, level: Level) -> None:
 
 
 def _height(cluster: Cluster, levels: Sequence[Level]) -> int:
-    """Return the level of the broker that is furthest behind, as an index of ``levels``."""
+    """Return the lowest level of any broker, as an index of ``levels``."""
     return min(levels.index(broker.level) for broker in cluster.brokers.values())
 
 

@@ -1,1 +1,1 @@
-"""Replays: the model's schedules, played on real brokers step by step."""
+"""Replays: the model's schedules, executed on real brokers step by step."""

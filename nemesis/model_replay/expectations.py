@@ -31,7 +31,7 @@ def differences(
         silent: replicas that cannot report LEO and HW, because they are frozen or dead.
 
     Raises:
-        UnreachableError: a broker that should answer did not.
+        UnreachableError: a broker that should respond did not.
     """
     seen = [
         *_controller(context, cast, expect),

@@ -1,4 +1,4 @@
-"""A gate on a link: the wire holds some kinds of messages, and lets one message pass at a time."""
+"""A gate on a link: the wire holds some kinds of messages, and sends one message at a time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -27,7 +27,7 @@ class MessageGate:
         self._catchers = [network.catch(rule) for rule in rules]
 
     def count(self, event: str) -> int:
-        """Return how often an event has happened to messages of this gate."""
+        """Return the number of times that an event has happened to messages of this gate."""
         return sum(len(catcher.events(event)) for catcher in self._catchers)
 
     def in_hand(self) -> Sequence[Row]:
@@ -42,7 +42,7 @@ class MessageGate:
         """Wait until a message waits at this gate, and return it.
 
         Args:
-            caught: how many messages must have come so far, at least.
+            caught: the least number of messages that must have come so far.
 
         Raises:
             WaitTimeoutError: no message came.
@@ -56,7 +56,9 @@ class MessageGate:
             every_s=_POLL_S,
         )
         if len(waiting) > 1:
-            raise ScheduleNotFollowedError(f"{len(waiting)} of the {self.says} wait at once")
+            raise ScheduleNotFollowedError(
+                f"{len(waiting)} of the {self.says} wait at the same time"
+            )
         return waiting[0]
 
     def let_pass(self) -> None:
@@ -65,7 +67,7 @@ class MessageGate:
             catcher.let_pass()
 
     def lose(self) -> None:
-        """Drop the waiting messages: their connections end, as if no message had been sent."""
+        """Drop the waiting messages, whose connections end."""
         for catcher in self._catchers:
             catcher.let_pass(lose=True)
 
@@ -73,7 +75,7 @@ class MessageGate:
         """Wait until an event has happened at least ``times`` times.
 
         Raises:
-            WaitTimeoutError: the event has happened less often at the limit.
+            WaitTimeoutError: the event did not happen often enough in time.
         """
         await_condition(
             lambda: self.count(event),

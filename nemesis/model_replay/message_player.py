@@ -1,4 +1,4 @@
-"""Takes a schedule's steps by messages: the wire holds all, and each step lets some pass."""
+"""Executes a schedule by messages: the wire holds all messages, and each step sends some."""
 
 from collections.abc import Callable, Mapping
 from itertools import permutations
@@ -23,9 +23,9 @@ _HOLD: Final = "hold-message"
 _POLL_S: Final = 0.01
 _FETCH_EVERY_S: Final = 2.0
 _ENDED_S: Final = 5.0
-"""How long to watch that an ended fetcher does not fetch: 50 times its wait between fetches."""
+"""The time in which an ended fetcher must not fetch: 50 times its wait between fetches."""
 LAG_S: Final = 8.0
-"""The lag limit for a schedule that waits for it; all other steps together take less time."""
+"""The lag limit for a schedule that waits for it, longer than all other steps together."""
 
 _PATIENCE_MS: Final = "300000"
 
@@ -43,7 +43,7 @@ SETTINGS: Final[Mapping[str, str]] = {
 
 
 class MessagePlayer(Player):
-    """Plays a schedule with ZooKeeper: followers' requests and decisions wait at gates."""
+    """Executes a schedule on ZooKeeper: followers' requests and decisions wait at gates."""
 
     def __init__(self, context: ScheduleContext, schedule: Schedule) -> None:
         super().__init__(context, schedule)
@@ -149,7 +149,7 @@ class MessagePlayer(Player):
         """Kill the controller; decisions that it had not delivered are lost.
 
         All brokers with a replica are frozen until a broker without a replica takes over, because a
-        controller's decisions to itself do not pass the wire.
+        controller sends decisions to itself without the wire.
         """
         context, cluster = self._context, self._context.cluster
         controller = context.controller()
@@ -196,7 +196,7 @@ class MessagePlayer(Player):
                 gate.lose()
 
     def learn(self, step: ScheduleStep) -> None:
-        """Let a decision reach a broker, and all earlier decisions that wait for the broker.
+        """Send a decision to a broker, and all earlier decisions that wait for it.
 
         A move with ZooKeeper consists of two decisions of the controller (docs/replay.md).
         """
@@ -220,8 +220,7 @@ class MessagePlayer(Player):
     def _apply(self, number: int, gate: MessageGate) -> None:
         """Let one decision pass; requests of the broker that wait at gates are lost.
 
-        A broker that ends a fetcher waits until the fetcher's request is answered or loses its
-        connection.
+        A broker that ends a fetcher waits until its request has a response or loses its connection.
         """
         answered = gate.count("answered") + 1
         gate.let_pass()
@@ -243,15 +242,15 @@ class MessagePlayer(Player):
         )
 
     def fetch(self, step: ScheduleStep) -> None:
-        """Let one fetch and its answer pass, and wait until the follower's next request waits."""
+        """Send one fetch and its response, and wait until the follower's next request waits."""
         gate = self._ask(step, _FETCH)
         gate.await_message()
 
     def end_fetch(self, step: ScheduleStep) -> None:
-        """Let one fetch pass whose answer ends the fetcher, and make sure that no fetch follows.
+        """Send one fetch whose response ends the fetcher, and make sure that no fetch follows.
 
         Raises:
-            ScheduleNotFollowedError: the follower goes on fetching.
+            ScheduleNotFollowedError: the follower still fetches.
         """
         gate = self._ask(step, _FETCH)
         self._context.hold(_ENDED_S)
@@ -259,18 +258,18 @@ class MessagePlayer(Player):
             raise ScheduleNotFollowedError(f"broker {self.broker(broker_of(step))} fetches on")
 
     def truncate(self, step: ScheduleStep) -> None:
-        """Let the follower ask where its last epoch ended; without epochs it does not ask."""
+        """Send the follower's request for the end of its last epoch, if it has epochs."""
         gate = self._gate(step)
         if gate.await_message()["api"] == _QUESTION:
             self._ask(step, _QUESTION)
             gate.await_message()
 
     def attempt(self, step: ScheduleStep) -> None:
-        """Let a request pass that the receiver is expected to refuse."""
+        """Send a request that the receiver is expected to refuse."""
         self._ask(step, None)
 
     def ask(self, step: ScheduleStep) -> None:
-        """Let one fetch pass, and hold its answer."""
+        """Send one fetch, and hold its response."""
         number, asks = broker_of(step), step.asks
         rule = MessageRule(
             action="hold",
@@ -287,7 +286,7 @@ class MessagePlayer(Player):
         answers.await_message()
 
     def receive(self, step: ScheduleStep) -> None:
-        """Let a held answer reach its follower, which may follow another leader by now."""
+        """Send a held response to its follower, which may follow another leader now."""
         if step.asks is None:
             self._answers.pop(broker_of(step)).open()
             return
@@ -299,8 +298,8 @@ class MessagePlayer(Player):
     def lag(self, step: ScheduleStep) -> None:
         """Let the other followers fetch until the leader drops the lagging follower from the ISR.
 
-        Before that, while every replica is in the ISR, put the next leader first in the assignment:
-        afterwards the controller would have to resign for such a change (docs/replay.md).
+        Before that, while every replica is in the ISR, put the next leader first in the assignment
+        (docs/replay.md).
         """
         context, leader = self._context, broker_of(step)
         follower = self.broker(-1 if step.asks is None else step.asks)
@@ -362,7 +361,7 @@ class MessagePlayer(Player):
 
     def _gate(self, step: ScheduleStep) -> MessageGate:
         if step.asks is None:
-            raise ScheduleNotFollowedError(f"{step.action} does not say which broker is asked")
+            raise ScheduleNotFollowedError(f"{step.action} names no broker")
         return self._fetches[broker_of(step), step.asks]
 
     def _require(self, gate: MessageGate, api: int | None) -> None:

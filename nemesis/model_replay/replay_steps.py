@@ -1,4 +1,4 @@
-"""The loop that takes a replay's steps one by one, the same for both models."""
+"""The loop over a replay's steps, for both models."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar

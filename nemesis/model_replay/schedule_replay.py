@@ -1,9 +1,9 @@
-"""Plays a model's schedule on real brokers; the model itself is the other executor of ``schedule``.
+"""Executes a model's schedule on real brokers.
 
-A model takes one step at a time, but real brokers do everything at once. So a broker that must not
-run ahead is frozen (SIGSTOP), and after each step the player waits for the expected state. A frozen
-broker is silent, so a hold must be shorter than the broker's session and than the lag limit; see
-``settings``. If a schedule cannot be followed, a ScheduleNotFollowedError says at which step.
+A model takes one step at a time, but real brokers run concurrently. So a broker that must not run
+ahead is frozen (SIGSTOP), and after each step the player waits for the expected state. A broker
+must be frozen for less time than its session and the lag limit; see ``settings``. If a schedule
+cannot be followed, a ScheduleNotFollowedError names the step.
 """
 
 import contextlib
@@ -23,17 +23,18 @@ from highwater.nemesis.model_replay.step_player import Player
 from highwater.nemesis.stories.story import FETCH_WAIT_S
 
 ZOOKEEPER_SESSION_S: Final = 18.0
-"""Session time-out on ZooKeeper, the longest hold. It may be long: ``expire`` ends it at once."""
+"""Session timeout on ZooKeeper, the longest hold. It may be long, because ``expire`` ends sessions
+at once."""
 
 KRAFT_SESSION_S: Final = 9.0
-"""Session time-out on KRaft, where a session can only end by itself: an expire waits 9 to 10 s."""
+"""Session timeout on KRaft, where sessions end only by themselves: an expire waits 9 to 10 s."""
 
 SHRINK_S: Final = 4.0
-"""The lag limit if a schedule waits for it; in other schedules the limit exceeds every hold."""
+"""The lag limit if a schedule waits for it."""
 
 
 def settings(schedule: Schedule) -> dict[str, str]:
-    """Return the broker settings with which a schedule is replayed.
+    """Return the broker settings for the replay of a schedule.
 
     A HW-lag window stays open for ``FETCH_WAIT_S``. Brokers write HWs to disk so rarely that they
     write none during the schedule, unless the schedule waits for such a write.
@@ -61,11 +62,11 @@ def settings(schedule: Schedule) -> dict[str, str]:
 
 
 def plan(schedule: Schedule, kafka: str, *, seed: int = 0, driver: str = "local") -> Plan:
-    """Return the plan that replays a schedule on a release, not only on the release of its search.
+    """Return the plan that replays a schedule on any release.
 
     On ZooKeeper the controller is an additional broker without a replica, which only a failover
-    hits; each failover needs one more broker. On KRaft there is an additional broker if all
-    replicas are down at once: it reports what the controller has decided.
+    kills; each failover needs one more broker. On KRaft there is an additional broker if all
+    replicas are down at once, to report the controller's decisions.
     """
     spare = int(_all_are_down(schedule))
     if release(kafka).coordination == "zookeeper":
@@ -103,7 +104,7 @@ def _all_are_down(schedule: Schedule) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A model's schedule in the form of a script, so that a run can play it like a story."""
+    """A model's schedule in the form of a script, which a run executes like a story."""
 
     schedule: Schedule
 
@@ -111,7 +112,7 @@ class Replay:
         """Return the brokers that get a replica, in assignment order; never the controller.
 
         Raises:
-            WaitTimeoutError: some broker has no session, or there is no controller.
+            WaitTimeoutError: a broker has no session, or there is no controller.
         """
         controller = await_cluster(cluster, probe)
         return tuple(sorted(set(cluster.brokers) - {controller})[: self.schedule.replicas])
@@ -127,7 +128,7 @@ class Replay:
 
 
 def play(context: ScheduleContext, schedule: Schedule) -> None:
-    """Take every step of a schedule; the context's replicas must be in the schedule's order.
+    """Execute every step of a schedule; the context's replicas must be in the schedule's order.
 
     Raises:
         ScheduleNotFollowedError: a step could not be taken, or had another effect.

@@ -1,4 +1,4 @@
-"""Finds the script of a plan, if the plan has one: a story, or a schedule of the model."""
+"""Finds the script of a plan: a story, or a schedule of the model."""
 
 from highwater.checkers.model.schedules.schedule import Schedule
 from highwater.harness.runs.plan import Plan
@@ -10,7 +10,7 @@ from highwater.nemesis.model_replay.transaction_replay import (
 from highwater.nemesis.stories.registry import Story, find_story
 
 Script = Story | Replay | TransactionReplay
-"""A schedule that knows which broker plays which replica (``cast``, ``play``)."""
+"""A schedule that assigns replicas to brokers (``cast``, ``play``)."""
 
 
 def find_script(plan: Plan) -> Script | None:

@@ -1,4 +1,4 @@
-"""Takes a schedule's steps on real brokers, and knows the frozen, paused and dead brokers."""
+"""Executes a schedule's steps on real brokers, and tracks frozen, paused and dead brokers."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -20,7 +20,10 @@ _POLL_S: Final = 0.01
 
 
 class Player:
-    """Plays a schedule. Replicas have the model's numbers; ``broker`` returns the real broker."""
+    """Executes a schedule.
+
+    Replicas have the model's numbers; ``broker`` returns the real broker.
+    """
 
     def __init__(self, context: ScheduleContext, schedule: Schedule) -> None:
         self._context = context
@@ -36,7 +39,7 @@ class Player:
         return self._cast.brokers[number]
 
     def begin(self) -> None:
-        """Prepare the first step; this class has nothing to prepare."""
+        """Prepare the first step; subclasses may need this."""
 
     def take(self, step: ScheduleStep) -> None:
         """Freeze the brokers that the step holds, take the step, and wait for the expected state.
@@ -74,7 +77,7 @@ class Player:
 
     @property
     def _silent(self) -> set[int]:
-        """The replicas that do not answer, because they are frozen or dead."""
+        """The replicas that do not respond, because they are frozen or dead."""
         return set(self._frozen) | self._down
 
     def _leader(self) -> int:
@@ -88,9 +91,9 @@ class Player:
         )
 
     def _hold(self, numbers: frozenset[int]) -> None:
-        """Freeze these and the paused replicas and wake all others; freeze the leader first.
+        """Freeze these and the paused replicas, and resume all others.
 
-        The leader is first because the others fetch from it.
+        The leader is frozen first, because the others fetch from it.
         """
         frozen = (numbers | self._paused) - self._down
         late = frozen - set(self._frozen)
@@ -105,14 +108,14 @@ class Player:
             self._woken[number] = self._context.clock()
 
     def _line_up(self, new_leader: int | None) -> None:
-        """Make the broker that the schedule elects the next candidate; the model may choose any."""
+        """Make the broker that the schedule elects the next candidate."""
         if new_leader is not None and new_leader >= 0:
             self._context.cluster.set_next_leader(
                 self._context.topic, self._context.partition, self.broker(new_leader)
             )
 
     def send(self, step: ScheduleStep) -> None:
-        """Send records to the named broker or the leader when no frozen broker can fetch them."""
+        """Send records to the named broker or the leader, when no frozen broker can fetch them."""
         context = self._context
         number = self._leader() if step.broker is None else step.broker
         if number < 0:
@@ -122,10 +125,10 @@ class Player:
         context.direct.send_batch((step.record or "").split(), context.partition, address=address)
 
     def _drain(self, leader: int) -> None:
-        """Wait until no fetch of a frozen follower is parked at the leader.
+        """Wait until no fetch of a frozen follower waits at the leader.
 
-        The leader would answer a parked fetch with the next record, and the answer would wait in
-        the kernel until the follower wakes. After ``FETCH_WAIT_S`` the leader answers with nothing.
+        The leader would send the next record in its response, which the follower would receive when
+        it resumes. After ``FETCH_WAIT_S`` the leader sends an empty response.
         """
         followers = set(self._frozen) - {leader}
         if followers and leader not in self._frozen:
@@ -143,7 +146,7 @@ class Player:
         """Shut the step's broker down in order.
 
         On KRaft the broker ends only when every live broker has applied the controller's decision,
-        so frozen brokers are woken as soon as the controller has decided.
+        so frozen brokers are resumed as soon as the controller has decided.
         """
         number = broker_of(step)
         context = self._context
@@ -166,7 +169,7 @@ class Player:
         self._expired.add(number)
 
     def _left(self, number: int, state: PartitionState) -> bool:
-        """Return whether the controller has taken leadership and ISR from a replica."""
+        """Return whether a replica is no longer the leader and not in the ISR."""
         broker = self.broker(number)
         return state.leader != broker and (broker not in state.isr or state.leader < 0)
 
@@ -181,7 +184,7 @@ class Player:
         self._hold(step.held)
 
     def resume(self, step: ScheduleStep) -> None:
-        """Wake the step's broker, unless the step holds it."""
+        """Resume the step's broker, unless the step holds it."""
         self._paused.discard(broker_of(step))
         self._hold(step.held)
 
@@ -199,7 +202,7 @@ class Player:
         )
 
     def elect_unclean(self, _: ScheduleStep) -> None:
-        """Ask the controller for an unclean election: it takes the first replica that is alive."""
+        """Request an unclean election from the controller, which elects the first live replica."""
         self._context.cluster.elect_unclean(self._context.topic, self._context.partition)
 
     def wipe(self, step: ScheduleStep) -> None:
@@ -209,7 +212,7 @@ class Player:
         context.fault_log.fault("wipe", "inject", effect.says, broker, removed=effect.rows)
 
     def reassign(self, step: ScheduleStep) -> None:
-        """Request other replicas without waiting; the step's expected ISR shows when it is done."""
+        """Request other replicas without waiting; the step's expected ISR shows the end."""
         context, replicas = self._context, [self.broker(number) for number in step.replicas]
         context.cluster.reassign(context.topic, context.partition, replicas, awaited=False)
 
@@ -231,7 +234,9 @@ class Player:
         number = broker_of(step)
         broker = self.broker(number)
         if number in self._silent:
-            raise ScheduleNotFollowedError(f"broker {broker} is frozen or dead, and learns nothing")
+            raise ScheduleNotFollowedError(
+                f"broker {broker} is frozen or dead, and cannot learn the decision"
+            )
         leads = self._leader() == number
         await_leads(self._context, broker, leads=leads, limit_s=STEP_LIMIT_S)
 
@@ -269,7 +274,7 @@ _COMMANDS: Final[Mapping[str, Callable[[Player, ScheduleStep], None]]] = {
 
 
 def broker_of(step: ScheduleStep) -> int:
-    """Return the replica that a step is about; raise ScheduleNotFollowedError if it names none."""
+    """Return the replica of a step; raise ScheduleNotFollowedError if it names none."""
     if step.broker is None:
-        raise ScheduleNotFollowedError(f"{step.action} does not say which broker")
+        raise ScheduleNotFollowedError(f"{step.action} names no broker")
     return step.broker

@@ -1,7 +1,7 @@
-"""Plays a counterexample of the transaction model on real brokers.
+"""Executes a counterexample of the transaction model on real brokers.
 
 The wire is between the producer and the brokers, and between brokers. The wire holds a request that
-is late in the counterexample, on a connection that the sender has given up. After each step the log
+is late in the counterexample, on a connection that the sender has closed. After each step the log
 must have the length that the model predicts for this release and client.
 """
 
@@ -47,10 +47,10 @@ _OLD_JAVA: Final = "java:3.9.2"
 """The last release of Java's clients that has only version 1 of transactions."""
 
 _REQUEST_S: Final = 4.0
-"""How long a coordinator waits for a leader's answer about a marker before it asks again."""
+"""The time after which a coordinator repeats a marker request without a response."""
 
 _FORGETS_S: Final = 2.0
-"""How long a leader remembers a producer without an open transaction."""
+"""The time for which a leader keeps the state of a producer without an open transaction."""
 
 _FORGETS_EVERY_S: Final = 0.5
 
@@ -61,7 +61,7 @@ def is_transaction_replay(plan: Plan) -> bool:
 
 
 def searched_client(counterexample: TransactionCounterexample, kafka: str) -> str:
-    """Return the client for which a counterexample was searched, in the words of a plan."""
+    """Return the client for which a counterexample was searched, as in a plan."""
     if counterexample.client == LIBRDKAFKA:
         return LIBRDKAFKA
     java = transaction_client(read_client(JAVA, kafka))
@@ -76,10 +76,11 @@ def transaction_plan(
     driver: str = "local",
     client: str | None = None,
 ) -> Plan:
-    """Return the plan that replays a counterexample on a release, not only the searched one.
+    """Return the plan that replays a counterexample on any release.
 
     Args:
-        client: library of the producers, in the words of a plan; None: the client of the search.
+        client: library of the producers, as in a plan;
+        None: the client of the search.
 
     Raises:
         UsageError: the counterexample cannot be replayed.
@@ -119,7 +120,7 @@ def _client_of(plan: Plan) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TransactionReplay:
-    """A counterexample of the transaction model in the form of a script that a run can play."""
+    """A counterexample of the transaction model in the form of a script."""
 
     counterexample: TransactionCounterexample
 
@@ -139,7 +140,7 @@ class TransactionReplay:
         return tuple(sorted(cluster.brokers)[:_REPLICAS])
 
     def play(self, context: ScheduleContext) -> None:
-        """Play the counterexample.
+        """Execute the counterexample.
 
         Raises:
             ScheduleNotFollowedError: a step could not be taken, or had another effect.
@@ -191,7 +192,7 @@ class _TransactionPlayer:
         for record in self.refused:
             error = self.writer.errors.get(record)
             if error is None:
-                raise ScheduleNotFollowedError(f"{record} was to be refused, and was not")
+                raise ScheduleNotFollowedError(f"{record} should have been refused, but was not")
             self.context.note(f"{record} was refused: {error}")
         if refusal:
             self.writer.renew()
@@ -230,7 +231,7 @@ class _TransactionPlayer:
             raise ScheduleNotFollowedError("the wire did not hold the transaction's EndTxn")
 
     def _release(self, action: TransactionAction) -> None:
-        """Let a held request go on; if its connection is closed, wait for its discarded answer."""
+        """Send a held request; if its connection is closed, wait for its discarded response."""
         self.messages[action.held].release("schedule")
         if action.record:
             self.writer.flush()
@@ -264,15 +265,15 @@ class _TransactionPlayer:
 
 
 def records_reproduced(plan: Plan, anomalies: set[tuple[str, str]]) -> bool | None:
-    """Return whether a run did the harm that the model predicts; None if it ended differently.
+    """Return whether a run had the model's predicted losses; None if it ended differently.
 
     Args:
         plan: the plan of a replay.
         anomalies: kind and value of each anomaly that breaks a promise.
 
     Returns:
-        True if records were lost, published, repeated or left hanging as predicted; False if the
-        model predicts no harm, and there was none.
+        True if records were lost, published, repeated or left hanging as predicted; False if none
+            was predicted and none happened.
     """
     counterexample = TransactionReplay.of(plan.schedule or {}).counterexample
     fate = predict_records(counterexample, plan.kafka, _client_of(plan))

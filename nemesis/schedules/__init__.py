@@ -1,1 +1,1 @@
-"""Schedules of faults: how they are written, drawn at random, checked and executed."""
+"""Schedules of faults: their notation, random choice, checks and execution."""

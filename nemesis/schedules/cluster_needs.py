@@ -1,4 +1,4 @@
-"""The needs of a plan's faults from the cluster: the wire, or voters that can change."""
+"""Requirements of a plan's faults: the wire, or voters that can change."""
 
 from typing import Final
 

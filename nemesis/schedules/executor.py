@@ -21,13 +21,13 @@ from highwater.nemesis.schedules.fault_spec import TARGETS, resolve, resolve_con
 
 HEALTH_LIMIT_S: Final = 30.0
 BROKERS: Final = "brokers"
-"""Key in a budget: on how many brokers faults may be open at a time."""
+"""Key in a budget: the most brokers with an open fault at a time."""
 _OVERLAPS: Final = "it would overlap with an open fault"
 
 
 @dataclass(frozen=True, slots=True)
 class ActiveFault:
-    """A fault that a step has injected and that is to be healed.
+    """An injected fault of a step, which is not healed yet.
 
     Attributes:
         number: the step's number, in the order in which steps were taken.
@@ -53,7 +53,7 @@ def named_client(step: FaultStep) -> str:
 
 
 class ScheduleExecutor:
-    """Injects and heals the faults of one schedule. Safe to use from several threads."""
+    """Injects and heals the faults of one schedule. Threads may share it."""
 
     def __init__(self, context: ScheduleContext) -> None:
         self._context = context
@@ -65,7 +65,7 @@ class ScheduleExecutor:
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """Wait until the cluster is healthy, and begin the schedule's time.
+        """Wait until the cluster is healthy, and start the schedule's clock.
 
         Raises:
             WaitTimeoutError: the cluster did not become healthy in time.
@@ -74,7 +74,7 @@ class ScheduleExecutor:
         self._context.log.step("begin")
 
     def aim(self, step: FaultStep) -> list[int | None]:
-        """Return the brokers that a step means now; leave the step out if there is no broker."""
+        """Return the current target brokers of a step; without any, leave the step out."""
         numbers = targets(self._context, step)
         if not numbers:
             self.leave_out(step, None, f"there is no {step.target} for it")
@@ -124,7 +124,7 @@ class ScheduleExecutor:
         return fault
 
     def _controllers(self, step: FaultStep) -> list[int] | None:
-        """Return the controllers that a step means now; None if the fault does not choose any."""
+        """Return the current target controllers of a step; None if the fault has none."""
         if find_fault(step.fault).scope != "coordination" or self._context.plan.controllers == 1:
             return None
         return resolve_controllers(self._context, step.target, step.choice)
@@ -176,7 +176,7 @@ class ScheduleExecutor:
         """Return a text about the budget's limit that a fault would exceed; empty if none."""
         most = self._budget.get(fault)
         if most is not None and self._spent[fault] >= most:
-            return f"it was injected {most} times, as often as the budget lets it"
+            return f"it was injected {most} times, the limit of the budget"
         brokers = self._budget.get(BROKERS)
         if brokers is None:
             return ""
@@ -185,7 +185,11 @@ class ScheduleExecutor:
             hurt |= set(self._context.cluster.brokers)
         elif broker is not None:
             hurt |= {broker}
-        return f"the budget is {brokers} brokers at a time" if len(hurt) > brokers else ""
+        return (
+            f"the budget allows faults on {brokers} brokers at a time"
+            if len(hurt) > brokers
+            else ""
+        )
 
     def _spend(self, fault: str, broker: int | None) -> None:
         self._spent[fault] += 1
@@ -196,7 +200,7 @@ class ScheduleExecutor:
 def why_not_now(name: str, error: HarnessError, *, ended: bool = False) -> str:
     """Return why a fault could not be injected, if the run can go on without the fault.
 
-    A request to the cluster may get no answer while another fault is open; this is no failure of
+    A request to the cluster may get no response while another fault is open; this is no failure of
     the harness. But if a broker does not start again, the run fails.
 
     Args:

@@ -1,4 +1,4 @@
-"""The words of ``--nemesis``: a fault, its target, and how often the fault is drawn.
+"""The items of ``--nemesis``: a fault, its target, and its weight.
 
 Examples: ``kill``, ``kill@leader``, ``power-failure@all=3``. A target is data: the brokers that it
 means are looked up when the fault is injected.
@@ -64,12 +64,12 @@ _WORD: Final = re.compile(r"(?P<name>[a-z][a-z\d-]*)(?:@(?P<target>[\w.-]+))?(?:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultSpec:
-    """One word of a nemesis.
+    """One item of ``--nemesis``.
 
     Attributes:
         target: a key of ``TARGETS`` or a broker's id; for a fault of the coordination, a key of
             ``CONTROLLER_TARGETS`` or a controller's id. None: the target is drawn, too.
-        weight: how many times as often the fault is drawn as a fault of weight 1.
+        weight: the frequency of the fault, compared with a fault of weight 1.
     """
 
     fault: Fault
@@ -78,7 +78,7 @@ class FaultSpec:
 
     @classmethod
     def of(cls, word: str) -> Self:
-        """Read a word of ``--nemesis``.
+        """Read an item of ``--nemesis``.
 
         Raises:
             UsageError: the word has a wrong form, or names an unknown fault or target.
@@ -86,7 +86,7 @@ class FaultSpec:
         match = _WORD.fullmatch(word)
         if match is None:
             raise UsageError(
-                f"{word!r} is no fault with a target and a weight",
+                f"{word!r} is not a fault with a target and a weight",
                 hint="Write kill, kill@leader or kill@leader=3.",
             )
         fault = find_fault(match["name"])
@@ -113,7 +113,7 @@ class FaultSpec:
         return cls(fault=fault, target=target, weight=weight)
 
     def require(self, plan: Plan, kafka: Release) -> None:
-        """Refuse a fault or target that the plan's release, driver or brokers do not have.
+        """Reject a fault or target that the plan's release, driver or brokers do not have.
 
         Raises:
             UsageError: says why.
@@ -147,7 +147,7 @@ class FaultSpec:
             raise UsageError(f"there is no broker {self.target}", hint=f"Brokers are {known_ids}.")
 
     def _require_controllers(self, plan: Plan) -> None:
-        """Refuse controllers that the plan does not have.
+        """Reject controllers that the plan does not have.
 
         Raises:
             UsageError: says why.
@@ -164,7 +164,7 @@ class FaultSpec:
             )
         if self.fault.spares_majority and self.target in {"majority", "all"}:
             raise UsageError(
-                f"{name}@{self.target}: what a majority has lost is lost",
+                f"{name}@{self.target}: a majority cannot recover its lost records",
                 hint=f"Aim it at fewer: {name}@minority.",
             )
 
@@ -173,7 +173,7 @@ def resolve_controllers(context: ScheduleContext, target: str, choice: float) ->
     """Return the controllers or ZooKeepers that a target means now.
 
     Args:
-        choice: 0 up to 1; decides between several candidates.
+        choice: a number from 0 to 1, which decides between candidates.
     """
     ids = sorted(context.cluster.controllers)
     if target.isdecimal():
@@ -188,7 +188,7 @@ def resolve_controllers(context: ScheduleContext, target: str, choice: float) ->
 
 
 def _require_option(name: str, needs: Needs, plan: Plan) -> None:
-    """Refuse a fault or target if the plan lacks the option that it needs.
+    """Reject a fault or target if the plan lacks the option that it needs.
 
     Raises:
         UsageError: says why the fault or target needs the option.
@@ -205,7 +205,11 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
             "needs releases to upgrade to",
             "Name releases: --to 0.11.0.3,1.1.1.",
         ),
-        CLIENTS: (plan.wire_clients, "needs clients that pass the wire", "Add --wire-clients."),
+        CLIENTS: (
+            plan.wire_clients,
+            "needs clients that are connected through the wire",
+            "Add --wire-clients.",
+        ),
         CONTROLLERS: (
             plan.controllers > 1,
             "needs a quorum, and this run has one controller",
@@ -239,7 +243,7 @@ def resolve(context: ScheduleContext, target: str, partition: int, choice: float
     returned. For a controller or a coordinator no other broker is returned.
 
     Args:
-        choice: 0 up to 1; decides between several candidates.
+        choice: a number from 0 to 1, which decides between candidates.
     """
     healthy = sorted(set(context.cluster.brokers) - context.nemesis.broken_brokers)
     if target.isdecimal():
@@ -285,7 +289,7 @@ def _state(
 
 
 def _answer(look: Callable[[], _Seen], otherwise: _Other) -> _Seen | _Other:
-    """Return a probe's answer, or another value if no node answers."""
+    """Return a probe's answer, or another value if no node responds."""
     try:
         return look()
     except (UnreachableError, WaitTimeoutError):

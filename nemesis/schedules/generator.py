@@ -1,4 +1,4 @@
-"""Random schedules: drawn from the seed before anything runs, so that they can be repeated.
+"""Random schedules, drawn from the seed before the run, so that they can be repeated.
 
 Targets are data ("the leader of partition 2"); the broker is looked up when a fault is injected.
 ``nemesis.schedules.step_executor`` executes the steps, and every step is recorded with its effect.
@@ -18,9 +18,9 @@ from highwater.nemesis.schedules.fault_spec import FaultSpec
 
 CALM_S = (1.0, 4.0)
 TROUBLE_S = (0.5, 8.0)
-"""Ranges for the seconds before a step (calm) and for the seconds of a step (trouble), drawn
-evenly. Each range begins below a broker's session time-out (2 s) and ends above it, so that faults
-last until before an election and until after it."""
+"""Ranges for the seconds before a step (calm) and the duration of a step (trouble). Each range
+begins below a broker's session timeout (2 s) and ends above it, so that some faults end before an
+election and others after it."""
 
 LEAST_S: Final = CALM_S[0] + TROUBLE_S[0]
 """The shortest schedule that has room for a fault, in seconds."""
@@ -63,14 +63,14 @@ def draw(plan: Plan, lane: int = 0) -> Steps:
 
 
 def check_duration(seconds: float) -> None:
-    """Refuse a random schedule that is too short for any fault.
+    """Reject a random schedule that is too short for any fault.
 
     Raises:
         UsageError: the duration is too short; names the least duration.
     """
     if seconds < LEAST_S:
         raise UsageError(
-            f"{seconds:g} s leave no room for a fault: a random schedule takes {LEAST_S:g} s"
+            f"{seconds:g} s are too short for a fault: a random schedule needs {LEAST_S:g} s"
             " at least",
             hint=f"Use {LEAST_S:g}s or more.",
         )
@@ -88,7 +88,7 @@ def _draw_faults(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) 
 
 
 def _draw_fault(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) -> FaultStep:
-    """Draw a fault; draw a target even if the word names one, so that other draws do not change."""
+    """Draw a fault and always a target, so that other draws do not depend on the item."""
     chosen, target = dice.choice(choices), dice.choice(("leader", "follower", "any"))
     return FaultStep(
         fault=chosen.fault.name,

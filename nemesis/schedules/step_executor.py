@@ -17,19 +17,19 @@ from highwater.nemesis.faults.registry import find_fault
 from highwater.nemesis.schedules.executor import ScheduleExecutor
 
 _TURN_S: Final = 20.0
-"""How long a step waits for its target to be free, because an earlier fault may take longer to heal
-than when the steps were recorded."""
+"""The longest wait of a step for a target without a fault, because an earlier fault may take longer
+to heal than in the recorded run."""
 
 _LOOK_S: Final = 0.05
 _LOOK_AT_WORK_S: Final = 0.2
 _FIRST_WORK_S: Final = 120.0
-"""How long the first fault of a program waits until the program works. The run's time stands still
-meanwhile: on a busy machine an instance takes longer to start than a short run lasts."""
+"""The longest wait of the first fault of a program until the program works. The wait does not count
+as the run's time, because on a busy machine an instance may start slowly."""
 _THREADS_MOST: Final = 64
 
 
 def play(context: ScheduleContext, steps: Sequence[FaultStep], *, duration_s: float = 0.0) -> None:
-    """Take every step; if the steps end before ``duration_s``, wait until then.
+    """Execute every step; if the steps end before ``duration_s``, wait until then.
 
     Raises:
         HarnessError: a fault could not be injected or healed, or the run has to end.
@@ -58,17 +58,16 @@ def play(context: ScheduleContext, steps: Sequence[FaultStep], *, duration_s: fl
 def play_in_turn(
     context: ScheduleContext, steps: Sequence[FaultStep], *, duration_s: float
 ) -> None:
-    """Take groups of steps with the same start one by one; heal each group before the next.
+    """Execute groups of steps with the same start; heal each group before the next.
 
-    Healing takes additional time (a broker boots in seconds), so later groups come later than
-    planned. Except for the first, a group that could not end within ``duration_s`` does not begin.
+    Healing takes additional time, so later groups come later than planned. A group that could not
+    end within ``duration_s`` does not begin, except the first.
 
-    A fault of the program under test is injected only when the program has worked since its last
-    fault. The program's consumer group waits for a dead member's session to end (45 s by default).
-    Meanwhile the program does no work that a fault could harm, and each fault would add a member to
-    wait for. With an odd seed the first fault, with an even one the second, and every second fault
-    from there on comes as soon as the program works: it begins with all that has waited, and has
-    perhaps committed nothing. For the others the pause begins then.
+    A fault of the program under test is injected only after the program has worked since its last
+    fault. Before that, the program's consumer group may wait for a dead member's session to end (45
+    s by default), and another fault would add a member to wait for. With an odd seed the first
+    fault, with an even one the second, and every second fault from there on comes as soon as the
+    program works, perhaps before its first commit. The other faults come after an additional pause.
 
     Raises:
         HarnessError: the run has to end.
@@ -90,7 +89,9 @@ def play_in_turn(
         asked_at = context.clock()
         limit = deadline - trouble_s - worked_s if works else max(deadline, begun + _FIRST_WORK_S)
         if of_program and not _works(context, done, limit):
-            context.note("the program has done nothing since its last fault: faults end here")
+            context.note(
+                "the program has not worked since its last fault, so no more faults are injected"
+            )
             break
         deadline += 0.0 if works else context.clock() - asked_at
         works = works or of_program
@@ -110,7 +111,7 @@ def play_in_turn(
 def _works(context: ScheduleContext, done: int, deadline: float) -> bool:
     """Wait until the program's count exceeds ``done``; return False if it does not in time.
 
-    A count that is unknown to the end, because no broker tells it, is taken for work.
+    A count that stays unknown, because no broker reports it, counts as work.
     """
     while (work := context.work()) is None or work <= done:
         if context.clock() >= deadline:
@@ -145,7 +146,7 @@ def _take(
     broker: int | None,
     ended: threading.Event,
 ) -> None:
-    """Inject one fault when its target is free, and heal it; runs on its own thread."""
+    """Inject one fault when its target has no fault, and heal it, on its own thread."""
     deadline = context.clock() + _TURN_S
     while (
         not context.nemesis.can(step.fault, broker, message=step.message)

@@ -1,4 +1,4 @@
-"""The path of a plan's upgrade, and whether Kafka supports it."""
+"""The path of a plan's upgrade, and its checks."""
 
 from itertools import pairwise
 from typing import Final
@@ -25,12 +25,12 @@ def levels(plan: Plan) -> tuple[Level, ...]:
 
 
 def settings(plan: Plan) -> dict[str, str]:
-    """Return the brokers' settings for the first level; empty if the plan asks for no level."""
+    """Return the brokers' settings for the first level; empty if the plan names no level."""
     return levels(plan)[0].settings if plan.to or plan.protocol or plan.format else {}
 
 
 def check_levels(plan: Plan) -> None:
-    """Refuse an upgrade, a protocol or a message format that Kafka does not support.
+    """Reject an upgrade, a protocol or a message format that Kafka does not support.
 
     Raises:
         UsageError: says why.
@@ -76,7 +76,7 @@ def _check_metadata(plan: Plan) -> None:
 
 
 def _check_path(plan: Plan, path: list[Release]) -> None:
-    """Refuse a path to an older release, or between ZooKeeper and KRaft.
+    """Reject a path to an older release, or between ZooKeeper and KRaft.
 
     Raises:
         UsageError: says why.

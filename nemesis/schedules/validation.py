@@ -1,4 +1,4 @@
-"""Refuses steps and budgets that cannot be followed, before anything is started."""
+"""Rejects steps and budgets that cannot be followed, before the run starts."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,7 +16,7 @@ from highwater.nemesis.schedules.fault_spec import FaultSpec
 
 
 def check_budget(plan: Plan) -> None:
-    """Refuse a budget for an unknown fault, and a limit that is out of range.
+    """Reject a budget for an unknown fault, and a limit that is out of range.
 
     Raises:
         UsageError: names the fault or the limit.
@@ -32,13 +32,13 @@ def check_budget(plan: Plan) -> None:
 
 
 def check_steps(plan: Plan, kafka: Release) -> None:
-    """Refuse steps with unknown names, and two faults on one target at a time.
+    """Reject steps with unknown names, and two faults on one target at a time.
 
-    Which broker a word such as ``leader`` means is not known yet. If that broker already has a
-    fault when the step is to be taken, the step is left out.
+    The broker of a word such as ``leader`` is not known yet. If it has a fault when the step
+    begins, the step is left out.
 
     Raises:
-        UsageError: says which step, and why.
+        UsageError: names the step and the reason.
     """
     for number, step in enumerate(plan.steps, start=1):
         try:
@@ -77,13 +77,13 @@ def _check(step: FaultStep, plan: Plan, kafka: Release) -> None:
 
 
 def _check_message(step: FaultStep, plan: Plan, kafka: Release) -> None:
-    """Refuse a message that the release does not have, and a message for a fault of no message."""
+    """Reject a message that the release does not have, or that the fault does not need."""
     if _scope(step) == "message":
         action = ACTIONS[step.fault.removesuffix("-message")]
         MessageSpec.of(step.message).require(action, plan, kafka)
     elif step.message:
         raise UsageError(
-            f"{step.fault} is about no message", hint="Leave it out, or use hold-message."
+            f"{step.fault} is not a fault of messages", hint="Leave it out, or use hold-message."
         )
 
 

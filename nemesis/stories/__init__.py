@@ -1,1 +1,1 @@
-"""Stories: scripted scenarios for three brokers, with a predicted end."""
+"""Stories: scripted scenarios for three brokers, with a predicted outcome."""

@@ -1,4 +1,4 @@
-"""Canaries: schedules that must lose data on every release; if they do not, the harness is blind.
+"""Canaries: schedules that lose data on every release; without a loss, the harness is broken.
 
 Kafka is not at fault here. A record that only its leader holds is lost with the leader, and a
 leader that is elected from outside the ISR lacks records that the ISR had.
@@ -19,8 +19,9 @@ from highwater.nemesis.stories.story import FETCH_WAIT_S, story
 
 _BEFORE_S: Final = 0.3
 _AFTER_S: Final = 0.15
-"""Followers are paused from ``_BEFORE_S`` before their parked fetches run out until ``_AFTER_S``
-after. This interval and the kill of A fit well within the rest of a session, 2.33 s."""
+"""Followers are paused from ``_BEFORE_S`` before the end of their waiting fetches until
+``_AFTER_S`` after it. This interval and the kill of A fit well within the rest of a session, 2.33
+s."""
 
 _ANSWER_S: Final = 0.5
 
@@ -83,14 +84,14 @@ def leader_kill(context: ScheduleContext) -> None:
 
 
 def _hold_back(context: ScheduleContext, followers: tuple[int, int], parked: float) -> None:
-    """Pause the followers so that no record that is written from now on can reach them.
+    """Pause the followers so that they cannot get records that are written from now on.
 
-    A pause alone is not enough. The leader would answer a parked fetch with the next record, and
-    the answer would wait in the kernel until the follower wakes. So the followers are paused
-    shortly before their fetches run out, until the leader has answered the fetches with nothing.
+    A pause alone is not enough: the leader would send the next record in its response to a waiting
+    fetch, which the follower would receive when it resumes. So the followers are paused shortly
+    before their waiting fetches end, until the leader has sent empty responses.
 
     Args:
-        parked: a time before the fetches were parked; they are parked when this is called.
+        parked: a time before the fetches began to wait.
     """
     latest = context.clock() + FETCH_WAIT_S
     context.hold(parked + FETCH_WAIT_S - _BEFORE_S - context.clock())
@@ -112,7 +113,7 @@ def _hold_back(context: ScheduleContext, followers: tuple[int, int], parked: flo
     controller="A",
 )
 def unclean(context: ScheduleContext) -> None:
-    """Elect a leader uncleanly: it lacks what A acknowledged as the only member of the ISR.
+    """Elect a leader uncleanly, without records that A acknowledged as the only member of the ISR.
 
     On ZooKeeper A is the controller. A controller that is elected later does not remove brokers
     that were already dead from an ISR (seen on 0.10.2); the lag limit removes them after 10 s.

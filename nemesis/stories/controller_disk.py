@@ -1,12 +1,12 @@
 """The story of a cluster with one controller, whose disk is lost.
 
-The decisions of a quorum are on the disks of its voters. If one of several voters comes back empty,
-it gets them from the other voters; a single voter cannot. It is formatted again, with the cluster's
-old id, and begins a new metadata log. A broker with a longer metadata log would have to truncate
-committed records, and ends (``KafkaRaftClient.handleFetchResponse``). Started again, it truncates,
-and puts the replicas of every topic aside as strays (KAFKA-15605). A broker with a shorter metadata
-log appends the new log at its old end: both logs have the same leader epochs, so that nothing
-distinguishes them (KIP-595).
+The decisions of a quorum are on the disks of its voters. If one of several voters restarts with an
+empty disk, it gets them from the other voters; a single voter cannot. It is formatted again, with
+the cluster's old id, and begins a new metadata log. A broker with a longer metadata log would have
+to truncate committed records, and exits (``KafkaRaftClient.handleFetchResponse``). After a restart,
+it truncates, and treats the replicas of every topic as strays (KAFKA-15605). A broker with a
+shorter metadata log appends the new log at its old end, because both logs have the same leader
+epochs (KIP-595).
 """
 
 from typing import Final
@@ -18,14 +18,15 @@ from highwater.nemesis.stories.helpers import settle
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 _LIMIT_S: Final = 240.0
-"""The new log grows by two records a second (``metadata.max.idle.interval.ms``)."""
+"""The limit of the wait for the new log, which grows by two records a second
+(``metadata.max.idle.interval.ms``)."""
 _ANSWERS: Final = (3, 7)
 
 
 def _tells_nothing(release: Release) -> str:
     if release.coordination == "kraft" and release.number >= _ANSWERS:
         return ""
-    return "no controller of it reports by itself how long its log is (KIP-919)"
+    return "its controllers do not report their log's end (KIP-919)"
 
 
 @story(
@@ -36,8 +37,8 @@ def _tells_nothing(release: Release) -> str:
     ),
     needs=StoryNeeds(one_controller=True),
     outcome=(
-        "The controller no longer knows the topic; brokers still lead it, by a metadata log that"
-        " begins like the old one and goes on like the new one."
+        "The controller no longer knows the topic; brokers still lead it: the begin of their "
+        "metadata log is from the old log, and the rest from the new one."
     ),
     min_isr_most=3,
     why_not=_tells_nothing,

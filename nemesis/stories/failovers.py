@@ -1,14 +1,13 @@
-"""The two stories (scripted scenarios) that turn the HW-lag window into a lost or a forked record.
+"""The two stories (scripted scenarios) of records that the HW-lag window loses or forks.
 
 Both need three brokers A, B and C with replicas of one partition. A leads, B is the next leader,
-and C is to outlive A and B, so on ZooKeeper C is the controller. The sessions of A and B must end
-one after the other: the controller then makes B, which is already dead, the leader for a moment,
-and C follows B. Up to 0.10.2 C at once truncates its log to its own HW (Partition.makeFollower).
-From 0.11 on C first asks the leader where C's epoch ended (KIP-101), gets no answer, and keeps the
-record.
+and C survives A and B, so on ZooKeeper C is the controller. The sessions of A and B must end one
+after the other: the controller then elects B, which is already dead, for a moment, and C follows B.
+Up to 0.10.2 C at once truncates its log to its own HW (Partition.makeFollower). From 0.11 on C
+first asks the leader where C's epoch ended (KIP-101), gets no response, and keeps the record.
 
 The schedule does not depend on the producer's acks: A is killed only when every replica holds the
-record and A has committed it. What Kafka promised about the record does depend on acks.
+record and A has committed it. Only Kafka's promise about the record depends on acks.
 """
 
 from collections.abc import Mapping
@@ -47,7 +46,7 @@ _COMMITTED: Final = """
     expire B for C
     let C
 """
-"""B and C fetch m3, and with their next fetch let A commit m3; they do not learn the new HW."""
+"""B and C fetch m3, and A commits m3 by their next fetch; they do not learn the new HW."""
 
 _LOSS: Final = _COMMITTED.format(first="checkpoint A", then="") + "heal"
 _DIVERGENCE: Final = _COMMITTED.format(first="", then="checkpoint A") + "send m4 to C\n heal"
@@ -72,10 +71,10 @@ def loss(context: ScheduleContext) -> None:
 @story(
     "divergence",
     _DIVERGENCE,
-    outcome="Up to 0.10.2 in-sync replicas differ for ever; later releases agree.",
+    outcome="Up to 0.10.2 in-sync replicas differ permanently; later releases agree.",
 )
 def divergence(context: ScheduleContext) -> None:
-    """Acknowledge two records at one offset: A comes back with a HW that keeps its own record."""
+    """Acknowledge two records at one offset: A restarts with a HW that keeps its own record."""
     a, _, survivor = context.replicas
     offset = settle(context)
     commit_victim(context, offset)

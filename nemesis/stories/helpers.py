@@ -1,4 +1,4 @@
-"""Helpers of stories: send and settle the first records, and wait for states and answers."""
+"""Helpers of stories: send the first records, and wait for states and responses."""
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator
@@ -30,7 +30,7 @@ _SESSIONS_S: Final = 60.0
 
 @contextlib.contextmanager
 def missed_if_late() -> Iterator[None]:
-    """Turn a wait that exceeds its limit into a ``ScheduleNotFollowedError``."""
+    """Convert the error of a wait over its limit into a ``ScheduleNotFollowedError``."""
     try:
         yield
     except WaitTimeoutError as error:
@@ -50,7 +50,7 @@ def await_event(messages: CaughtMessages, event: str, *, limit_s: float) -> None
 def settle(context: ScheduleContext) -> int:
     """Send the first records and wait until every replica holds them and A has committed them.
 
-    The followers' own HW lags behind until the next record brings it; this does not wait for it.
+    The followers learn this HW only with the next record.
 
     Returns:
         The LEO of every replica, which is the HW of A.
@@ -127,7 +127,7 @@ def await_leads(
 
 
 def await_leader(context: ScheduleContext, *brokers: int, limit_s: float = _LEADS_S) -> None:
-    """Wait until the controller has one of these brokers lead partition 0, and record a note."""
+    """Wait until the controller has elected one of these brokers, and record a note."""
     state = context.until(
         lambda: context.probe.partition(context.topic, 0),
         lambda state: state.leader in brokers,
@@ -138,7 +138,7 @@ def await_leader(context: ScheduleContext, *brokers: int, limit_s: float = _LEAD
 
 
 def await_others(context: ScheduleContext, a: int, others: Collection[int]) -> None:
-    """Wait until all brokers but A have a session; a broker that may be elected is elected then."""
+    """Wait until all brokers except A have a session, so that any of them could be elected."""
     context.until(
         context.probe.live_brokers,
         lambda live: live == set(others),
@@ -148,10 +148,10 @@ def await_others(context: ScheduleContext, a: int, others: Collection[int]) -> N
 
 
 def await_answer(context: ScheduleContext, value: str, *, limit_s: float) -> SendOutcome:
-    """Wait for the answer about a record that was sent to one broker, and return the answer.
+    """Wait for the response about a record that was sent to one broker, and return it.
 
     Raises:
-        ScheduleNotFollowedError: no answer came within the limit, or the broker refused the record.
+        ScheduleNotFollowedError: no response came in time, or the broker refused the record.
     """
     answer = context.until(
         lambda: context.direct.answers[value],
@@ -185,17 +185,17 @@ def await_leo(context: ScheduleContext, leo: int, what: str, *brokers: int, limi
 
 
 def await_answers(writer: Sender, what: str) -> None:
-    """Wait until a client has an answer about every record.
+    """Wait until a client has a response about every record.
 
     Raises:
-        ScheduleNotFollowedError: answers are missing at the limit.
+        ScheduleNotFollowedError: responses are missing at the limit.
     """
     if writer.await_answers(limit_s=_ANSWERS_S):
         raise ScheduleNotFollowedError(f"the client has no answer about {what}")
 
 
 def hw_on_disk(context: ScheduleContext, broker: int) -> int:
-    """Return the tested partition's HW on a broker's disk; 0 if no HW is there."""
+    """Return the tested partition's HW on a broker's disk; 0 without a HW."""
     try:
         text = context.cluster.brokers[broker].read(HIGH_WATERMARK)
     except FileNotFoundError:

@@ -1,13 +1,13 @@
-"""The story of a late fetch answer, which belongs to an earlier leader epoch.
+"""The story of a late fetch response from an earlier leader epoch.
 
-A leader's fetch response says where the follower's log diverges (KIP-595, since 2.8), and the
-follower truncates there. Up to 3.9.0 and in 4.0.0 a follower accepts such an answer, however late,
-if it follows the same leader again and fetches from the same offset as before. It does not compare
-leader epochs (KAFKA-18991, ``AbstractFetcherThread.processFetchRequest``). So it truncates records
-that it has meanwhile fetched from another leader.
+A leader's fetch response has the offset at which the follower's log diverges (KIP-595, since 2.8),
+and the follower truncates its log there. Up to 3.9.0 and in 4.0.0 a follower accepts such a late
+response if it follows the same leader again and fetches from the same offset as before. It does not
+compare leader epochs (KAFKA-18991, ``AbstractFetcherThread.processFetchRequest``). So it truncates
+records that it has meanwhile fetched from another leader.
 
-A fetcher thread waits for the answer, and ends when it has no more partitions to fetch. To keep A's
-fetcher thread alive, B always leads a second partition, which A follows.
+A fetcher thread waits for the response, and ends when it has no more partitions to fetch. To keep
+A's fetcher thread alive, B always leads a second partition, which A follows.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ ALONE: Final = "x"
 
 _LIMIT_S: Final = 10.0
 _ADDED_S: Final = 0.3
-"""Seconds that a broker may take, once it knows its leader, to add the partition to a fetcher."""
+"""The longest time in which a broker that knows its leader adds the partition to a fetcher."""
 
 _CUTS_ON_FETCH: Final = (2, 8)
 
@@ -63,7 +63,7 @@ def _asks_first(release: Release) -> str:
     why_not=_asks_first,
 )
 def late_answer(context: ScheduleContext) -> None:
-    """Lose a committed record though nothing fails: A truncates by an older epoch's answer."""
+    """Lose a committed record without a failure: A truncates by an older epoch's response."""
     a, b, c = context.replicas
     committed = settle(context)
     with contextlib.ExitStack() as ending:
@@ -97,7 +97,7 @@ def late_answer(context: ScheduleContext) -> None:
 
 @contextlib.contextmanager
 def _diverging_answer(context: ScheduleContext, committed: int) -> Iterator[CaughtMessages]:
-    """Yield B's answer, held by the wire, that A's log diverges in the epoch in which B leads."""
+    """Yield B's response, held by the wire, that A's log diverges in B's epoch."""
     a, b, c = context.replicas
     with contextlib.ExitStack() as holds:
         of_followers = [
@@ -106,7 +106,7 @@ def _diverging_answer(context: ScheduleContext, committed: int) -> Iterator[Caug
         ]
         for fetches in of_followers:
             await_event(fetches, "caught", limit_s=_LIMIT_S)
-        context.note(f"the wire holds what brokers {b} and {c} would fetch from broker {a}")
+        context.note(f"the wire holds responses of broker {a} to brokers {b} and {c}")
         _send(context, ALONE, a, answered=False)
         await_leo(context, committed + 1, f"broker {a} to append {ALONE}", a, limit_s=_LIMIT_S)
         context.note(f"broker {a} alone has {ALONE}, at offset {committed}", a)
@@ -125,7 +125,7 @@ def _diverging_answer(context: ScheduleContext, committed: int) -> Iterator[Caug
 
 
 def _send(context: ScheduleContext, value: str, broker: int, *, answered: bool = True) -> None:
-    """Send a record to a broker once; a client that looks up the leader might send it twice."""
+    """Send a record to a broker once; a client that looks up the leader may send it twice."""
     context.direct.send(value, 0, address=context.cluster.brokers[broker].address)
     if answered:
         await_answer(context, value, limit_s=_LIMIT_S)
@@ -150,8 +150,8 @@ def _move(context: ScheduleContext, broker: int) -> int:
 def _require_followed(context: ScheduleContext, fetches: CaughtMessages) -> None:
     """Make sure that A had begun to follow B again before A got the answer.
 
-    If so, A's next fetch names the partition, in the new epoch, because a fetch names partitions
-    that have changed.
+    Then A's next fetch has the partition, in the new epoch, because a fetch has the changed
+    partitions.
 
     Raises:
         ScheduleNotFollowedError: A had not begun to follow B.

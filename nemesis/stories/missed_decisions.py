@@ -1,12 +1,12 @@
 """The story of a leader that never learns that it was deposed, with ZooKeeper.
 
-A controller keeps a queue of decisions for each broker in its memory. If the controller dies,
+A controller keeps a queue of decisions for each broker in its memory. If the controller crashes,
 decisions that it has not delivered are lost; the next controller sends each broker only the present
-state. A broker that led before, and leads again in that state, believes that it has led all the
-time, in a new epoch. It keeps what it knows of its followers (``Partition.makeLeader``,
-``isNewLeader``), although the followers have truncated since.
+state. A broker that led before, and leads again in that state, does not know that it was deposed.
+It keeps its followers' LEOs (``Partition.makeLeader``, ``isNewLeader``), although the followers
+have truncated their logs since.
 
-On KRaft the same happens without a controller that dies (docs/findings/elected-again.md).
+On KRaft the same happens without a controller's crash (docs/findings/elected-again.md).
 """
 
 from typing import Final
@@ -29,14 +29,14 @@ from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds
 _LIMIT_S: Final = 20.0
 _EPOCHS: Final = (0, 11)
 _FETCHED_S: Final = 0.5
-"""Seconds that a leader may take to learn that a follower has appended a record."""
+"""The longest time in which a leader learns that a follower has appended a record."""
 
 
 def _not_played(release: Release) -> str:
     if release.coordination == "kraft":
-        return "its brokers read every decision in the metadata log, under any controller"
+        return "its brokers read every decision in the metadata log"
     if release.number < _EPOCHS:
-        return "its brokers end themselves when they are ahead of their leader"
+        return "its brokers exit when they are ahead of their leader"
     return ""
 
 
@@ -44,13 +44,13 @@ def _not_played(release: Release) -> str:
     "missed-decisions",
     HazardEnding(hazard="missed-decisions", ending=Prediction(lost=frozenset({VICTIM}))),
     needs=StoryNeeds(wire="nodes"),
-    outcome="With ZooKeeper the record is lost, whatever min.insync.replicas is.",
+    outcome="With ZooKeeper the record is lost, with any min.insync.replicas.",
     controller="D",
     min_isr_most=3,
     why_not=_not_played,
 )
 def missed_decisions(context: ScheduleContext) -> None:
-    """Lose a committed record: the controller dies, so that A never learns of two planned moves."""
+    """Lose a committed record: the controller crashes, so that A never learns of two moves."""
     network = network_of(context)
     a, b, c = context.replicas
     controller = context.controller()

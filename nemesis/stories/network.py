@@ -1,4 +1,4 @@
-"""Stories that need the wire, because links are cut or messages are held."""
+"""Stories that need the wire to cut links or hold messages."""
 
 import contextlib
 import time
@@ -45,7 +45,7 @@ _CUT_OFF: Final = """
     send m4 to C
     heal
 """
-"""The model pauses a broker that is cut off from every node: C sees no difference."""
+"""The model pauses a broker that is isolated from every node, which is the same for C."""
 
 _HELD_FETCH: Final = """
     settle m0 m1 m2
@@ -72,8 +72,8 @@ _HELD_FETCH: Final = """
 def cut_off(context: ScheduleContext) -> None:
     """Lose a committed record by network faults alone: A, then B are cut off, C leads without it.
 
-    Links are reset, not only silent: up to 0.10.2 a controller or follower that is about to give a
-    broker up first waits ``request.timeout.ms`` (30 s) for the broker's answer.
+    Links are reset, because up to 0.10.2 a controller or follower would otherwise wait
+    ``request.timeout.ms`` (30 s) for a response.
     """
     network = network_of(context)
     a, b, survivor = context.replicas
@@ -91,7 +91,7 @@ def cut_off(context: ScheduleContext) -> None:
             network.await_held("hw", b, survivor, since_ns=began_ns, limit_s=limit_s)
         context.note(f"the wire holds responses with that HW for brokers {b} and {survivor}")
         stack.enter_context(network.under(RelayRule(kind="reset", links=between([b], [survivor]))))
-        context.note(f"brokers {b} and {survivor} are cut off from each other", b)
+        context.note(f"brokers {b} and {survivor} are isolated from each other", b)
         began = context.clock()
         context.nemesis.inject("reset", a)
         context.hold(began + GAP_S - context.clock())
@@ -106,17 +106,17 @@ def cut_off(context: ScheduleContext) -> None:
     _HELD_FETCH,
     needs=StoryNeeds(wire="nodes"),
     outcome=(
-        "Up to 0.10.2 the record is lost; later releases keep it, unless they"
-        " speak a protocol or write a message format from before 0.11."
+        "Up to 0.10.2 the record is lost; later releases keep it, unless their protocol or "
+        "message format is from before 0.11."
     ),
 )
 def held_fetch(context: ScheduleContext) -> None:
-    """Lose a committed record though its new leader B lives: C truncates it, B dies.
+    """Lose a committed record although its new leader B runs: C truncates it, then B is killed.
 
     In ``loss`` B is dead when C begins to follow B, so a follower that first asks where its epoch
-    ended keeps the record. Here B answers. Without leader epochs B cannot say where the epoch
-    ended, and C truncates to its HW. The wire then holds C's fetches, so that C does not get the
-    record back before B is killed.
+    ended keeps the record. Here B responds, but without leader epochs it does not know the epoch's
+    end, and C truncates its log to its HW. The wire then holds C's fetches, so that C does not get
+    the record before B is killed.
     """
     network = network_of(context)
     a, b, survivor = context.replicas
@@ -147,7 +147,7 @@ def network_of(context: ScheduleContext) -> Network:
 
 
 def _send_successor(context: ScheduleContext, survivor: int) -> None:
-    """Write to C directly: A and B do not know that C leads, and would mislead clients that ask."""
+    """Write to C directly, because A and B do not know that C leads."""
     await_leads(context, survivor, limit_s=_LEADS_S)
     context.direct.send(SUCCESSOR, 0, address=context.cluster.brokers[survivor].address)
     answer = await_answer(context, SUCCESSOR, limit_s=_ANSWER_S)

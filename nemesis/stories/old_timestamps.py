@@ -3,9 +3,9 @@
 Retention compares ``retention.ms`` with the largest timestamp in a segment
 (``UnifiedLog.deleteRetentionMsBreachedSegments``, KIP-33). With ``message.timestamp.type`` =
 ``CreateTime``, the default, the producer chooses it: a backfill, a replay of old data, or a clock
-that is behind. The active segment is no exception: if every record below the high watermark is too
-old, each broker rolls the segment and deletes it (``UnifiedLog.deleteSegments``). A record of
-today in the same segment keeps all of them.
+that is behind. The active segment is deleted, too: if every record below the high watermark is too
+old, each broker closes the segment and deletes it (``UnifiedLog.deleteSegments``). A new record in
+the same segment keeps all of them.
 
 ``append-time`` and ``bounded-timestamp`` are the guards: the brokers' own time, and the refusal of
 old timestamps (KIP-937).
@@ -37,7 +37,8 @@ _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _CHECKS: Final = 6
 _LIMIT_S: Final = 45.0
-"""Up to 3.5 a broker first looks for expired segments 30 s after its start."""
+"""The limit of the wait for retention: up to 3.5 a broker first looks for expired segments 30 s
+after its start."""
 
 _BY_TIMESTAMP: Final = (0, 10, 1)
 _BOUNDED: Final = (3, 6)
@@ -48,7 +49,7 @@ _RETENTION: Final[Mapping[str, str]] = {"retention.ms": str(_HOUR_MS)}
 def _by_file(release: Release) -> str:
     if release.number >= _BY_TIMESTAMP:
         return ""
-    return "its retention asks when a file was changed, and not for timestamps (KIP-33)"
+    return "its retention uses the files' times instead of timestamps (KIP-33)"
 
 
 def _unbounded(release: Release) -> str:

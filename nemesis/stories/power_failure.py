@@ -1,9 +1,9 @@
 """Stories of power failures: the page cache is lost, and a new leader is elected.
 
 A record is acknowledged when every in-sync replica has it in memory; Kafka relies on replication to
-keep the record if one replica loses it. KIP-966 ("Eligible Leader Replicas") names the hole: a
-replica that is alone in the ISR is elected again, whatever it has lost, and the other replicas
-truncate their logs to match.
+keep the record if one replica loses it. KIP-966 ("Eligible Leader Replicas") describes the gap: a
+replica that is alone in the ISR is elected again with any loss, and the other replicas truncate
+their logs to match.
 """
 
 from typing import Final
@@ -21,8 +21,8 @@ from highwater.nemesis.stories.helpers import (
 from highwater.nemesis.stories.story import story
 
 SEGMENT_S: Final = 1.0
-"""How long Kafka writes to a segment. Kafka flushes a segment when the next segment begins, and
-nothing else flushes A's log here. So only the victim, in its own segment, is not flushed."""
+"""The time for which Kafka writes to a segment. Kafka flushes a segment when the next segment
+begins. So only the victim, in its own segment, is not flushed."""
 
 _POWER_FAILURE: Final = """
     settle m0 m1 m2
@@ -46,14 +46,14 @@ def _ends_itself(release: Release) -> str:
     """
     if not release.cuts_to_hw:
         return ""
-    return "followers that are ahead of their leader halt, and never come back (before 0.11)"
+    return "followers that are ahead of their leader exit (before 0.11)"
 
 
 @story(
     "power-failure",
     _POWER_FAILURE,
     outcome=(
-        "Since 0.11 the record is lost on every release, though B and C have it on disk."
+        "Since 0.11 the record is lost on every release, although B and C have it on disk."
         " It is kept with min.insync.replicas=2 and eligible leader replicas (since 4.1),"
         " and with unclean elections, because then B or C leads."
     ),
@@ -63,7 +63,7 @@ def _ends_itself(release: Release) -> str:
     why_not=_ends_itself,
 )
 def power_failure(context: ScheduleContext) -> None:
-    """Lose the unflushed tail of the last in-sync replica, which is elected again nevertheless.
+    """Lose the unflushed end of the last in-sync replica's log; the replica is elected again.
 
     B and C are shut down in order one after the other, as for maintenance, so that the ISR is A
     alone. Then the power of A fails. B and C, which have every record on disk, come back first.
@@ -95,8 +95,8 @@ def _require_segment(context: ScheduleContext, broker: int, offset: int) -> None
     """Make sure that a broker's newest segment of partition 0 begins at an offset.
 
     Raises:
-        ScheduleNotFollowedError: the segment begins elsewhere, so that more than the victim, or
-            nothing, would be lost.
+        ScheduleNotFollowedError: the segment begins at another offset, so that other records would
+            be lost.
     """
     newest = disk_damage.segments(context.cluster.brokers[broker].directory / f"{context.topic}-0")[
         -1

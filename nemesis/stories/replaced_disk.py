@@ -1,10 +1,10 @@
-"""The story of a replica that comes back empty while its leader asks to have it in the ISR.
+"""The story of a replica that restarts empty while its leader requests to add it to the ISR.
 
 A leader asks the controller to add B to the ISR, because B has every record. Before the request
 arrives, B loses its disk and starts again with an empty disk. A controller that checks only whether
 B is alive agrees; then B counts as in sync and may lead. Since KIP-903 the leader's request names
-the broker epoch of B's registration. A KRaft controller refuses an epoch that has passed; the
-controller on ZooKeeper never does (KAFKA-14139).
+the broker epoch of B's registration. A KRaft controller refuses an old epoch; the controller on
+ZooKeeper does not (KAFKA-14139).
 """
 
 from typing import Final
@@ -25,12 +25,14 @@ from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds
 
 _LIMIT_S: Final = 30.0
 _LEADERS_ASK: Final = (2, 7)
-"""The first release whose leaders ask the controller for another ISR (KIP-497)."""
+"""The first release whose leaders request a changed ISR from the controller (KIP-497)."""
 
 
 def _asks_nobody(release: Release) -> str:
     return (
-        "" if release.number >= _LEADERS_ASK else "its leaders do not ask for another ISR (KIP-497)"
+        ""
+        if release.number >= _LEADERS_ASK
+        else "its leaders do not request a changed ISR (KIP-497)"
     )
 
 
@@ -39,8 +41,8 @@ def _asks_nobody(release: Release) -> str:
     HazardEnding(hazard="KAFKA-14139", ending=Prediction(lost=frozenset((*SETTLED, VICTIM)))),
     needs=StoryNeeds(wire="nodes"),
     outcome=(
-        "On ZooKeeper every record is lost; on KRaft none is, because the"
-        " controller knows that B has started again."
+        "On ZooKeeper every record is lost; on KRaft none is, because the controller knows that "
+        "B has restarted."
     ),
     min_isr_most=2,
     why_not=_asks_nobody,
@@ -79,7 +81,7 @@ def replaced_disk(context: ScheduleContext) -> None:
                 limit_s=_LIMIT_S,
                 brokers=(b,),
             )
-            context.note(f"broker {b} is back, with an empty disk", b)
+            context.note(f"broker {b} has restarted, with an empty disk", b)
             requests.let_pass()
             _await_event(context, requests, "answered", "discarded")
             isr = context.state().isr

@@ -1,8 +1,8 @@
 """Stories of orderly restarts, as in every upgrade and every change of a setting.
 
 These stories are the opposite of canaries. An orderly shutdown moves leadership before the broker
-ends (``KafkaServer.controlledShutdown``), so no release may lose a record, and a harness that
-reports a loss here is wrong.
+ends (``KafkaServer.controlledShutdown``), so no release may lose a record. If the harness reports a
+loss here, it is wrong.
 """
 
 from collections.abc import Mapping

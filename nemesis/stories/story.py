@@ -1,9 +1,9 @@
-"""A story (scripted scenario): a schedule for three brokers, its settings, and its predicted end.
+"""A story (scripted scenario): a schedule for three brokers, with settings and a prediction.
 
 A schedule is a function that takes a ScheduleContext. Write it in the file of its family and
-decorate it with ``story``; ``nemesis.stories.registry`` has all stories. No story states how it
-must end on a release: the model plays the story's script under the release's rules. If the model
-lacks the story's subject, the catalogue of hazards says which releases have the hazard.
+decorate it with ``story``; ``nemesis.stories.registry`` has all stories. A story does not state its
+outcome on a release: the model executes the story's script with the release's rules. If the model
+cannot do this, the catalogue of hazards names the releases with the hazard.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,12 +34,13 @@ if TYPE_CHECKING:
     from highwater.checkers.model.schedules.script import ScriptSettings
 
 SESSION_MS: Final = 3500
-"""Session time-out of a broker, in ZooKeeper or with the KRaft controller. A broker sends a
-heartbeat at least every third of the time-out, so a killed broker's session ends 2.33 to 3.5 s
+"""Session timeout of a broker, in ZooKeeper or with the KRaft controller. A broker sends a
+heartbeat at least every third of the timeout, so a killed broker's session ends 2.33 to 3.5 s
 later, plus up to a tick."""
 
 FETCH_WAIT_S: Final = 1.5
-"""How long the leader parks an idle follower's fetch, and so how long the HW-lag window is open."""
+"""The time for which the leader delays its response to an idle follower's fetch, and so the length
+of the HW-lag window."""
 
 CHECKPOINT_S: Final = 0.7
 """Interval at which a broker writes its high watermarks to disk: short enough to wait for a write,
@@ -59,7 +60,7 @@ BROKER_CONFIG: Final[Mapping[str, str]] = MappingProxyType(
         **CONSUMER_SETTINGS,
     }
 )
-"""Broker settings for all stories, the same for all, so that one warm cluster can play them."""
+"""Broker settings for all stories, so that one warm cluster can execute them."""
 
 EXPIRY_CHECK_MS: Final = 500
 OFFSETS_KEPT_S: Final = 60
@@ -71,15 +72,15 @@ EXPIRY: Final[Mapping[str, str]] = MappingProxyType(
         "offsets.retention.check.interval.ms": str(EXPIRY_CHECK_MS),
     }
 )
-"""More broker settings, for stories of what expires."""
+"""More broker settings, for stories about expiry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """The predicted end of a story on a release.
+    """The predicted outcome of a story on a release.
 
     Attributes:
-        lost: ids of the acknowledged records that are gone at the end.
+        lost: ids of the acknowledged records that are lost at the end.
         forked: offsets at which in-sync replicas hold different records at the end.
         others: kind and value of every other anomaly that breaks a promise; ``{topic}`` is the
             name of the run's topic.
@@ -92,16 +93,16 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HazardEnding:
-    """The end of a story on releases that have its hazard, which the model does not know.
+    """The outcome of a story on releases with its hazard, which is not in the model.
 
     Attributes:
         hazard: id of the hazard in ``checkers.hazards.catalogue``; empty if the story loses
             nothing, so that there is no hazard, and only the clients' library decides.
-        ending: what becomes of the records on releases with the hazard; on other releases the
-            story does no harm.
+        ending: the outcome of the records on releases with the hazard; other releases lose no
+            record.
         uncommitted: records that only one replica has, and that are lost on every release; with
             acks=0 and acks=1 they are acknowledged.
-        libraries: the client libraries with which this schedule does the harm.
+        libraries: the client libraries with which this schedule loses records.
     """
 
     hazard: str
@@ -120,7 +121,7 @@ class StoryNeeds:
     """The needs of a story beyond three brokers.
 
     Attributes:
-        wire: what the wire has to connect: nodes, or clients and brokers; empty for no wire.
+        wire: the ends that the wire connects: nodes, or clients and brokers; empty for no wire.
         transactions: whether the story's client is transactional.
         idempotent: whether the story's client is idempotent, without transactions.
         one_controller: whether the cluster must have a single controller.
@@ -129,7 +130,7 @@ class StoryNeeds:
         record_bytes: the size of the story's records.
         java: whether the story is about Kafka's own clients.
         added: how many partitions the story adds to ``partitions``.
-        expiry: whether brokers soon delete what has expired.
+        expiry: whether brokers soon delete expired records and offsets.
         joined: how many members of a group the story starts.
         group: whether transactions of the story commit a group's offsets.
     """
@@ -149,7 +150,7 @@ class StoryNeeds:
 
     @property
     def client(self) -> str:
-        """The default library of the story's clients, in the words of a plan."""
+        """The default library of the story's clients, as in a plan."""
         return JAVA if self.java else LIBRDKAFKA
 
     @property
@@ -164,7 +165,7 @@ class StoryNeeds:
 
     @property
     def all_partitions(self) -> int:
-        """The least number of partitions that the topic has in the end."""
+        """The least number of partitions of the topic at the end."""
         return self.partitions + self.added
 
 
@@ -177,11 +178,12 @@ class Story:
 
     Attributes:
         play: the schedule; its docstring's first line is the summary.
-        script: the schedule in the words of ``checkers.model.schedules.script``; empty if the model
-            lacks words for the schedule; then ``harm`` is set.
-        harm: how the story ends where the hazard exists.
-        outcome: a sentence for users that says how the story ends, on which releases.
-        controller: which broker is the controller on ZooKeeper: A, C, or D, which has no replica.
+        script: the schedule in the language of ``checkers.model.schedules.script``; empty if it
+            cannot be expressed there; then ``harm`` is set.
+        harm: the outcome of the story on releases with the hazard.
+        outcome: a sentence for users about the outcome on releases.
+        controller: the broker that is the controller on ZooKeeper: A, C, or D, which has no
+            replica.
         topic_config: topic settings that the story needs.
         min_isr_most: the largest min.insync.replicas with which the story can be played.
         why_not: returns why the story cannot be played on a release; empty if it can be played.
@@ -204,12 +206,12 @@ class Story:
         return _REPLICAS + (self.controller == "D")
 
     def replicas(self, brokers: int) -> int:
-        """Return the replication factor of the topic on a cluster with so many brokers."""
+        """Return the replication factor of the topic on a cluster with this number of brokers."""
         return _REPLICAS if self.brokers > _REPLICAS else brokers
 
     @property
     def summary(self) -> str:
-        """One sentence that says what happens in the story."""
+        """The story in one sentence."""
         return (self.play.__doc__ or "").partition("\n")[0]
 
     def modelled(
@@ -220,7 +222,7 @@ class Story:
         Args:
             release: the release on which the story is played.
             plan: the plan with the story's settings.
-            rules: rules to use instead of the release's rules, to see how the story would end.
+            rules: rules to use instead of the release's rules.
         """
         from highwater.checkers.model.schedules.script import play  # noqa: PLC0415 - of Numba, which is slow to import
 
@@ -284,7 +286,7 @@ class Story:
         unclean: bool = False,
         driver: str = "local",
     ) -> Plan:
-        """Return the plan that plays this story on a release: its own records and one reader."""
+        """Return the plan of this story on a release, with its own records and one reader."""
         return Plan(
             kafka=kafka,
             driver=driver,

@@ -2,11 +2,11 @@
 
 A leader deletes the oldest segments of the remote tier when the partition is larger than
 retention.bytes. Segments in both tiers must count once: the leader does not count local segments
-below the highest offset that it knows to be in the remote tier. A leader learns that offset when it
-looks for segments to copy; a follower learns it at intervals; after a restart a broker does not
-know it. A new leader that looks for expired segments before it knows the offset counts every local
-segment, and its remote copy again (KAFKA-20732). If copying is disabled (KIP-950), this always
-happens: then a leader never asks for the offset.
+below the highest known offset in the remote tier. A leader learns that offset when it looks for
+segments to copy, and a follower learns it at intervals. After a restart a broker does not know it.
+A new leader that looks for expired segments before it knows the offset counts every local segment,
+and its remote copy again (KAFKA-20732). If copying is disabled (KIP-950), this always happens,
+because a leader then never reads the offset.
 """
 
 from typing import Final
@@ -53,7 +53,7 @@ def _cannot_stop_copying(release: Release) -> str:
     needs=StoryNeeds(tiered=True, record_bytes=_RECORD_BYTES),
     outcome=(
         "From 3.9 to 4.3 the oldest records are lost on all replicas and in the remote tier;"
-        " since 4.4 none is, as a new leader first asks what the tier holds."
+        " since 4.4 none is lost, because a new leader first reads the offset."
     ),
     topic_config={
         "remote.storage.enable": "true",
@@ -131,7 +131,8 @@ def _await_in_sync(context: ScheduleContext) -> None:
 def _let_leader_look(context: ScheduleContext, copied: set[int]) -> set[int]:
     """Let the new leader look for expired segments; return the remaining segments' base offsets.
 
-    If it finds none, let it look twice: at its first look it may not know any remote segment yet.
+    If it finds none, wait for a second check: at the first one it may not know any remote segment
+    yet.
     """
     deadline = context.clock() + 2 * TIER_TASK_S
     while context.clock() < deadline and _copies(context) == copied:

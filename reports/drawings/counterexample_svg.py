@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from highwater.harness.runs.verdict import Anomaly
 
 WIDE: Final = 1150.0
-"""Width of a row of steps: the steps that do not fit are in the rows below."""
+"""Width of a row of steps; more steps are in further rows."""
 LINE: Final = 15.0
 LETTER: Final = 7.0
 """Average width of a letter."""

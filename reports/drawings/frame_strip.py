@@ -1,4 +1,4 @@
-"""Draw a record's story as a strip: a frame per beat, with all replicas near its offset."""
+"""Draw a record's events as a strip: a frame per event, with all replicas near its offset."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -50,7 +50,7 @@ def body(moment: Frame, anomaly: Anomaly) -> list[Markup]:
 
 
 def describe(moment: Frame, anomaly: Anomaly) -> str:
-    """Describe a frame in words: each replica's role, its record at the offset, LEO and HW."""
+    """Describe a frame as text: each replica's role, its record at the offset, LEO and HW."""
     parts = []
     for lane in moment.lanes:
         at = next((c for c in lane.cells if c.offset == anomaly.offset), None)

@@ -65,9 +65,9 @@ def _intervals(
 
 
 def epochs(observed: PartitionObservations, broker: int, time: Scale, top: float) -> list[Markup]:
-    """Draw the leader epochs in which a replica answered without leading; nothing while silent.
+    """Draw the leader epochs in which a replica responded as a follower.
 
-    KIP-101 and KIP-279 are about replicas that missed a whole epoch.
+    KIP-101 and KIP-279 concern replicas that missed a complete epoch.
     """
     track = observed.tracks.get(broker)
     rows = reigns(observed.leaderships)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from highwater.checkers.model.search.kafka_model import Counterexample
 
 OFFSETS_LEAST: Final = 2
-"""The least number of offsets to draw, so that the words below HW and LEO have room."""
+"""The least number of offsets to draw, so that the text below HW and LEO has room."""
 
 _LOSSES: Final = frozenset({"acked-kept", "read-kept", "read-once"})
 _DOWN: Final = {"dead": "killed", "paused": "paused", "stopped": "shut down"}
@@ -24,7 +24,7 @@ _DOWN: Final = {"dead": "killed", "paused": "paused", "stopped": "shut down"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harm:
-    """The records that a counterexample is about: lost records, and records in their place."""
+    """The records of a counterexample: lost records, and records in their place."""
 
     records: frozenset[str]
     instead: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ class Harm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionFact:
-    """A decision of the controller, or what clients know, and whether the step changed it."""
+    """A decision of the controller, or the clients' knowledge, and whether the step changed it."""
 
     says: str
     is_new: bool
@@ -91,7 +91,7 @@ def model_frames(counterexample: "Counterexample") -> list[ModelFrame]:
 
 
 def subject(counterexample: "Counterexample") -> Anomaly:
-    """Return the record that the drawings are about, at the first offset that it had."""
+    """Return the record of the drawings, at its first offset."""
     harmed = harm(counterexample)
     contents = (
         (offset, entry.record)

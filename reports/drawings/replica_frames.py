@@ -1,7 +1,7 @@
-"""The frames of one record's story: all replicas near the record's offset, a frame per beat.
+"""The frames of one record's events: all replicas near the record's offset.
 
-An anomaly's witnesses are grouped into beats (written, fault, cut, elected, end). Each beat
-becomes one frame that shows every replica after the beat took effect.
+An anomaly's evidence is grouped into *beats* (written, fault, cut, elected, end). Each beat becomes
+one frame that shows every replica after the beat took effect.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,13 +20,13 @@ from highwater.reports.run_evidence import PartitionObservations, Place, RunObse
 FRAMES_MAX: Final = 9
 _LINES: Final = "events/log_lines"
 _POLLED: Final = {"events/partitions", "events/replicas"}
-"""Tables of what the observer sees when it polls, which is later than the event."""
+"""Tables of the observer, which polls and so observes events later."""
 SETTLE_NS: Final = 1_000_000_000
-"""How long after a beat's last witness observations may still show the beat, as they lag."""
+"""The time after a beat's last evidence in which later observations may show the beat."""
 _BORN: Final = {"sent", "held", "acknowledged"}
-"""Kinds of witnesses that prove that the record was there."""
+"""Kinds of evidence that prove that the replica had the record."""
 FAULT_NS: Final = 100_000_000
-"""Time before a fault's record at which the broker was surely well: a fault is recorded late."""
+"""Time before a fault's row at which the broker was certainly intact: the row is written late."""
 BEHIND: Final = 2
 AHEAD: Final = 1
 """Numbers of offsets shown before (``BEHIND``) and after (``AHEAD``) the record's offset."""
@@ -37,9 +37,8 @@ class FrameCell:
     """One offset of one replica at one moment.
 
     Attributes:
-        state: ``none`` (past the LEO), ``record`` (some record), ``subject`` (the record that the
-            finding is about), ``other`` (another record at its offset), ``gone`` (truncated in
-            this beat).
+        state: ``none`` (past the LEO), ``record`` (any record), ``subject`` (the record of the
+            finding), ``other`` (another record at its offset), ``gone`` (truncated in this beat).
         value: the record's id; None if unknown.
         epoch: the leader epoch in which the record was written; None hides the epoch.
     """
@@ -77,7 +76,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A beat or step to show: its frame has the replicas at ``until_ns``, after it took effect."""
+    """A beat or step to show: its frame has the replicas at ``until_ns``, after the effect."""
 
     title: str
     start_ns: int | None
@@ -89,11 +88,11 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One beat: its witnesses, and every replica at its end.
+    """One beat: its evidence, and every replica at its end.
 
     Attributes:
         seen_late: the number of an earlier frame that has a later time, or None. That frame shows
-            the cause, which the observer saw only at its next poll.
+            the cause, which the observer noticed only at its next poll.
     """
 
     number: int
@@ -115,7 +114,7 @@ class Frame:
 
     @property
     def captions(self) -> tuple[Witness, ...]:
-        """The witnesses to list, without log lines of truncations that were also observed."""
+        """The evidence to list, without log lines of truncations that were also observed."""
         seen = {w.who for w in self.witnesses if w.what == "truncated" and w.source != _LINES}
         return tuple(
             w
@@ -257,7 +256,7 @@ class _Stage:
         )
 
     def _acknowledged(self, broker: int) -> int | None:
-        """Return when this broker acknowledged the record, which proves that it then had it."""
+        """Return when this broker acknowledged the record, so that it had the record then."""
         times = (
             w.time_ns
             for w in self.subject.witnesses
@@ -277,11 +276,10 @@ class _Stage:
     def _value(self, broker: int, offset: int, until: int, *, last: bool = False) -> str | None:
         """Return the record at an offset: the last append from disk, earlier appends from history.
 
-        The disk was read at the end. The replica held the disk's record since its last observed
-        append at the offset only if that record had already been sent by then. Otherwise the
-        replica truncated its log unobserved, and it is not known which record it held after the
-        new record was sent, unless the broker was down. Without a disk, a record is known only if
-        it was appended in the leader epoch in which it was sent.
+        The disk was read at the end. If the disk's record was sent after the last observed append
+        at the offset, the replica truncated its log unobserved. Then its record after that send is
+        not known, unless the broker was down. Without a disk, a record is known only if it was
+        appended in the leader epoch in which it was sent.
         """
         writings = self._writings(broker, offset)
         now = int(np.searchsorted(writings, until, side="right"))
@@ -320,7 +318,7 @@ class _Stage:
         return sorted((max(at_ns, self._begun(epochs.get(id_))), id_) for at_ns, id_ in sends)
 
     def _begun(self, epoch: int | None) -> int:
-        """Return the time in ns at which a leader epoch was seen to begin; 0 if unknown."""
+        """Return the observed begin of a leader epoch in ns; 0 if unknown."""
         if epoch is None or epoch <= UNKNOWN:
             return 0
         return next((now.time_ns for now in self.observed.leaderships if now.epoch >= epoch), 0)

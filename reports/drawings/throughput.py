@@ -1,4 +1,4 @@
-"""Draw what producers saw: throughput, latency and failed sends over time, with faults behind.
+"""Draw the producers' throughput, latency and failed sends over time, with the faults.
 
 Only runs with a workload have this drawing; a story sends too few records.
 """
@@ -56,7 +56,7 @@ def pace(evidence: RunObservations) -> Markup | None:
 
 
 def describe(evidence: RunObservations) -> str:
-    """Describe the drawing of throughput and latency in words."""
+    """Describe the drawing of throughput and latency as text."""
     sends = evidence.pace
     half, most = np.percentile(sends.took_ns, [50, 100])
     during_fault = np.zeros(len(sends.ended_ns), bool)

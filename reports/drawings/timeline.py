@@ -1,4 +1,4 @@
-"""Draw one partition over a whole run: a lane per replica, faults, elections, truncations, acks."""
+"""Draw one partition over a run: a lane per replica, faults, elections, truncations, acks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,7 +81,7 @@ def timeline(
 
 
 def describe(observed: PartitionObservations, evidence: RunObservations) -> str:
-    """Describe the timeline in words: leaders, faults and truncations in order of time."""
+    """Describe the timeline as text: leaders, faults and truncations in order of time."""
     events = [
         (reign.time_ns, f"broker {reign.leader} leads" if reign.leader >= 0 else "no broker leads")
         for reign in reigns(observed.leaderships)
@@ -94,7 +94,7 @@ def describe(observed: PartitionObservations, evidence: RunObservations) -> str:
     events += [
         (
             cut.time_ns,
-            f"broker {cut.broker} cuts its log to {cut.offset}{'' if cut.line else ' or below'}",
+            f"broker {cut.broker} truncates to {cut.offset}{'' if cut.line else ' or below'}",
         )
         for cut in observed.cuts
     ]
@@ -152,7 +152,7 @@ def _beside(x: float, y: float, words: str, class_: str, room: float) -> Markup:
 
 
 def _messages(messages: Sequence[MessageSpan], time: Scale, top: float) -> Markup:
-    """Draw the messages that the wire acted on, each for as long as the wire had the message."""
+    """Draw the messages that the relay acted on, each for the time that the relay had it."""
     parts: list[Markup] = []
     if messages:
         parts.append(text(LEFT - 10, top + 14, "messages", "lanename", "end"))
@@ -222,7 +222,7 @@ def _spans(faults: Sequence[FaultInterval], broker: int, time: Scale, top: float
 
 
 def _lines(track: Track, time: Scale, y: Scale) -> list[Markup]:
-    """Draw LEO and HW as step lines with shade between, interrupted while the broker is silent."""
+    """Draw LEO and HW as step lines, interrupted while the broker does not respond."""
     gaps, hws, leos = [], [], []
     for start, end in known_ranges(np.minimum(track.leo, track.hw)):
         leo, hw = (_line(track, values, start, end, time, y) for values in (track.leo, track.hw))

@@ -190,7 +190,7 @@ def _replicas(pairs: Sequence[Pair], side: int) -> set[int]:
 
 
 def _subject(verdict: Verdict) -> Anomaly | None:
-    """Return the record that the page is about: the first lost record, else the first divergent."""
+    """Return the record of the page: the first lost record, else the first divergent one."""
     placed = [anomaly for anomaly in verdict.anomalies if anomaly.offset is not None]
     kinds = ("lost-write", "divergence")
     return next((anomaly for kind in kinds for anomaly in placed if anomaly.kind == kind), None)
@@ -279,8 +279,8 @@ def _cast(same: Sequence[tuple[ComparedStep, ComparedStep]]) -> Mapping[int, int
 def _differ(left: Frame | None, right: Frame | None, part_of: Mapping[int, int]) -> bool:
     """Return whether a log was truncated, or has a different record, in only one of the runs.
 
-    A different log end is not a difference, because no two runs are equally fast. A replica that
-    was observed in only one of the runs is not a difference either.
+    A different log end does not count, because no two runs are equally fast. A replica that was
+    observed in only one of the runs is not a difference either.
     """
     if left is None or right is None:
         return False

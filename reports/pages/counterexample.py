@@ -43,7 +43,7 @@ class ReplayOutcome:
         model: the model's explanation of the run; None if the model was not asked.
         why: the verdict's reasons, a sentence each.
         steps: the predicted and the observed state after each step of the run's schedule.
-        cast: the broker that plays each replica of the model, as a sentence.
+        cast: the broker of each replica in the model, as a sentence.
         same: whether the run's schedule was made from this counterexample, so the steps agree.
     """
 
@@ -106,8 +106,7 @@ def conclusion(counterexample: "Counterexample") -> str:
     outcome = "acknowledged" if harmed.records <= set(end.acked) else "read by a consumer"
     was = "was" if len(harmed.records) == 1 else "were"
     return (
-        f"In the end {records} {was} {outcome}, and {NAMES[end.leader]}, which is to lead,"
-        " lacks it."
+        f"In the end {records} {was} {outcome}, and {NAMES[end.leader]}, which must lead, lacks it."
     )
 
 

@@ -19,11 +19,11 @@ COLOURS: Final[dict[Verdict, str]] = {
 
 SAYS: Final[dict[Verdict, str]] = {
     "agree": "all replicas hold the same records",
-    "alone": "only one replica was given; it is sound, but nothing was compared",
+    "alone": "only one replica was given; it is valid, but was not compared",
     "lag": "all replicas hold the same records, but some replicas hold fewer",
     "fork": "replicas hold different records at one offset",
     "corrupt": "a log is damaged",
-    "unknown": "something is missing, or could not be read",
+    "unknown": "a part is missing, or could not be read",
 }
 
 DETAILED_MAX: Final = 200
@@ -72,9 +72,9 @@ def headline(inspection: Inspection) -> str:
 
 
 def _nothing_wrong(total: str, verdicts: Counter[Verdict]) -> str:
-    """Return the headline if nothing is wrong: what agrees, what lags, what was not compared."""
+    """Return the headline without errors: how many agree, lag, or were not compared."""
     if set(verdicts) == {"alone"}:
-        return f"One replica of {total} was given, and is sound: nothing was compared."
+        return f"One replica of {total} was given, and is valid: nothing was compared."
     if not (verdicts["lag"] or verdicts["alone"]):
         return f"All replicas of {total} agree."
     parts = [f"in {verdicts['lag']:,} of {total} some replicas lag"] if verdicts["lag"] else []

@@ -30,7 +30,7 @@ class RunInCell:
 
     Attributes:
         notes: further remarks, a word or two each.
-        predicted: what the rules and the model say about the run; empty if they say nothing.
+        predicted: the result of the rules and the model about the run; empty without one.
         odd: colour of ``predicted`` if it disagrees with the run; else empty.
     """
 
@@ -176,7 +176,7 @@ def _lines(rows: Sequence[MatrixRow], kafkas: Sequence[str]) -> list[MatrixLine]
 
 
 def _predicted(row: MatrixRow) -> tuple[str, str]:
-    """Return what rules and model say about a run, and a colour if they disagree with the run."""
+    """Return the result of rules and model about a run, and a colour if they disagree with it."""
     if row.verdict == UNKNOWN:
         return "not judged", UNKNOWN
     if row.model is not None and row.model not in GOOD:

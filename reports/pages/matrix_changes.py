@@ -1,8 +1,7 @@
 """Changes from one matrix to the next: cells whose outcome differs.
 
-Seeds differ from night to night, and so do the numbers of records that a random schedule loses.
-Therefore the worst outcomes of a setting are compared: the verdict, whether records were lost or
-replicas forked, and the model's status.
+Seeds and losses of random schedules differ from night to night. So the worst outcomes of a setting
+are compared: the verdict, whether records were lost or replicas forked, and the model's status.
 """
 
 from collections.abc import Iterable

@@ -50,7 +50,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingStory:
-    """One finding as the page shows it: with its evidence, and with frames if it was observed.
+    """One finding on the page: with its evidence, and with frames if it was observed.
 
     Attributes:
         link: the finding's id on the page, the same each time the page is written.
@@ -88,7 +88,7 @@ def page(run: Run) -> str:
     environment = _or_none(run.environment, missing)
     status = _or_none(run.status, missing)
     if status is not None and status.phase != "frozen" and not verdict.cut:
-        missing.insert(0, f"The run was cut short while it was {status.phase}.")
+        missing.insert(0, f"The run ended early while it was {status.phase}.")
     partitions = _partitions(verdict, evidence)
     holdings = {p: read_holdings(run, p, missing, without) for p in partitions}
     groups = bursts(verdict.anomalies)
@@ -236,7 +236,7 @@ def _commands(run: Run, plan: Plan, verdict: Verdict) -> list[tuple[str, str]]:
     command = plan.command() if plan.has_options else file
     commands = [("Another run of this plan", command)]
     if plan.story:
-        commands.append(("The same with settings that a program added to the story", file))
+        commands.append(("The same with settings from Python", file))
     if plan.story is None and plan.schedule is None and (plan.nemesis or plan.steps):
         commands.append(("The exact steps of this run", f"highwater replay {name}"))
         if verdict.verdict == INVALID:
@@ -270,7 +270,7 @@ def _timeline(
 def ledger_bars(verdict: Verdict) -> Markup:
     """Draw the ledger as two bars: every record sent, and every record acknowledged.
 
-    A run that was cut short has only the first bar.
+    A run that ended early has only the first bar.
     """
     width = 480.0
     ledger, done = verdict.ledger, ACKNOWLEDGED.get(verdict.acks, "acknowledged")
@@ -292,7 +292,7 @@ def ledger_bars(verdict: Verdict) -> Markup:
     parts = [text(0, 14, f"sent {ledger.sent:,}", "barname"), bar(0, 22, width, 32, sent)]
     if verdict.account == "begun":
         return svg(
-            width, 60.0, "Records sent until the run was cut short", about, *parts, uid="ledger"
+            width, 60.0, "Records sent until the run ended early", about, *parts, uid="ledger"
         )
     about += (
         f" Of those that {were(done)}, {ledger.read:,} were "
@@ -304,7 +304,7 @@ def ledger_bars(verdict: Verdict) -> Markup:
         text(0, 84, f"{done} {ledger.acknowledged:,}", "barname"),
         bar(0, 92, width, 32, acked),
     ]
-    return svg(width, 128.0, "What became of every record", about, *parts, uid="ledger")
+    return svg(width, 128.0, "Outcomes of all records", about, *parts, uid="ledger")
 
 
 def _sides(

@@ -23,7 +23,7 @@ RUNS_MAX: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunListing:
-    """One run as the index lists it.
+    """One run in the index.
 
     Attributes:
         verdict: the verdict's word for a person; None for a run that was not judged.
@@ -109,4 +109,4 @@ def _phase(run: Run) -> str:
         phase = run.status().phase
     except StoreError:
         return ""
-    return "not judged yet" if phase == "frozen" else f"{phase}, or cut short in this phase"
+    return "not judged yet" if phase == "frozen" else f"{phase}, or ended early in this phase"

@@ -1,4 +1,4 @@
-"""The page about many nights: settings with new, ongoing and resolved trouble."""
+"""The page about many nights: settings with new, ongoing and resolved failures."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ class TrendLine:
 
 
 class Sparklines:
-    """Draws sparklines of settings over the same nights; each has ids of its own on the page."""
+    """Draws sparklines of settings over the same nights, with unique ids on the page."""
 
     def __init__(self, history: Iterable[CellResult]) -> None:
         self._marks: dict[str, dict[str, CellResult]] = {}
@@ -102,10 +102,14 @@ def write(outcome: NightOutcome, path: Path) -> Path:
     lines = Sparklines(outcome.history)
     changes = outcome.changes
     tables = [
-        ("New", "Trouble tonight, but not the last time the setting ran.", changes.new),
-        ("Ongoing", "Trouble tonight and the last time the setting ran.", changes.ongoing),
-        ("Resolved", "Trouble the last time the setting ran, but not tonight.", changes.resolved),
-        ("Waiting", "Trouble when the setting last ran; it did not run tonight.", changes.waiting),
+        ("New", "Failed tonight, but not in the setting's previous night.", changes.new),
+        ("Ongoing", "Failed tonight and in the setting's previous night.", changes.ongoing),
+        ("Resolved", "Failed in the setting's previous night, but not tonight.", changes.resolved),
+        (
+            "Waiting",
+            "Failed in the setting's previous night; did not run tonight.",
+            changes.waiting,
+        ),
     ]
     everything = [lines.line(key) for key in lines.keys]
     kafkas = dict.fromkeys(line_.mark.kafka for line_ in everything)

@@ -1,7 +1,7 @@
 """The assumptions behind a verdict: effective faults, an observer that sees all, equal clocks.
 
-Every assumption is measured in the run itself. An assumption without evidence is "not observed":
-neither held nor broken. (etcd's robustness tests also judge assumptions first.)
+Every assumption is measured in the run itself. An assumption without evidence is "not observed".
+(etcd's robustness tests also judge assumptions first.)
 """
 
 import io
@@ -51,12 +51,12 @@ def assumptions(
     run: Run, plan: Plan, status: RunStatus | None, verdict: Verdict, evidence: RunObservations,
     effects: list[Effect],
 ) -> list[Assumption]:  # fmt: skip
-    """Return every assumption of a run, in the order in which a sceptic asks about them.
+    """Return every assumption of a run, the most important first.
 
     For an incomplete run, return only that it is incomplete, and the flush settings.
     """
     flushes = {"Brokers flush as Kafka does by default": _flushes(run, plan)}
-    words: dict[str, Measured | None] = {"Everything that was recorded is there": _whole(verdict)}
+    words: dict[str, Measured | None] = {"All recorded files are complete": _whole(verdict)}
     words |= flushes
     if verdict.complete:
         words = {
@@ -77,7 +77,7 @@ def assumptions(
 
 
 def _whole(verdict: Verdict) -> Measured:
-    sentences = [f"The run was cut short while it was {verdict.cut}."] if verdict.cut else []
+    sentences = [f"The run ended early while it was {verdict.cut}."] if verdict.cut else []
     sentences += [unused.says for unused in verdict.unread[:3]]
     more = len(verdict.unread) - 3
     sentences += [f"The same is true for {count(more, 'file')} more."] if more > 0 else []
@@ -148,9 +148,9 @@ def _observer(evidence: RunObservations) -> Measured:
 
 
 def _blind(track: Track, faults: list[FaultInterval], end_ns: int) -> Iterator[tuple[int, int]]:
-    """Yield intervals in which a broker did not answer and no fault explains the silence.
+    """Yield intervals in which a broker did not respond although it had no fault.
 
-    A broker may need a moment to answer after a fault, because it restarts.
+    A broker may respond late after a fault, because it restarts.
     """
     ends = [*track.time_ns[1:], max(end_ns, int(track.time_ns[-1]))] if len(track.time_ns) else []
     for start, end, leo in zip(track.time_ns, ends, track.leo, strict=True):
@@ -183,7 +183,7 @@ def _clocks(evidence: RunObservations) -> Measured:
 
 
 def _drop(track: Track | None, at_ns: int, offset: int) -> int | None:
-    """Return the time, near ``at_ns``, at which the LEO was seen to fall to an offset."""
+    """Return the time, near ``at_ns``, at which the LEO was observed to fall to an offset."""
     if track is None:
         return None
     times = [drop.time_ns for drop in track.drops() if drop.after == offset]
@@ -240,4 +240,4 @@ def _final_read(status: RunStatus | None, verdict: Verdict) -> Measured:
     ]
     if short:
         return "not held", " ".join(short)
-    return "held", f"The final read came past all {verdict.ledger.acknowledged:,} records."
+    return "held", f"The final read passed all {verdict.ledger.acknowledged:,} records."

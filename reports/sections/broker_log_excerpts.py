@@ -1,4 +1,4 @@
-"""The brokers' own log lines around the events that decided a record's outcome."""
+"""The brokers' log lines around the events that decided a record's outcome."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,7 +14,7 @@ LINES_MAX: Final = 30
 """Maximum number of lines that are shown for one story; further lines are counted."""
 BEFORE_NS: Final = 500_000_000
 AFTER_NS: Final = 1_500_000_000
-"""Time after the last witness from which lines are shown: brokers log an event after it happens."""
+"""Time after the last evidence in which lines are shown, because brokers log events later."""
 _CONTROLLER: Final = -1
 """The value in the column ``broker`` that stands for a KRaft controller."""
 _OF_BROKERS: Final = pa.array(["start", "stop"])
@@ -33,14 +33,14 @@ class ExcerptLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogExcerpt:
-    """The lines of a story in order of time, and the number of lines left out."""
+    """The lines of a record's events in order of time, and the number of lines left out."""
 
     lines: tuple[ExcerptLine, ...]
     left_out: int
 
 
 def around(table: pa.Table, anomaly: Anomaly) -> LogExcerpt:
-    """Return lines about the anomaly's partition or whole brokers, near its witnesses' times."""
+    """Return lines about the anomaly's partition or complete brokers, near its evidence's times."""
     times = [w.time_ns for w in anomaly.witnesses if w.time_ns is not None]
     if not times:
         return LogExcerpt(lines=(), left_out=0)
@@ -70,6 +70,6 @@ def around(table: pa.Table, anomaly: Anomaly) -> LogExcerpt:
 
 
 def _nearest(lines: Ints, times: Ints) -> Ints:
-    """Return the indices, ascending, of the ``LINES_MAX`` lines nearest to a witness."""
+    """Return the indices, ascending, of the ``LINES_MAX`` lines nearest to a piece of evidence."""
     distances = np.abs(lines[:, None] - times).min(axis=1)
     return np.sort(distances.argsort(kind="stable")[:LINES_MAX])

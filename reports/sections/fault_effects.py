@@ -1,7 +1,7 @@
 """The observed effects of each fault, and whether the HW-lag window was open before the fault.
 
-A fault that is recorded as injected may have had no effect. Only independent evidence counts here:
-the observer of the replicas, the controller's metadata, and the producers.
+A recorded fault may have had no effect. Only independent evidence counts here: the observer of the
+replicas, the controller's metadata, and the producers.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class Effect:
     """One fault and its observed effects.
 
     Attributes:
-        seen: the observed effects, a clause each; empty if no effect was observed.
+        seen: the observed effects, a phrase each; empty if no effect was observed.
         window: brokers with records above their own HW just before the fault, with LEO and HW.
         watched: whether the observer knew LEO and HW of any replica just before the fault.
     """
@@ -65,7 +65,7 @@ def _seen(fault: FaultInterval, evidence: RunObservations) -> Iterator[str]:
 
 
 def _of_track(broker: int, track: Track, since: int, until: int) -> Iterator[str]:
-    """Yield a clause for a silence of the broker, and one for a log that became shorter."""
+    """Yield a clause if the broker did not respond, and one if its log became shorter."""
     inside = (track.time_ns >= since) & (track.time_ns <= until)
     silent = np.flatnonzero(inside & (track.leo == UNKNOWN))
     if len(silent):

@@ -1,7 +1,7 @@
 """Settings and releases that would have prevented an anomaly, from the model's causal chains.
 
-Only anomalies that the model explains give advice. If no setting and no other release would break
-a link of the chain, the chain gives no advice.
+Only anomalies that the model explains give advice. If no setting and no other release prevents a
+link of the chain, there is no advice.
 """
 
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ _SETTINGS: Final = {
     "acks=0": "acks=all: a record is then acknowledged when every in-sync replica has it.",
     "acks=1": "acks=all: a record is then acknowledged when every in-sync replica has it.",
     "unclean": (
-        "unclean.leader.election.enable=false: the partition would have waited for a replica that"
-        " has the record."
+        "unclean.leader.election.enable=false: the partition would have waited for a replica "
+        "with the record."
     ),
 }
 
@@ -60,7 +60,7 @@ def _of(plan: Plan, finding: ModelFinding) -> Iterator[str]:
 def _releases_with(rule: str, kafka: str) -> str:
     """Return the next release of the catalogue with a rule, and the later releases without it.
 
-    A fix may reach a new release line later than an older release line.
+    A new release line may get a fix later than an older line.
     """
     names = list(RELEASES)
     later = names[names.index(kafka) + 1 :]

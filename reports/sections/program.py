@@ -30,7 +30,7 @@ _COUNTED: Final = {
     HALF_INPUT: "half: the input's position was committed, but some outputs are missing",
     DOUBLED_INPUT: "doubled: the input has too many outputs",
     REPEATED_INPUT: "doubled after the input's position was committed",
-    UNREACHED_INPUT: "not reached: nothing is known about the input",
+    UNREACHED_INPUT: "not reached: the input was not processed by the end",
     STRANGE_OUTPUT: "outputs that name an input that was never sent",
     ABORTED_INPUT: "processed, although it was aborted",
     UNFINISHED_TRANSACTION: "transactions that their coordinator ended",
@@ -45,14 +45,14 @@ _EVENTS: Final = ("started", "killed", "stopped", "paused", "ended")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramSection:
-    """A program under test, as the page of its run shows it.
+    """A program under test, for the page of its run.
 
     Attributes:
-        counts: outcomes in words, with the number of inputs (or of outputs without an input) that
+        counts: outcomes as text, with the number of inputs (or of outputs without an input) that
             have the outcome; empty if the outcomes are not known.
-        mistakes: causes in words, with the number of listed findings that have the cause.
-        lives: instance to how often it was started, killed, stopped, paused, and ended by itself;
-            None where the table of instances cannot be read.
+        mistakes: causes as text, with the number of listed findings that have the cause.
+        lives: instance to its numbers of starts, kills, stops, pauses and ends by itself; None if
+            the table of instances cannot be read.
     """
 
     command: str
@@ -83,12 +83,12 @@ def program_section(run: Run, plan: Plan, verdict: Verdict) -> ProgramSection | 
 
 
 def mistake(anomaly: Anomaly) -> str:
-    """Return the name and the cure of the program's mistake behind an anomaly; empty: not known."""
+    """Return the name and the fix of the program's mistake behind an anomaly, if known."""
     return next((way.says for way in anomaly.witnesses if way.what == MISTAKE), "")
 
 
 def input_counts(verdict: Verdict) -> dict[str, int]:
-    """Return how many inputs were processed ``once``, and the counts of other outcomes by kind.
+    """Return the number of inputs processed ``once``, and the counts of other outcomes by kind.
 
     The result is empty if the outcomes are not known. Of a program without inputs, lost and
     doubled outputs are counted.

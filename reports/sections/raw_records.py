@@ -1,7 +1,7 @@
 """The bytes behind an anomaly: the record at its offset in each replica's segment, by field.
 
-The side-by-side table shows which record each replica has. This section proves the table with the
-file and the byte at which the batch begins, for ``kafka-dump-log`` or ``xxd``.
+The side-by-side table shows each replica's record. This section adds the file and the byte at which
+the batch begins, for ``kafka-dump-log`` or ``xxd``.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ _LENGTH_AT: Final = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field of a record as the page shows it."""
+    """One field of a record on the page."""
 
     name: str
     value: str

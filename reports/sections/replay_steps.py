@@ -1,8 +1,8 @@
-"""The states that a schedule predicts after each step, beside the states that the brokers showed.
+"""The predicted and the observed states after each step of a schedule.
 
-A replay takes a step, then polls the brokers until they show the state that the model predicts
-(``nemesis.model_replay.step_player``), and only then notes the step. So a noted step was observed
-as predicted at the noted time. For a step without a note, the run's status has the differences.
+A replay executes a step, then polls the brokers until they have the predicted state
+(``nemesis.model_replay.step_player``), and then records a note. So a step with a note was observed
+as predicted. For a step without a note, the run's status has the differences.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,10 +29,10 @@ class ReplayStep:
     """One step of a schedule.
 
     Attributes:
-        predicted: the predicted state, a clause each; empty where the step predicts nothing.
-        seen: the state that was seen instead of the predicted state; empty if the state was as
-            predicted or the step was not taken.
-        time_ns: the time at which the whole prediction was seen; None if it never was.
+        predicted: the predicted state, a phrase each; empty without a prediction.
+        seen: the state that was observed instead of the predicted state; empty if they agree or the
+            step was not executed.
+        time_ns: the time at which the complete prediction was observed, or None.
     """
 
     number: int
@@ -117,7 +117,7 @@ def _predicted(expect: Expect) -> Iterator[str]:
 
 
 def _named(difference: StateDifference) -> str:
-    """Return a difference in words, with the names of replicas instead of their numbers."""
+    """Return a difference as text, with the names of replicas instead of their numbers."""
     whose = difference.what if difference.replica is None else f"{difference.what} of"
     name = "" if difference.replica is None else f" {_name(difference.replica)}"
     seen, expected = (

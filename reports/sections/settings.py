@@ -9,7 +9,7 @@ from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.store import Environment
 
 _ACKS: Final = {
-    "0": "the producer waits for no answer",
+    "0": "the producer waits for no response",
     "1": "the leader's own write is enough",
     "all": "every member of the ISR has the record",
 }
@@ -28,7 +28,7 @@ class Fact:
 def facts(
     plan: Plan, environment: Environment | None, fault_counts: FaultCounts | None = None
 ) -> list[Fact]:
-    """Return the key facts about a run, in the order in which a person asks for them.
+    """Return the key facts about a run, the most important first.
 
     ``environment`` or ``fault_counts`` is None if it cannot be read.
     """
@@ -74,7 +74,7 @@ def facts(
 
 
 def _client(plan: Plan, environment: Environment | None) -> list[Fact]:
-    """Return the library of the producers; a driver has named its own."""
+    """Return the library of the producers, or of their driver."""
     libraries = ", ".join(environment.libraries) if environment else ""
     client = Fact(name="Client", value=plan.client, means=libraries)
     return [] if plan.client == LIBRDKAFKA else [client]

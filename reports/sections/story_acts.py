@@ -1,8 +1,8 @@
-"""A story as the model predicts it, beside the observations, act by act.
+"""A story's predicted and observed states, act by act.
 
 An act is a line of the story's script with an observable effect, such as a fault or an election,
 and the following lines without an observable effect. The model's state at the end of an act is
-compared with the replicas as observed just before the next act begins.
+compared with the replicas that were observed just before the next act.
 """
 
 import re
@@ -57,12 +57,12 @@ _PHRASES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoryAct:
-    """One act of a story, as the model predicts it and as the brokers showed it.
+    """One act of a story, predicted and observed.
 
     Attributes:
         model: drawing of the predicted state.
         brokers: drawing of the observed state; None if the state was not observed.
-        differs: the differences between the two states, a clause each.
+        differs: the differences between the two states, a phrase each.
     """
 
     number: int
@@ -74,7 +74,7 @@ class StoryAct:
 
 
 def subject(reconciliation: Reconciliation | None, topic: str) -> Anomaly | None:
-    """Return the record that a story is about; None if the model played no script.
+    """Return the record of a story; None without a script.
 
     This is a record that the model loses, or else the last record sent before the first fault.
     """
@@ -104,7 +104,7 @@ def _first_blow(course: Sequence[ModelSnapshot]) -> int:
 def acts(
     course: Sequence[ModelSnapshot], about: Anomaly, evidence: RunObservations, holdings: Holdings
 ) -> list[StoryAct]:
-    """Return every act of a story; empty if the model did not know the brokers' roles."""
+    """Return every act of a story; empty if the brokers' roles are not known."""
     observed = evidence.partitions.get((about.topic, about.partition))
     if observed is None or not all(name.isdecimal() for beat in course for name in beat.logs):
         return []
@@ -248,9 +248,9 @@ def _differs(frame: Frame, seen: Frame, about: Anomaly, *, last: bool) -> Iterat
     """Yield differences at the record's offset, for replicas that are up in both frames.
 
     Args:
-        last: whether this is the last act. Only in the last act leaders are compared too, and a
-            replica without the record counts as different: earlier, the observer may not yet have
-            seen the replica's latest state.
+        last: whether this is the last act. Only in the last act leaders are compared, too, and a
+            replica without the record counts as different, because the observer may notice a state
+            late.
     """
     brokers: Mapping[int, Lane] = {lane.broker: lane for lane in seen.lanes}
     for lane in frame.lanes:
@@ -284,7 +284,7 @@ def _says(beat: ModelSnapshot) -> str:
     who = list(dict.fromkeys(f"broker {ids[word]}" for word in words if word in ids))
     what = [word for word in words if _NAME.fullmatch(word) is None and word not in {"to", "for"}]
     if verb == "expire":
-        heir = f", and broker {beat.leader} is to lead" if beat.leader else ""
+        heir = f", and broker {beat.leader} must lead" if beat.leader else ""
         return _PHRASES[verb].format(who[0]) + heir
     phrase = _PHRASES.get(verb, f"{verb} {{}}")
     return phrase.format(joined(what or who))

@@ -29,7 +29,7 @@ CHAIN: Final = (
     ),
     ExplanationLink(
         rule="epochs",
-        says="A new leader was named, and broker 3 cut its log to its own HW 3, without asking.",
+        says="A new leader was named, and broker 3 truncated its log to its HW 3, without asking.",
         event="Truncating log events-0 to offset 3. (kafka.log.Log)",
         broker=3,
         time_ns=ns(7.449),

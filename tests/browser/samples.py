@@ -25,7 +25,7 @@ def cut_short(*, name: str = "20261121T050300-2.8.2-kill-a7b8") -> Sample:
         made.plan,
         name,
         verdict="unknown",
-        reasons=("The run was cut short while it was running.", "There was no final read."),
+        reasons=("The run was ended early while it was running.", "There was no final read."),
         headline="Not judged: the run was cut short, and nothing was read at the end.",
         ledger=Ledger(sent=5, acknowledged=4, failed=0, unknown=1, read=0, lost=0, unseen=4),
         checkers={"lost-write": "held", "divergence": "crashed: no replica was frozen"},

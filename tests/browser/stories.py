@@ -54,7 +54,7 @@ def lost_witnesses() -> tuple[Witness, ...]:
         witness(6.515, "nemesis", "kill", None, "Broker 2 is killed."),
         witness(7.449, "broker 3", "truncated", 1, "Broker 3 logged: “Truncating to offset 3”"),
         witness(7.455, "controller", "elected", 1, dead),
-        witness(7.46, "broker 3", "truncated", 1, "Broker 3 cut its log: LEO 4 became 3."),
+        witness(7.46, "broker 3", "truncated", 1, "Broker 3 truncated its log: LEO 4 became 3."),
         witness(8.61, "controller", "elected", 2, "Broker 3 became leader in epoch 2, ISR [3]."),
         witness(14.2, "broker 3", "replaced", 2, "Broker 3 acknowledged fence-0 at offset 3."),
         witness(None, "reader", "passed", None, "The final reader passed offset 3 without m3."),

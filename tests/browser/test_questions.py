@@ -29,7 +29,9 @@ QUESTIONS: Final = (
     Question("Which promise was broken?", ".promise >> nth=0", "acks=all with min.insync"),
     Question("Which broker acknowledged it?", ".strip", "Broker 1 acknowledged m3 at offset 3"),
     Question("Who had it when the leader died?", ".strip", "Broker 3 held offset 3 (LEO 4) above"),
-    Question("Which broker cut it away, and to where?", ".strip", "Broker 3 cut its log: LEO 4"),
+    Question(
+        "Which broker cut it away, and to where?", ".strip", "Broker 3 truncated its log: LEO 4"
+    ),
     Question("Who leads now, and in which epoch?", ".strip", "Broker 3 became leader in epoch 2"),
     Question("What would have kept it?", ".reasons.valid", "Kafka 0.11.0.2 or later"),
     Question("What was done to the cluster?", "table:has(caption:text('Faults'))", "is killed"),

@@ -296,7 +296,7 @@ GOLDEN: Final = (
         verdict="valid",
         anomalies=(LOST,),
         says=(
-            "Nothing was promised against that",
+            "No promise excludes that",
             "lost 1 of 5 acknowledged records, which acks=1 does not promise to keep (acks=1",
         ),
     ),
@@ -436,7 +436,7 @@ GOLDEN: Final = (
         name="nothing-acknowledged",
         build=_untested,
         verdict="unknown",
-        says=("no promise was put to the test",),
+        says=("no promise was tested",),
     ),
     *(
         Golden(

@@ -107,7 +107,7 @@ CASES: Final[
         lambda path: run_with(path, M2, M3, states=ENDED),
         "invalid",
         FOUND,
-        ("1 more anomaly follows", "a transaction open that no client ends"),
+        ("1 more anomaly follows", "a transaction open that no client will end"),
     ),
     (
         "hanging-and-removed",

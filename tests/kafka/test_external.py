@@ -145,7 +145,7 @@ def test_a_program_alone_is_hit_and_nothing_of_its_run_stays(
     judged = json.loads(out)
     assert (code, judged["verdict"]) == (0, "valid"), out
     assert judged["happened"].startswith("app-stop ")
-    assert not [*tmp_path.glob("latest/replicas/*")], "its disks are out of reach"
+    assert not [*tmp_path.glob("latest/replicas/*")], "its disks are not accessible"
     admin = KAFKA.AdminClient({"bootstrap.servers": theirs.cluster.bootstrap})
     assert admin.list_consumer_groups().result(30).valid == []
     assert theirs.topics == {positions}, "whoever reads the output makes it, as every consumer"

@@ -211,7 +211,7 @@ def test_the_users_own_records_are_inputs_under_their_names(judged: list[JudgedR
     lines = Path(again.program.feed).read_text("utf-8").splitlines()
     by_name = {order["order"]: order for order in ORDERS}
     assert {order["order"]: order for order in map(json.loads, lines)} == by_name
-    with pytest.raises(UsageError, match="was not fed, it made its inputs itself"):
+    with pytest.raises(UsageError, match="has no records from --feed"):
         requested_app(("cat",), {"feed": str(judged[0].run.path)})
 
 

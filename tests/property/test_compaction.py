@@ -2,7 +2,7 @@
 
 Records of a few keys are sent, tombstones among them, some aborted and some without an answer; the
 log is cleaned as Kafka does it, on each replica as far as it came. Then a row of the history, or a
-record or marker of a disk, is taken away or changed, and the answer is compared with another one,
+record or marker of a disk, is removed or changed, and the answer is compared with another one,
 by another way: of all rows with all others.
 
 ``HIGHWATER_HISTORIES`` is how many histories (10,000 is what is published), ``HIGHWATER_SEED`` the

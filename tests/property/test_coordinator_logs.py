@@ -3,7 +3,7 @@
 A group's coordinator writes plain commits, removals, and commits in transactions of some producers,
 which end or stay open. It keeps its answer as a coordinator's memory does, and not as the checker
 does: a list of changes, each with the offset of its record, of which the newest counts. Then the
-log or the answer is changed, or evidence is taken away.
+log or the answer is changed, or evidence is removed.
 
 ``HIGHWATER_HISTORIES`` is how many logs (10,000 is what is published), ``HIGHWATER_SEED`` the first
 one's seed. No Spark.

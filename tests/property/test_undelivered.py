@@ -1,7 +1,7 @@
 """Groups that do as they should have no undelivered record; one that is taken from them is found.
 
 Members join, are given what is written since their group's last commit, crash before they commit,
-seek, and leave; partitions are added. Then whatever one record was given is taken away, or some
+seek, and leave; partitions are added. Then whatever one record was given is removed, or some
 other row, and the answer is compared with another one, by another way: of all rows with all others.
 
 ``HIGHWATER_HISTORIES`` is how many histories (10,000 is what is published), ``HIGHWATER_SEED`` the

@@ -179,7 +179,7 @@ class Plain:
             reached = told is not None and reach is not None and told <= reach
             copies: list[Copy] = []
             if (complete or reached) and told is None and record.places:
-                copies = [(record.places[0], sends[0]["at"], "a reader met it")]
+                copies = [(record.places[0], sends[0]["at"], "a reader received it")]
             kind = "lost-write" if complete or reached else "unseen"
             found.append(_finding(kind, told, [], copies, subjects=subjects))
         return sorted(found, key=repr)

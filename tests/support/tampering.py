@@ -46,7 +46,7 @@ def _drop(run: Run, dice: Random, chosen: Callable[[dict[str, Any]], bool]) -> s
 
 
 def drop_read(run: Run, dice: Random) -> str:
-    """The final reader met a record, and the history does not say so any more."""
+    """The final reader received a record, and the history does not say so any more."""
     return _drop(run, dice, lambda row: row["kind"] == READ and row["phase"] == FINAL)
 
 

@@ -1,7 +1,7 @@
-"""Finds, on the disks, numbers with which an idempotent producer's client hides its own copies.
+"""Finds sequence numbers on the disks with which a producer hides copies of its own records.
 
 A broker recognises a record by producer id, epoch and sequence number, and keeps the order of the
-numbers (KIP-98). What a client numbered in another way, no broker can recognise.
+numbers (KIP-98). It cannot recognise a copy with another number.
 """
 
 from collections.abc import Iterable
@@ -57,7 +57,7 @@ def numbered_anew(case: RecordCase) -> Links:
     applies=_is_idempotent,
 )
 def numbered_behind(case: RecordCase) -> Links:
-    """Return two records' places on a disk, if they stand in the order of their numbers."""
+    """Return two records' offsets on a disk, if they are in the order of their numbers."""
     earlier, later = (step["value"] for step in case.anomaly["steps"])
     for broker, disk in case.trace.disks.items() if case.trace else ():
         for before, behind in product(disk.copies(later), disk.copies(earlier)):
@@ -74,10 +74,10 @@ def numbered_behind(case: RecordCase) -> Links:
     needs=FILES,
 )
 def numbered_as_another(case: LostRecord) -> Links:
-    """Return the record at the offset with which a record that is in no log was answered.
+    """Return the record at the offset that was returned for a record which is in no log.
 
-    A leader answers what it takes for a copy with the offset of the record that it has. That one
-    was sent, or answered, before: no leader that lost this record gave its offset away again.
+    A leader responds to an assumed copy with the offset of the record that it has. That record was
+    sent, or acknowledged, before: no leader that lost this record assigned its offset again.
     """
     lost, offset, disks = case.send["value"], case.send["offset"], case.trace.disks
     if any(lost in disk.records for disk in disks.values()):
@@ -91,7 +91,9 @@ def numbered_as_another(case: LostRecord) -> Links:
             if (sent or answered) and holder["process"] == case.send["process"]:
                 placed = [(holder["value"], offset, number)]
                 order = "sent" if sent else "answered"
-                so = f"{lost}, {order} later by the same producer, was answered with that offset"
+                so = (
+                    f"{lost}, {order} later by the same producer, was acknowledged with that offset"
+                )
                 return (_link(_AS_ANOTHER, broker, placed, so), case.ack)
     return ()
 
@@ -104,7 +106,7 @@ def numbered_as_another(case: LostRecord) -> Links:
     needs=FILES,
 )
 def answered_as_another(case: AnomalyCase) -> Links:
-    """Return the record that has the offset, where the answered one is in the log elsewhere."""
+    """Return the record at the acknowledged offset, if the lost record is at another offset."""
     anomaly, observed = case.anomaly, case.observed
     trace = observed.traces.get(anomaly["partition"])
     for step in anomaly["steps"] or () if anomaly["offset"] is not None else ():
@@ -118,13 +120,13 @@ def answered_as_another(case: AnomalyCase) -> Links:
             number = disk.numbers[disk.at[anomaly["offset"]]]
             if None not in number:
                 placed = [(step["value"], *elsewhere[0]), (holder or "", anomaly["offset"], number)]
-                so = "a copy of the first was taken for the second, of the same producer"
+                so = "the leader took a copy of the first for the second, of the same producer"
                 return (_link(_ANSWERED_AS_ANOTHER, broker, placed, so),)
     return ()
 
 
 def _after(number: Number, other: Number) -> bool:
-    """Return whether a broker has to take a number behind another one."""
+    """Return whether a broker must append one sequence number after another one."""
     (producer, *at), (other_producer, *other_at) = number, other
     unnumbered = None in number or None in other
     return unnumbered or producer != other_producer or at > other_at

@@ -23,7 +23,7 @@ Links: TypeAlias = tuple[ExplanationLink, ...]
 """The links of an explanation; empty if there is no evidence for the explanation."""
 
 _LONGEST_NS = 60 * SECOND
-"""How long a send without an outcome is taken to last."""
+"""The assumed duration of a send without an outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class AnomalyCase:
 
     Attributes:
         observed: the observations of the run.
-        anomaly: the anomaly's row; empty if something is examined without an anomaly.
+        anomaly: the anomaly's row; empty without an anomaly.
     """
 
     observed: RunTraces
@@ -58,7 +58,7 @@ class RecordCase(AnomalyCase):
 
     @property
     def until_ns(self) -> int:
-        """When the producer had the answer; without an answer, a minute after the send."""
+        """When the producer got the response; without a response, a minute after the send."""
         return int(self.send["complete_ns"] or self.begun_ns + _LONGEST_NS)
 
 
@@ -66,8 +66,8 @@ class RecordCase(AnomalyCase):
 class Chain:
     """The links about an anomaly, in order; ``why_not`` is empty if they explain the anomaly.
 
-    ``open``: nothing contradicts the anomaly, but no rule known here leads to it. ``unobserved``:
-    the missing observations because of which the cause is not known.
+    ``open``: no evidence contradicts the anomaly, but no known rule leads to it. ``unobserved``:
+    the missing observations without which the cause is not known.
     """
 
     links: tuple[ExplanationLink, ...] = ()
@@ -82,20 +82,20 @@ def refuse(why_not: str, *links: ExplanationLink) -> Chain:
 
 
 def unknown(why_not: str, *links: ExplanationLink) -> Chain:
-    """Return a chain without an explanation, because no rule known here leads to the anomaly."""
+    """Return a chain without an explanation, because no known rule leads to the anomaly."""
     return Chain(links=links, why_not=why_not, open=True)
 
 
 def not_known(missing: Iterable[Observation], *links: ExplanationLink) -> Chain:
-    """Return a chain without an explanation, because the observations for one are missing."""
+    """Return a chain without an explanation, because observations are missing."""
     says = f"What could explain it was not observed: {listed(missing)}."
     return Chain(links=links, why_not=says, unobserved=frozenset(missing))
 
 
 def acknowledged(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLink:
-    """Return the answer to a record's producer, and the broker that sent it, if that is known.
+    """Return the response to a record's producer, and the broker that sent it, if known.
 
-    A record that was refused in a transaction is acknowledged by its commit alone.
+    A record that was refused in a transaction is acknowledged only by the commit.
     """
     if send.get("error"):
         return ExplanationLink(
@@ -125,7 +125,7 @@ def acknowledged(observed: RunTraces, trace: Trace, send: Row) -> ExplanationLin
 def disturbed(
     observed: RunTraces, trace: Trace, since_ns: int, until_ns: int
 ) -> ExplanationLink | None:
-    """Return what kept a leader from answering between two times: a fault, or a change of leader.
+    """Return the fault or change of leader that prevented a leader's response between two times.
 
     With acks=all the leader waits for the whole ISR, so that faults of the ISR's members delay it,
     too. It also waits for brokers that it wants to add to the ISR, before the controller has agreed
@@ -154,11 +154,11 @@ def disturbed(
 def hung_up(
     observed: RunTraces, trace: Trace, since_ns: int, until_ns: int
 ) -> ExplanationLink | None:
-    """Return another partition's change of leader because of which a broker closed the connection.
+    """Return the other partition's change of leader after which a broker closed the connection.
 
-    With acks=0 a broker has no other way to say that it no longer leads a partition
-    (``KafkaApis.handleProduceRequest`` closes the connection). Requests in flight on that
-    connection are lost, for every partition.
+    With acks=0 a broker reports only in this way that it no longer leads a partition
+    (``KafkaApis.handleProduceRequest``). Requests in flight on the connection are lost, for every
+    partition.
     """
     then = trace.leadership(since_ns)
     if then is None or observed.plan.workload.acks != "0":
@@ -176,7 +176,7 @@ def hung_up(
 def leader_changes(
     observed: RunTraces, since_ns: int, until_ns: int
 ) -> Iterator[tuple[int, Leadership, Leadership]]:
-    """Yield partitions whose leader changed about when a request was under way, before and now."""
+    """Yield partitions whose leader changed while a request was in flight, with both leaders."""
     for trace in observed.traces.values():
         for before, now in pairwise(trace.leaderships):
             about = since_ns - WITHIN.client <= now.time_ns <= until_ns + WITHIN.log
@@ -214,10 +214,10 @@ def target_of(fault: FaultInterval) -> int:
 
 
 def led_without(start: LeadershipStart, send: Row) -> ExplanationLink:
-    """Return the beginning of a leadership without a record, as a link."""
+    """Return the begin of a leadership without a record, as a link."""
     how = " from outside the ISR" if start.unclean else ""
     if start.unclean and start.unlogged_election:
-        how = " from outside the last ISR that was seen"
+        how = " from outside the last observed ISR"
     if start.last_leader:
         how = ", as the last known leader,"
     at = "" if send["offset"] is None else f" at {send['offset']}"
@@ -233,7 +233,7 @@ def led_without(start: LeadershipStart, send: Row) -> ExplanationLink:
 
 def cut_link(line: BrokerLogLine) -> ExplanationLink:
     """Return a truncation as a link."""
-    says = f"Broker {line.broker} cut its log to {line.offset}."
+    says = f"Broker {line.broker} truncated its log to {line.offset}."
     return event_link("cut", says, line, line.broker)
 
 
@@ -245,7 +245,7 @@ def failed_send(send: Row) -> ExplanationLink:
 
 
 def refusals_by_wire(observed: RunTraces, send: Row, until_ns: int, api: str) -> Iterator[Row]:
-    """Yield the errors of the wire to a send's producer, from the send to a time, for one API."""
+    """Yield the relay's errors to a send's producer, from the send to a time, for one API."""
     client = f"client:{send['process']}"
     for row in observed.refusals:
         is_its = row["target" if row["side"] == "answer" else "source"] == client
@@ -256,10 +256,10 @@ def refusals_by_wire(observed: RunTraces, send: Row, until_ns: int, api: str) ->
 def refused_by_wire(
     observed: RunTraces, send: Row, until_ns: int, *, acted: bool
 ) -> ExplanationLink | None:
-    """Return a Produce of a send's producer that the wire answered with an error.
+    """Return a Produce of a send's producer to which the relay responded with an error.
 
     Args:
-        acted: only requests on which the broker had acted, so that the records were written.
+        acted: only requests that the broker had handled, so that the records were written.
     """
     for row in refusals_by_wire(observed, send, until_ns, "Produce"):
         after = row["side"] == "answer"
@@ -275,7 +275,7 @@ def refused_by_wire(
 
 
 def unanswered(observed: RunTraces, send: Row, until_ns: int) -> ExplanationLink | None:
-    """Return the client's log line about an unanswered request between a send and a time."""
+    """Return the client's log line about a request without a response between a send and a time."""
     for line in observed.clients.get(send["process"], ()):
         if send["invoke_ns"] <= line.time_ns <= until_ns:
             return event_link("retry", f"A request of {send['process']} had no answer.", line, None)

@@ -1,8 +1,8 @@
-"""Explains a coordinator that forgot a group: faults removed the group's records from every disk.
+"""Explains a coordinator that does not know a group: faults removed its records from every disk.
 
 A group's offsets and members are records of ``__consumer_offsets``, committed as with acks=all. If
-every broker loses its disk, or its unflushed records, before any of them is back, the next
-coordinator does not know the group, and begins its generations again.
+all brokers lose their disks, or unflushed records, before any of them is back, the next coordinator
+does not know the group, and begins its generations again.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def _within(faults: list[FaultInterval], since_ns: int, until_ns: int) -> bool:
 
 
 def _losses(observed: RunTraces) -> Iterator[list[FaultInterval]]:
-    """Yield the faults by which every broker lost records from its disk before any was back."""
+    """Yield the faults by which every broker lost records before any broker was back."""
     taking = [fault for fault in observed.faults if facts_of(fault.name).empties]
     for last in taking:
         away = {
@@ -61,7 +61,7 @@ def _losses(observed: RunTraces) -> Iterator[list[FaultInterval]]:
 
 
 def _overtaken(observed: RunTraces, anomaly: Row) -> Iterator[tuple[int, int]]:
-    """Yield when the commit ended, and when each OffsetFetch ended whose answer lacked the commit.
+    """Yield the end of the commit, and the ends of each OffsetFetch whose response lacked it.
 
     If no OffsetFetch shows the loss, the commit is missing on the disks at the end.
     """
@@ -83,7 +83,7 @@ def _overtaken(observed: RunTraces, anomaly: Row) -> Iterator[tuple[int, int]]:
 
 
 def _owned(observed: RunTraces, anomaly: Row) -> Iterator[tuple[int, int]]:
-    """Yield when each of the two owners was assigned the partition, the earlier owner first."""
+    """Yield the times at which the two owners were assigned the partition, the earlier first."""
     for (group, partition), owners in ownerships(observed.journal).items():
         place = f"partition {partition} of group {group}"
         for first, second in combinations(owners, 2):

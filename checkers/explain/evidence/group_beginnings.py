@@ -1,10 +1,10 @@
-"""Explains records that a group was never given: it, or a member of it, began behind them.
+"""Explains records that a group never received, because it began after them.
 
-A consumer asks for the list of partitions from time to time. In a partition that is new to its
-group no offset is committed, and ``auto.offset.reset`` says where to begin (ConsumerConfig,
-KIP-1327), as it does where the group's offsets have expired (``offsets.retention.minutes``,
-KIP-211). For a share group the coordinator asks, and up to 4.3 it begins at
-``share.auto.offset.reset`` (KAFKA-20742).
+A consumer requests the list of partitions periodically. In a new partition the group has no
+committed offset, so it begins where ``auto.offset.reset`` says (ConsumerConfig, KIP-1327). The same
+is true if the group's offsets have expired (``offsets.retention.minutes``, KIP-211). For a share
+group the coordinator requests the list, and up to 4.3 it begins at ``share.auto.offset.reset``
+(KAFKA-20742).
 """
 
 from collections.abc import Sequence
@@ -47,12 +47,12 @@ SHARE_SKIPS: Final = hazard_of_release(SHARE_HAZARD)
 @explains(
     "auto.offset.reset",
     SEEN_TO_HAPPEN | SHARE_SKIPS,
-    "A partition was added, and the group, which had committed no offset there, began behind the"
+    "A partition was added, and the group, which had committed no offset there, began after the"
     " record; share groups do so up to 4.3 (KAFKA-20742).",
     needs=LEADERS,
 )
 def _before_its_beginning(case: AnomalyCase) -> Chain:
-    """Return how the group came to begin its reading of the partition behind the record."""
+    """Return why the group began to read the partition after the record."""
     observed, anomaly = case.observed, case.anomaly
     send = observed.suspects.get(anomaly["value"])
     trace = observed.traces.get(anomaly["partition"])
@@ -83,10 +83,11 @@ def _before_its_beginning(case: AnomalyCase) -> Chain:
 @explains(
     "early-commit",
     hazard_of_clients("KAFKA-18641"),
-    "A member died at work on it; its client had committed the position behind it (KAFKA-18641).",
+    "A member crashed while it processed the record; its"
+    " client had committed the position after it (KAFKA-18641).",
 )
 def _committed_at_work(case: AnomalyCase) -> Links:
-    """Return how the partition went from a member that died to the member that read on."""
+    """Return how the partition moved from a crashed member to the next one."""
     observed, anomaly = case.observed, case.anomaly
     send = observed.suspects.get(anomaly["value"])
     trace = observed.traces.get(anomaly["partition"])
@@ -117,7 +118,6 @@ def _of_members(ops: pa.Table, group: str) -> list[Row]:
 
 
 def _beginning(rows: Sequence[Row], partition: int) -> Row | None:
-    """Return a member's first seek in an assigned partition; None for a share group."""
     assigned = any(row["kind"] == REBALANCE and row["partition"] == partition for row in rows)
     seeks = [row for row in rows if row["kind"] == SEEK and row["partition"] == partition]
     return seeks[0] if assigned and seeks else None
@@ -155,8 +155,8 @@ def _reset(begins: Row, first: Row, added_ns: int) -> ExplanationLink:
 def _taken_over(owner: Row, heir: Row, first: Row) -> ExplanationLink:
     return ExplanationLink(
         rule="early-commit",
-        says=f"{owner['process']} had the partition when the record was sent, and died."
-        f" {heir['process']} went on where the group's offset was: the first record that it was"
+        says=f"{owner['process']} had the partition when the record was sent, and crashed."
+        f" {heir['process']} continued at the group's offset: the first record that it was"
         f" given is {first['value']}, at offset {first['offset']}.",
         event=f"{heir['process']}: {SEEK}, to the group's offset",
         time_ns=heir["complete_ns"],
@@ -184,7 +184,7 @@ def _after(row: Row, added_ns: int) -> str:
     "The group's offsets had expired.",
 )
 def _after_its_offset_expired(case: AnomalyCase) -> Links:
-    """Return the commit that had expired when a member asked for it, and where it began then."""
+    """Return the commit that had expired when a member requested it, and where the member began."""
     observed, anomaly = case.observed, case.anomaly
     send = observed.suspects.get(anomaly["value"])
     trace, group = observed.traces.get(anomaly["partition"]), anomaly["copies"][0]["note"]

@@ -1,8 +1,8 @@
-"""Licences: each explanation names the rule, or the fact, that lets its anomaly happen.
+"""Licences: an explanation names the rule or fact without which its anomaly cannot happen.
 
 A licence is a switch of the model that is on or off in a run's software (brokers and client), or a
 fact about the run's release, settings, client or faults. An explanation whose licence is not in
-force explains nothing: an anomaly that stays unexplained looks like a bug in Kafka.
+force is not used, and its anomaly stays unexplained, like a bug in Kafka.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +37,7 @@ _NEW_SETS: Final = (0, 11)
 
 
 Holds: TypeAlias = Callable[[RunTraces, int | None], bool]
-"""A function that returns whether a licence was in force in a run: at a time, or (None) at any."""
+"""A function that returns whether a licence was in force in a run, at a time or (None) ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +47,8 @@ class Licence:
     Attributes:
         name: a switch of the model, or a fact in a few words.
         says: the sentence for an anomaly if the licence is not in force.
-        holds: returns whether the licence was in force. Only the evidence knows for which broker
-            it must be in force, and asks ``SoftwareHistory`` itself.
+        holds: returns whether the licence was in force on any broker. The evidence checks the right
+            broker in ``SoftwareHistory``.
         switches: the switches of ``Rules`` and ``TransactionRules`` that decide; none for a fact.
     """
 
@@ -103,7 +103,7 @@ def hazard_of_release(hazard: str) -> Licence:
 
 
 def of_releases(name: str, says: str, has_it: Callable[[Release], bool]) -> Licence:
-    """Return the licence that is in force if ``has_it`` is true for a release in the run."""
+    """Return the licence that is in force if ``has_it`` is true for a release of the run."""
     return Licence(
         name=name,
         says=says,
@@ -128,7 +128,7 @@ def of_plan(name: str, says: str, holds: Callable[[RunTraces], bool]) -> Licence
 
 
 def _says(switch: str) -> str:
-    """Return the sentence about a switch, with a small first letter, to follow a colon."""
+    """Return the sentence about a switch, with a small first letter."""
     rules = Rules if switch in Rules.__dataclass_fields__ else TransactionRules
     sentence = str(rules.__dataclass_fields__[switch].metadata["says"])
     return f"{sentence[:1].lower()}{sentence[1:]}"
@@ -143,12 +143,12 @@ class Explanation(Generic[C]):
 
     Attributes:
         name: a switch of the model's rules, or a plain name.
-        licence: what must be in force for the explanation.
+        licence: the licence that must be in force.
         says: the cause in a sentence.
         evidence: returns the links of the explanation, in order of time; empty if the cause was not
-            observed. Or it returns a chain, which says why the cause is excluded.
+            observed. Or it returns a chain with the reason why the cause is excluded.
         applies: returns whether the explanation fits the case.
-        needs: the observations without which the evidence may be missing.
+        needs: the observations that the evidence needs.
     """
 
     name: str
@@ -163,7 +163,7 @@ class Explanation(Generic[C]):
         return self.licence.holds(case.observed, None) and self.applies(case)
 
     def outcome(self, case: C) -> Chain:
-        """Return the evidence for the explanation, even if its licence is not in force."""
+        """Return the evidence for the explanation, also if its licence is not in force."""
         evidence = self.evidence(case) if self.applies(case) else ()
         return evidence if isinstance(evidence, Chain) else Chain(links=evidence)
 
@@ -220,14 +220,15 @@ def _any_case(observed: RunTraces, anomaly: Row) -> AnomalyCase:
 
 @dataclass(frozen=True, slots=True)
 class Explainer(Generic[C]):
-    """The explanations of one kind of anomaly; called with a run and an anomaly, it explains that.
+    """The explanations of one kind of anomaly, as a function of a run and an anomaly.
 
     Attributes:
         explanations: the explanations, in the order in which they are tried.
         why_not: the reason if none of them has evidence; empty for a single explanation that gives
             the reason itself.
-        case: returns the case that the explanations need, or a chain that says why there is none.
-        always: returns links to show even if there is no explanation.
+        case: returns the case that the explanations need, or a chain with the reason why there is
+            none.
+        always: returns links to show even without an explanation.
     """
 
     explanations: tuple[Explanation[C], ...]
@@ -244,7 +245,7 @@ class Explainer(Generic[C]):
         return if_observed(outcome, self.explanations, case)
 
     def _first(self, case: C) -> Chain:
-        """Return the first outcome that explains; else the best reason why none does."""
+        """Return the first outcome with an explanation; else the best reason why there is none."""
         refused = []
         for rule in self.explanations:
             outcome = rule.outcome(case)
@@ -259,7 +260,7 @@ class Explainer(Generic[C]):
 
 UNACKNOWLEDGED: Final = Licence(
     name="acks=0",
-    says="A broker has acknowledged the record: only with acks=0 no broker answers.",
+    says="A broker has acknowledged the record: only with acks=0 no broker responds.",
     holds=lambda run, _: run.plan.workload.acks == "0",
 )
 LEADER_ALONE: Final = Licence(
@@ -284,7 +285,7 @@ SEEN_TO_HAPPEN: Final = Licence(
 )
 OLD_SETS: Final = Licence(
     name="message sets from before 0.11",
-    says="Only message sets from before 0.11 are sent whole.",
+    says="Only message sets from before 0.11 are sent as one unit.",
     holds=lambda run, _: (
         any(software.number < _NEW_SETS for software in run.software.at(None))
         or old_format(run.plan.protocol, run.plan.format)

@@ -1,4 +1,4 @@
-"""A lost record, and what several of its explanations look for."""
+"""A lost record, and the facts that several of its explanations use."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,17 +26,17 @@ class LostRecord(RecordCase):
 
     @property
     def is_unclean(self) -> bool:
-        """True if the later leader, if one is examined, was elected from outside the ISR."""
+        """True if the later leader, if there is one, was elected from outside the ISR."""
         return False
 
     @property
     def is_committed(self) -> bool:
-        """True if every member of the ISR, the later leader too, should have had the record."""
+        """True if every member of the ISR, also the later leader, should have had the record."""
         return not self.is_unclean and self.observed.plan.workload.acks == "all"
 
     @property
     def ended_ns(self) -> int:
-        """When the producer had the answer; without an answer, when the record was sent."""
+        """When the producer got the response; without a response, when the record was sent."""
         return int(self.send["complete_ns"] or self.begun_ns)
 
     @property
@@ -60,16 +60,16 @@ class LostRecord(RecordCase):
         return None
 
     def is_replaced(self, start: LeadershipStart) -> bool:
-        """Return whether a leader began at or below the record, and replaced it."""
+        """Return whether a leader began at or below the record's offset, and replaced it."""
         disk, offset = self.trace.last_disk, self.send["offset"]
         epoch = -1 if disk is None else disk.epoch(offset)
         return 0 <= start.offset <= offset and (epoch < 0 or epoch >= start.epoch)
 
 
 def deposed(case: LostRecord, start: LeadershipStart) -> ExplanationLink | None:
-    """Return the leader before an election, if it may have answered after it was deposed.
+    """Return the leader before an election, if it may have responded after it was deposed.
 
-    A broker may have been elected several times in a row: its first election counts.
+    If a broker was elected several times in a row, its first election counts.
     """
     trace, acked_ns = case.trace, case.send["complete_ns"]
     earlier = [row for row in trace.leaderships if row.time_ns < start.time_ns and row.leader >= 0]

@@ -1,13 +1,13 @@
-"""Explains records whose outcome another transaction's marker decided, or that came later.
+"""Explains records whose outcome the marker of another transaction decided.
 
-A coordinator sends a marker (WriteTxnMarkers) again if its connection to a leader ends without an
-answer. The leader then ends the producer's open transaction, unless the marker's producer epoch is
-below the epoch that the leader knows. With version 1 all transactions of a producer have the same
-epoch (``ProducerAppendInfo.checkProducerEpoch``; KIP-1228 for version 2, KAFKA-19446).
+A coordinator sends a marker (WriteTxnMarkers) again if its connection to a leader ends without a
+response. The leader then ends the producer's open transaction, unless the marker's producer epoch
+is below the epoch that the leader knows. With version 1 all transactions of a producer have the
+same epoch (``ProducerAppendInfo.checkProducerEpoch``; KIP-1228 for version 2, KAFKA-19446).
 
 A fault that removes a log's end also removes the markers there. A transaction without its marker is
-open again, and the producer's next marker decides its records' outcome: for the coordinator the
-transaction is complete, so that it never sends the marker again (KIP-98,
+open again, and the producer's next marker decides its records' outcome. The coordinator does not
+send the first marker again, because for it the transaction is complete (KIP-98,
 ``TransactionCoordinator``).
 """
 
@@ -38,10 +38,10 @@ from highwater.harness.runs.partition_trace import Leadership
     needs=LEADERS | FILES | MESSAGES,
 )
 def late_marker(case: RecordCase) -> Links:
-    """Return the late marker that ended a record's transaction, and the marker's place on a disk.
+    """Return the late marker that ended a record's transaction, and its offset on a disk.
 
-    The marker reached the leader between the record's send and the end of its transaction, and the
-    leader's log has the marker, with the same producer and epoch, behind the record.
+    The marker reached the leader between the record's send and the end of its transaction. The
+    leader's log has the marker, with the same producer and epoch, after the record.
     """
     send, trace = case.send, case.trace
     last = trace.leaderships[-1] if trace and trace.leaderships else None
@@ -66,7 +66,7 @@ def late_marker(case: RecordCase) -> Links:
         )
         stands = ExplanationLink(
             rule="late-marker",
-            says=f"Its marker is at offset {marker[0]}, behind {send['value']}, with producer id"
+            says=f"Its marker is at offset {marker[0]}, after {send['value']}, with producer id"
             f" {marker[1]} and epoch {marker[2]}. It decided the outcome of {send['value']}: the"
             " marker of the record's own transaction came later.",
             event="replicas",
@@ -77,7 +77,7 @@ def late_marker(case: RecordCase) -> Links:
 
 
 def _marker_behind(disk: FrozenReplica, offset: int) -> tuple[int, int | None, int | None] | None:
-    """Return the first marker of a record's producer behind the record: offset, id and epoch."""
+    """Return the first marker of a record's producer after the record: offset, id and epoch."""
     if offset not in disk.at:
         return None
     writer, *_ = disk.numbers[disk.at[offset]]
@@ -89,7 +89,7 @@ def _marker_behind(disk: FrozenReplica, offset: int) -> tuple[int, int | None, i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cut:
-    """Offsets that a fault removed from a log, and when the log's broker then began to lead."""
+    """Offsets that a fault removed from a log, and when its broker began to lead after that."""
 
     fault: FaultInterval
     offsets: range
@@ -111,9 +111,9 @@ class _Cut:
 def cut_marker(case: RecordCase) -> Links:
     """Return the fault that removed a transaction's marker, and the marker that decided instead.
 
-    The first marker of the record's producer behind the record must be from a leader that began to
+    The first marker of the record's producer after the record must be from a leader that began to
     lead after the transaction had ended. Between these times a fault must have removed offsets
-    behind the record from that leader's log.
+    after the record from that leader's log.
     """
     send, trace, offset = case.send, case.trace, case.send["offset"]
     disk = trace.last_disk if trace else None
@@ -141,7 +141,7 @@ WITHDRAWN: Final = (cut_marker, late_marker)
 
 
 def _skipped(case: AnomalyCase) -> set[int]:
-    """Return the offsets that a client left out, as far as they are known."""
+    """Return the known offsets that a client skipped."""
     copies = case.anomaly["copies"] or ()
     return {copy["offset"] for copy in copies if copy["note"] == "skipped"}
 
@@ -154,7 +154,7 @@ def _skipped(case: AnomalyCase) -> set[int]:
     needs=LEADERS | FILES,
 )
 def written_later(case: AnomalyCase) -> Links:
-    """Return why a client could not read the records that it left out: they were written later.
+    """Return why a client could not read the records that it skipped: they were written later.
 
     A fault removed these offsets from the log after the client had passed them, and the records
     there now are from an epoch that began after the fault.
@@ -178,7 +178,7 @@ def written_later(case: AnomalyCase) -> Links:
 
 
 def _cuts(observed: RunTraces, trace: Trace, epoch: int, since_ns: int) -> list[_Cut]:
-    """Return what faults removed from a leader's log between a time and the start of its epoch."""
+    """Return the ranges that faults removed from a leader's log before its epoch began."""
     start = next((row for row in trace.leaderships if row.epoch == epoch), None)
     if start is None:
         return []

@@ -1,4 +1,4 @@
-"""Explains lost records whose loss is no matter of a later leader's election."""
+"""Explains lost records whose loss no later election explains."""
 
 import re
 from typing import Final
@@ -43,7 +43,7 @@ _OVERHEAD_BYTES: Final = 1024
     needs=LEADERS | LOGS,
 )
 def _acknowledged_by_deposed(case: LostRecord) -> Links:
-    """Return the election about which a deposed leader did not know when it acknowledged."""
+    """Return the election that a deposed leader did not know when it acknowledged."""
     now = case.leader_before
     for start in case.trace.starts:
         if start.epoch == now.epoch and case.is_replaced(start) and (link := deposed(case, start)):
@@ -78,9 +78,9 @@ def _removed_from_the_front(case: LostRecord) -> Links:
     needs=LEADERS | FILES,
 )
 def _taken_for_another(case: LostRecord) -> Links:
-    """Return the aborted record at the offset with which the lost record was acknowledged.
+    """Return the aborted record at the offset that was acknowledged for the lost record.
 
-    0.11 returns the offset of the last marker behind the aborted record instead.
+    0.11 returns the offset of the last marker after the aborted record instead.
     """
     leader = case.trace.leadership(case.ended_ns)
     disk = case.trace.disks.get(leader.leader) if leader else None
@@ -116,7 +116,7 @@ def _taken_for_another(case: LostRecord) -> Links:
     needs=LOGS,
 )
 def _counted_twice(case: LostRecord) -> Links:
-    """Return the leader that deleted the record, if it counted more bytes than were ever sent.
+    """Return the leader that deleted the record, if it counted more bytes than were sent.
 
     The leader logs the partition's size, by its own count, without the segment that it deletes.
     """
@@ -172,7 +172,7 @@ def _begun(rule: str, line: BrokerLogLine) -> ExplanationLink:
     "retention",
     of_plan(
         "retention.ms",
-        "The topic keeps its records for ever.",
+        "The topic keeps its records without limit.",
         lambda run: run.plan.topic.expires,
     ),
     "Retention deleted its segment, by timestamps.",
@@ -181,7 +181,7 @@ def _begun(rule: str, line: BrokerLogLine) -> ExplanationLink:
 def _expired(case: LostRecord) -> Links:
     """Return the broker that deleted the record's segment, if the topic's settings allow it.
 
-    With LogAppendTime the timestamp is the broker's own, so that no younger record may be deleted.
+    With LogAppendTime the timestamp is the broker's own, so the record must be old.
     """
     offset, settings = case.send["offset"], case.observed.plan.topic.settings()
     kept_ns = int(settings["retention.ms"]) * 1_000_000

@@ -1,7 +1,7 @@
-"""Explains a coordinator that lacks an offset of its log: it removed the group.
+"""Explains a coordinator without an offset of its log, because it removed the group.
 
 4.0.0 removes a group without members while its first offsets are in an open transaction
-(KAFKA-19163). The log then has the offsets, and no coordinator knows the group.
+(KAFKA-19163). The log then has the offsets, but no coordinator knows the group.
 """
 
 from typing import Final

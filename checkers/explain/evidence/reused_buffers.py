@@ -8,11 +8,11 @@ from highwater.checkers.explain.trace import RunTraces
 
 REUSES: Final = hazard_of_clients("KAFKA-19012")
 _EXPIRED: Final = "TimeoutException"
-"""The Java exception for a batch that was not answered in time."""
+"""The Java exception for a batch without a response in time."""
 
 
 def expired_sends(observed: RunTraces, partition: int | None) -> list[Row]:
-    """Return the expired sends to a partition, if the client reuses the buffers of such sends."""
+    """Return the expired sends to a partition, if the client reuses their buffers."""
     if not REUSES.holds(observed, None):
         return []
     rows: list[Row] = observed.sends(error=_EXPIRED, partition=partition).to_pylist()

@@ -1,9 +1,9 @@
-"""Explains a replica with another last value of a key: it was away while the others cleaned.
+"""Explains a replica with another last value of a key: it was out of sync during compaction.
 
 Tombstones and abort markers are removed from a compacted log ``delete.retention.ms`` after they
 were cleaned. A replica that is out of sync for longer never gets them: it keeps the deleted value,
-or takes records of an aborted transaction for records of its producer's next transaction, which
-commits. (KAFKA-8522 and KIP-354 say how long consumers have; nothing says so for followers.)
+or takes aborted records for records of the producer's next transaction, which commits. (KAFKA-8522
+and KIP-354 describe this for consumers, not for followers.)
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ DAY_MS = 24 * 60 * 60 * 1000
     needs=LEADERS,
 )
 def _out_of_sync(case: AnomalyCase) -> Links:
-    """Return a replica's absence from the ISR, if it was longer than ``delete.retention.ms``."""
+    """Return how long a replica was out of the ISR, if longer than ``delete.retention.ms``."""
     observed, anomaly = case.observed, case.anomaly
     trace = observed.traces.get(anomaly["partition"])
     retention_ms = int(observed.plan.topic.config.get(DELETE_RETENTION, DAY_MS))

@@ -1,4 +1,4 @@
-"""Explains records that a later leader lacked, by the events between the send and its election."""
+"""Explains records that a later leader lacked, by events between the send and the election."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class Succession(LostRecord):
 def _lacking(
     switch: str, says: str
 ) -> Callable[[Callable[[Succession], Links]], Explanation[Succession]]:
-    """Return a decorator for the loss of a committed record because a release lacks a rule."""
+    """Return a decorator for the loss of a committed record by a rule that a release lacks."""
     return explains(
         switch, lacks(switch), says, applies=lambda case: case.is_committed, needs=STARTS
     )
@@ -64,9 +64,9 @@ def _lacking(
 def successors(case: LostRecord) -> list[LeadershipStart]:
     """Return the later leaders that may have begun without the record, the likeliest first.
 
-    They began at or below its offset, or with an older record there: an uncleanly elected leader
-    may have a fork. The broker that appended the record has it, even if an observed LEO is lower,
-    unless it has since followed another leader and truncated its log.
+    They began at or below its offset, or with an older record there, as after an unclean election.
+    The broker that appended the record has it, even if an observed LEO is lower, unless it has
+    since followed another leader and truncated its log.
     """
     trace, offset = case.trace, case.send["offset"]
     before = case.leader_before
@@ -102,7 +102,7 @@ def _elected_uncleanly(case: Succession) -> Links:
     needs=STARTS,
 )
 def _elected_without(case: Succession) -> Links:
-    """Return the old leader's fault, the truncation, and the election of the new leader."""
+    """Return the old leader's fault, the new leader's truncation, and its election."""
     outage, cut = _outage(case), case.cut
     links = (case.ack, outage, cut_link(cut) if cut else None, case.election)
     return tuple(link for link in links if link)
@@ -127,7 +127,7 @@ def _removed_by_fault(case: Succession) -> Links:
 def _cut_to_its_hw(case: Succession) -> Links:
     """Return the truncation of the new leader to its HW, before its election.
 
-    Because of its own software and protocol it does not ask the leader where to truncate.
+    With its software and protocol it does not ask the leader where to truncate.
     """
     cut = case.cut
     if cut is None or not case.observed.software.may_lack("epochs", cut.time_ns, cut.broker):
@@ -140,9 +140,9 @@ def _cut_to_its_hw(case: Succession) -> Links:
     "epoch_on_election", "A leader without records of its epoch does not know it (KAFKA-7415)."
 )
 def _cut_at_unknown_epoch(case: Succession) -> Links:
-    """Return the new leader's truncation to its HW because its leader did not know the epoch.
+    """Return the new leader's truncation to its HW after its leader did not know the epoch.
 
-    Whether a leader knows that epoch depends on the leader's software.
+    The leader's software decides whether it knows that epoch.
     """
     cut = case.cut
     answers = case.trace.of_kind(case.start.broker, "answer") if cut else []
@@ -183,13 +183,14 @@ def _joined_without(case: Succession) -> Links:
 
 @_lacking(
     "elected_again_is_new",
-    "A leader that is elected again, and never knew of a leader between, commits by its followers'"
-    " old offsets.",
+    "A leader that is elected again, and never knew of the leader in between,"
+    " commits by its followers' old offsets.",
 )
 def _committed_by_old_state(case: Succession) -> Links:
     """Return the events of a leader that began an epoch without knowing of the leader before it.
 
-    Between two lines about its own leaderships, its log has no line about following another broker.
+    Between the log lines of its two leaderships, its log has no line about following another
+    broker.
     """
     trace, until_ns = case.trace, case.ended_ns + WITHIN.look
     cut = case.cut
@@ -242,9 +243,9 @@ def _missed_leader(
     "late_fenced", "A follower accepts a late answer from an older leader epoch (KAFKA-18991)."
 )
 def _cut_by_late_answer(case: Succession) -> Links:
-    """Return the late answer of an older epoch because of which the new leader had truncated.
+    """Return the late response of an older epoch by which the new leader truncated its log.
 
-    KAFKA-18991. Only an answer that the wire held back is known to be so late.
+    KAFKA-18991. Only a response that the relay held back is known to be so late.
     """
     broker, trace = case.start.broker, case.trace
     for row in case.observed.late_answers:
@@ -299,14 +300,14 @@ def _cut_before(case: Succession, cut: BrokerLogLine, rule: str, says: str) -> L
     """Return the new leader's truncation with its reason, if it was before the election."""
     if cut.time_ns > case.start.time_ns + WITHIN.log:
         return ()
-    says = f"Broker {cut.broker} cut its log to {cut.offset}, {says}"
+    says = f"Broker {cut.broker} truncated its log to {cut.offset}, {says}"
     return case.ack, event_link(rule, says, cut, cut.broker), case.election
 
 
 def _began_below(case: LostRecord, start: LeadershipStart) -> bool:
     """Return whether a leader lacked the record's offset when it began to lead.
 
-    The broker that led at the send must show that by its own log.
+    For the broker that led at the send, only its own log is evidence.
     """
     cut = case.first_cut(start.broker)
     shows = start.logged or (cut is not None and cut.time_ns <= start.time_ns)
@@ -314,7 +315,7 @@ def _began_below(case: LostRecord, start: LeadershipStart) -> bool:
 
 
 def _outage(case: Succession) -> ExplanationLink | None:
-    """Return the fault of the broker that acknowledged the record, near the later election."""
+    """Return a fault near the later election of the broker that acknowledged the record."""
     broker = case.leader_before.leader if case.ack.broker is None else case.ack.broker
     for fault in case.observed.faults:
         around = fault.start_ns - WITHIN.log <= case.start.time_ns

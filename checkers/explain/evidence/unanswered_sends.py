@@ -1,4 +1,4 @@
-"""Explains lost records whose send has no offset: no broker said that it appended them."""
+"""Explains lost records whose send has no offset: no broker confirmed that it appended them."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -52,11 +52,11 @@ def _no_answer(case: LostRecord) -> Links:
 @explains(
     "client-left",
     UNACKNOWLEDGED,
-    "The client left right after the send: its closed connection loses the record.",
+    "The client ended right after the send: its closed connection loses the record.",
     needs=FILES,
 )
 def _client_left(case: LostRecord) -> Links:
-    """Return the last answer to a client that left right after the send.
+    """Return the last response to a client that ended right after the send.
 
     A broker without CPU time may leave more requests unread, up to the client's last record,
     because it reads a connection in order.
@@ -69,7 +69,7 @@ def _client_left(case: LostRecord) -> Links:
         return ()
     link = ExplanationLink(
         rule="acks=0",
-        says=f"{process} left right after it, and no client waits for requests in flight.",
+        says=f"{process} ended right after it, and no client waits for requests in flight.",
         event=f"{process}: its last answer",
         time_ns=left_ns,
     )
@@ -107,8 +107,8 @@ def _sent_to_deposed(case: LostRecord) -> Links:
 def _shorter_successor(case: LostRecord) -> Links:
     """Return a later leader whose log ended before the record.
 
-    An upper bound of the record's offset comes from its leader's LEO, as it was observed before the
-    send and after the answer.
+    The leader's LEO, observed before the send and after the response, gives an upper bound of the
+    record's offset.
     """
     trace = case.trace
     if (then := trace.leadership(case.begun_ns)) is None:
@@ -167,8 +167,8 @@ def _flushed_early(case: LostRecord) -> Links:
 def _left_unread(case: LostRecord) -> Links:
     """Return the end of a connection whose last requests its broker had not read.
 
-    With acks=0 a request counts as acknowledged when it is in the client's socket. A broker reads
-    a connection's requests in order, so that only the producer's last requests are unread.
+    With acks=0 a request counts as acknowledged when it is in the client's socket. A broker reads a
+    connection's requests in order, so only the producer's last requests can be unread.
     """
     observed, process = case.observed, case.send["process"]
     leadership = case.trace.leadership(case.begun_ns)
@@ -188,7 +188,7 @@ def _left_unread(case: LostRecord) -> Links:
 
 
 def _was_one_appended(case: LostRecord, until_ns: int) -> bool:
-    """Return whether a log has a record that the producer handed over after the lost record."""
+    """Return whether a log has a record that the producer sent after the lost record."""
     sends = case.observed.sends(process=case.send["process"], partition=case.trace.partition)
     between = pc.and_(
         pc.greater(sends["complete_ns"], case.ended_ns), pc.less(sends["complete_ns"], until_ns)

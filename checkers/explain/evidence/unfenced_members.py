@@ -2,7 +2,7 @@
 
 Up to 2.4 a coordinator answers an OffsetFetch with the last committed offset even if an open
 transaction will commit another offset, and accepts a transaction's offsets from any former member.
-Since 2.5 it makes the reader wait if the client asks for that (``require_stable``), and fences
+Since 2.5 it makes the reader wait if the client requests that (``require_stable``), and fences
 members if the client sends its member and generation (KIP-447).
 """
 
@@ -56,7 +56,7 @@ def _library(run: RunTraces) -> str:
     "No broker fenced a member that was removed from its group.",
 )
 def _unfenced(case: AnomalyCase) -> Chain:
-    """Return how the second transaction could begin before the first had ended."""
+    """Return why the second transaction could begin before the first had ended."""
     observed, anomaly = case.observed, case.anomaly
     first, second = anomaly["steps"][0], anomaly["steps"][-1]
     plan = observed.plan
@@ -96,7 +96,7 @@ def _unfenced(case: AnomalyCase) -> Chain:
 
 
 def _beginning(observed: RunTraces, step: Row, partition: int) -> Row | None:
-    """Return the last assignment or seek from which a member read before one of its steps."""
+    """Return the last assignment or seek before one of a member's steps."""
     ops, until_ns = observed.ops, step["invoke_ns"]
     of_member = pc.and_(
         pc.equal(ops["process"], step["process"]), pc.equal(ops["partition"], partition)

@@ -26,7 +26,7 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def crash(s: State, b: int, end: int) -> None:
-    """Kill a process: its log stays whole (in the page cache), and its HW becomes that on disk."""
+    """Kill a process: its log stays complete (in the page cache), and its HW is that on disk."""
     put(s, b, layout.PROCESS, end)
     if joiner(s, b):
         s[layout.JOIN] = 0
@@ -38,12 +38,12 @@ def crash(s: State, b: int, end: int) -> None:
 
 @rule
 def fail_over(s: State, k: Constants) -> bool:
-    """Let the controller die, and another controller take over; False if this changes nothing.
+    """Replace the controller by another one; False if this changes nothing.
 
-    With ZooKeeper the decisions that the dead controller had not delivered are lost: the next
-    controller sends the present state (``ControllerChannelManager`` has a queue for each broker in
-    its memory). With KRaft no decision is lost. If a controller has at most one decision to deliver
-    to each broker, its death changes nothing.
+    With ZooKeeper, decisions that the dead controller had not delivered are lost: the next
+    controller sends only the present state (``ControllerChannelManager`` has a queue for each
+    broker in its memory). With KRaft no decision is lost. If at most one decision is undelivered
+    for each broker, nothing changes.
     """
     if k[K_DECISIONS_LOGGED] or not spend(s, 0, k[K_FAILOVERS]):
         return False
@@ -57,7 +57,7 @@ def fail_over(s: State, k: Constants) -> bool:
 
 @rule
 def wipe(s: State, k: Constants, b: int) -> bool:
-    """Replace the disk of a broker by an empty disk while the broker is down and not in the ISR."""
+    """Replace a broker's disk by an empty disk, while the broker is down and not in the ISR."""
     keeps = isr_of(s, newest(s)) | int(s[layout.ELR])
     if get(s, b, layout.PROCESS) not in (ProcessState.DEAD, ProcessState.STOPPED):
         return False
@@ -132,7 +132,7 @@ def register(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def stop(s: State, k: Constants, b: int, successor: int) -> bool:
-    """Shut a broker down in order: first leadership moves, last the HW is written to disk."""
+    """Shut a broker down in order: move its leadership, then write the HW to disk."""
     if not is_up(s, b) or not is_live(s, b) or not spend_one(s, layout.MOVES, k[K_MOVES]):
         return False
     s[layout.LATE_JOINERS] = int(s[layout.LATE_JOINERS]) | (1 << b)
@@ -145,7 +145,7 @@ def stop(s: State, k: Constants, b: int, successor: int) -> bool:
 
 @rule
 def move(s: State, k: Constants, b: int) -> bool:
-    """Elect a live member of the ISR by plan, although the old leader is alive."""
+    """Elect a live member of the ISR on request, although the old leader is alive."""
     last = newest(s)
     leader = leader_of(s, last)
     if leader < 0 or leader == b or not is_live(s, leader) or not is_up(s, b):

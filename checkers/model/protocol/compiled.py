@@ -26,7 +26,7 @@ def rule(function: Callable[P, R]) -> Callable[P, R]:
 def register_rules() -> None:
     """Let compiled code call every rule that has been imported. May be repeated.
 
-    No C code calls the compiled form, so Numba makes no C wrapper for it.
+    Numba makes no C wrapper, because no C code calls the compiled form.
     """
     from numba.extending import register_jitable  # noqa: PLC0415 - only a search needs Numba
 
@@ -38,8 +38,7 @@ def register_rules() -> None:
 def copy_state(source: State, target: State) -> None:
     """Copy a state into another state of the same size.
 
-    A slice assignment would take Numba seconds to compile, because it includes the code that
-    formats an error about sizes that differ.
+    Numba would need seconds to compile a slice assignment, with its errors about sizes.
     """
     for place in range(source.shape[0]):
         target[place] = source[place]
@@ -47,7 +46,7 @@ def copy_state(source: State, target: State) -> None:
 
 @rule
 def spend_one(s: State, field: int, most: int) -> bool:
-    """Count one more in a field that a bound limits; return False if the bound is reached."""
+    """Increase a field by one up to its bound; return False if the bound is reached."""
     if s[field] >= most:
         return False
     s[field] = int(s[field]) + 1

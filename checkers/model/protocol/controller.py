@@ -1,4 +1,4 @@
-"""The controller's decisions about leader, ISR and replicas, as brokers leave and come back."""
+"""The controller's decisions about leader, ISR and replicas when brokers leave and return."""
 
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
@@ -21,9 +21,9 @@ _FIRST_SHIFT = 6
 
 @rule
 def decide(s: State, leader: int, isr: int, bump: int) -> None:
-    """Append a decision with a leader (-1 for none) and an ISR; the epoch rises by ``bump``.
+    """Append a decision with a leader (-1 for none) and an ISR; increase the epoch by ``bump``.
 
-    The replicas stay those of the decision before.
+    The replicas do not change.
     """
     last = newest(s)
     if last + 1 >= layout.MAX_DECISIONS:
@@ -40,8 +40,8 @@ def decide(s: State, leader: int, isr: int, bump: int) -> None:
 def eligible(s: State, k: Constants) -> int:
     """Return the brokers that may be elected, as a mask.
 
-    These are the live ISR; if that is empty, the live ELR; else the last known leader (both since
-    KIP-966); else, where unclean elections are allowed, every live replica.
+    These are the live ISR; if it is empty, the live ELR; else the last known leader (both since
+    KIP-966); else every live replica, if unclean elections are allowed.
     """
     live = int(s[layout.LIVE]) & replicas_of(s, newest(s))
     clean = isr_of(s, newest(s)) & live
@@ -88,11 +88,11 @@ def elect(s: State, k: Constants, chosen: int) -> None:
 
 @rule
 def elect_by_hand(s: State, k: Constants, chosen: int) -> bool:
-    """Elect a live replica where no broker leads, as an operator may ask (KIP-460, since 2.4).
+    """Elect a live replica at an operator's request if no broker leads (KIP-460, since 2.4).
 
     This is the unclean election in ``PartitionChangeBuilder.electAnyLeader``, and with ZooKeeper in
-    ``PartitionLeaderElectionAlgorithms.offlinePartitionLeaderElection``: the first eligible
-    broker is elected.
+    ``PartitionLeaderElectionAlgorithms.offlinePartitionLeaderElection``: the first eligible broker
+    is elected.
     """
     last = newest(s)
     live = int(s[layout.LIVE]) & replicas_of(s, last)
@@ -166,13 +166,13 @@ def welcome(s: State, k: Constants, b: int, killed: bool) -> None:
 
 @rule
 def reassign(s: State, k: Constants, target: int, first: int) -> bool:
-    """Ask the controller for the replicas ``target``; ``first`` is the preferred one (KIP-455).
+    """Request the replicas ``target``; ``first`` is the preferred one (KIP-455).
 
-    A request is possible only while no reassignment is under way. KRaft:
-    ``ReplicationControlManager.changePartitionReassignment``. With ZooKeeper the leader epoch
-    rises, and added brokers must be alive (``KafkaController.onPartitionReassignment``, phase A).
-    A KRaft controller refuses the request where no broker leads and an added broker is in the ELR:
-    ``LeaderAcceptor`` looks for a directory that is not assigned yet (seen on 4.4.0:
+    The controller accepts one reassignment at a time
+    (``ReplicationControlManager.changePartitionReassignment``). With ZooKeeper the leader epoch
+    increases, and added brokers must be alive (``KafkaController.onPartitionReassignment``, phase
+    A). A KRaft controller refuses the request if no broker leads and an added broker is in the ELR:
+    ``LeaderAcceptor`` looks for a directory that is not assigned yet (4.4.0 returned
     UNKNOWN_SERVER_ERROR).
     """
     last = newest(s)
@@ -199,9 +199,9 @@ def complete(s: State, k: Constants) -> bool:
     """Complete a reassignment if its new replicas are in sync; return whether it was completed.
 
     A KRaft controller completes it in any change of the partition, in one record
-    (``PartitionChangeBuilder.completeReassignmentIfNeeded``); the leader epoch rises when a replica
-    is removed. A controller with ZooKeeper writes the replicas first and the smaller ISR second
-    (phase B), each with a new leader epoch.
+    (``PartitionChangeBuilder.completeReassignmentIfNeeded``); the leader epoch increases when a
+    replica is removed. A controller with ZooKeeper writes the replicas first and the smaller ISR
+    second (phase B), each with a new leader epoch.
     """
     if not s[layout.REASSIGNED]:
         return False
@@ -227,7 +227,7 @@ def complete(s: State, k: Constants) -> bool:
 
 @rule
 def _leader_after(s: State, leader: int, replicas: int, able: int) -> int:
-    """Return the leader of the new replicas: the old leader, else the first able one, else -1."""
+    """Return the leader of the new replicas: the old leader, the first eligible one, or -1."""
     if leader < 0 or (replicas >> leader) & 1:
         return leader
     first = ((int(s[layout.REASSIGNED]) >> _FIRST_SHIFT) & 3) - 1

@@ -1,4 +1,4 @@
-"""Invariants that every state must keep: promises to clients, and what the protocol needs."""
+"""Invariants of every state: promises to clients, and conditions of the protocol."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def established(s: State) -> int:
-    """Return the leader that the controller named last, if it runs and knows that; else -1."""
+    """Return the leader that the controller named last, if it runs and knows this; else -1."""
     leader = leader_of(s, newest(s))
     if leader < 0 or not is_up(s, leader) or get(s, leader, layout.APPLIED_DECISION) != newest(s):
         return -1
@@ -224,7 +224,7 @@ class Invariant:
 def invariants_of(
     promises: Sequence[Callable[..., bool]], needs: Sequence[Callable[..., bool]] = ()
 ) -> Mapping[str, Invariant]:
-    """Return invariants by name; each is a rule, and its docstring is the invariant.
+    """Return invariants by name; the docstring of each rule is the invariant as a sentence.
 
     Args:
         promises: the invariants on which clients rely.
@@ -259,15 +259,15 @@ _ALL: Final = (1 << len(INVARIANTS)) - 1
 
 @rule
 def overflowed(s: State) -> bool:
-    """Return whether there were more decisions than a state has room for."""
+    """Return whether a state had no room for a decision."""
     return int(s[layout.FLAGS]) & layout.FLAG_OVERFLOW != 0
 
 
 @rule
 def broken(s: State, k: Constants) -> int:
-    """Return which invariants a state breaks, as a mask of their bits.
+    """Return the invariants that a state breaks, as a mask of their bits.
 
-    A state that has no room for its decisions breaks all invariants: nothing is known about it.
+    A state without room for its decisions breaks all invariants.
     """
     if overflowed(s):
         return _ALL

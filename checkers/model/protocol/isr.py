@@ -1,4 +1,4 @@
-"""The leader's part of the ISR: add and drop followers, and report to the controller."""
+"""The leader's part of the ISR: it adds and drops followers by requests to the controller."""
 
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
@@ -22,7 +22,7 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def progress(s: State, k: Constants, leader: int, b: int) -> None:
-    """Note a follower's LEO at the leader; the follower may join the ISR, and the HW may rise."""
+    """Record a follower's LEO at the leader: this may change the ISR and the HW."""
     leo = get(s, b, layout.LEO)
     put(s, leader, layout.REMOTE + b, leo)
     if not (get(s, leader, layout.VIEW) >> b) & 1 and _may_join(s, k, leader, b, leo):
@@ -44,7 +44,7 @@ def _may_join(s: State, k: Constants, leader: int, b: int, leo: int) -> bool:
 
 @rule
 def _may_write(s: State, leader: int) -> bool:
-    """Return whether a leader knows the newest decision, so that it may change the ISR.
+    """Return whether a leader knows the newest decision, which it needs to change the ISR.
 
     Kafka compares the zkVersion or the partition epoch.
     """
@@ -58,7 +58,7 @@ def _may_write(s: State, leader: int) -> bool:
 
 @rule
 def _grow(s: State, k: Constants, leader: int, b: int) -> None:
-    """Add ``b`` to the ISR. If the request is late, the HW waits for ``b`` before the answer."""
+    """Add ``b`` to the ISR. If the request is late, the HW waits for ``b`` until the response."""
     if s[layout.JOIN] == layout.ARMED:
         s[layout.JOIN] = layout.IN_FLIGHT | leader << 1 | b << 3
         return
@@ -100,7 +100,7 @@ def shrink(s: State, k: Constants, leader: int, b: int) -> bool:
 
 @rule
 def lag(s: State, k: Constants, leader: int, b: int) -> bool:
-    """Drop a running follower from the ISR because a network failure keeps it from the leader."""
+    """Drop a running follower from the ISR, because it cannot reach the leader."""
     if not is_up(s, b) or not spend_one(s, layout.FAILURES, k[scope.K_FAILURES]):
         return False
     return _shrink(s, k, leader, b)
@@ -120,10 +120,10 @@ def confirm(s: State, k: Constants, leader: int) -> bool:
 
 @rule
 def admit(s: State, k: Constants, leader: int) -> bool:
-    """Let a leader's late request for a larger ISR reach the controller, and answer the leader.
+    """Deliver a leader's late request for a larger ISR to the controller, and its response.
 
     The controller refuses the request if it has made a decision since then, or if the follower has
-    no session (KIP-841). Since KIP-903 it also refuses a follower that has started again since the
+    no session (KIP-841). Since KIP-903 it also refuses a follower that has restarted since the
     leader saw it.
     """
     mask = joiner(s, leader)

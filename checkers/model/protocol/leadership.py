@@ -62,10 +62,9 @@ def apply_decision(s: State, k: Constants, b: int, decision: int, deletes: bool)
 
     Args:
         deletes: whether a broker that has no replica any more deletes its log. A KRaft broker does
-            so when the image says so, also at its start (``TopicDelta.localChanges``,
-            ``LogManager.isStrayKraftReplica``). With ZooKeeper a broker does so when it gets
-            StopReplica. A broker that was away does not get it, and would find its old log if it
-            got a replica again.
+            so, also at its start (``TopicDelta.localChanges``, ``LogManager.isStrayKraftReplica``).
+            With ZooKeeper a broker does so only when it receives StopReplica, so a broker that was
+            down keeps its old log.
     """
     before, old_epoch, old_replicas = -1, -1, 0
     if has_replica(s, b):  # if one delta removes and adds its replica, the log stays
@@ -93,7 +92,7 @@ def apply_decision(s: State, k: Constants, b: int, decision: int, deletes: bool)
 def _become_leader(
     s: State, k: Constants, b: int, before: int, old_epoch: int, old_replicas: int
 ) -> None:
-    """Become leader with the broker's own, maybe stale, HW; the followers' LEOs are unknown.
+    """Become leader with the broker's own HW, maybe a stale one, and without the followers' LEOs.
 
     A broker that led before keeps the LEOs of brokers that are still replicas, or that one delta
     removed and added again (``Partition.updateAssignmentAndIsr``, ``remoteReplicasMap``).

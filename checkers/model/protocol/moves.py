@@ -1,4 +1,4 @@
-"""Every step that the cluster, its operator or its clients can take, as a function of a state."""
+"""The steps of the cluster, its operator and its clients, as functions of a state."""
 
 from enum import IntEnum
 from itertools import product
@@ -50,9 +50,9 @@ class Move(IntEnum):
     """The kind of a step.
 
     Kinds up to LAG come from outside; the cluster takes the other steps by itself. RUN, TELL and
-    SAVE belong to a search by rounds: each stands for many of the other steps at once. The kinds
-    after SAVE are only in scopes with batches, failovers, replaced disks, late joins, reassignments
-    or elections by hand.
+    SAVE are steps of a search by rounds, and combine many other steps. The kinds after SAVE are
+    only in scopes with batches, failovers, replaced disks, late joins, reassignments or elections
+    by hand.
     """
 
     SEND = 0
@@ -123,14 +123,13 @@ def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
 
 
 def _firsts(kind: Move, scope: Scope) -> range:
-    """Return the values of a row's first number: a broker or, in a round, a set of brokers."""
+    """Return the values of a row's first number: brokers or, in a round, sets of brokers."""
     if kind in ROUNDS or kind == Move.REASSIGN:
         return range(1, 1 << scope.brokers)
     return range(1 if kind == Move.FAILOVER else scope.brokers)
 
 
 def _seconds(kind: Move, scope: Scope) -> range:
-    """Return the values of a row's second number."""
     if kind == Move.BATCH:
         return range(2, scope.batch + 1)
     return range(scope.brokers if kind in OF_TWO or kind == Move.REASSIGN else 1)
@@ -175,9 +174,9 @@ def send(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def possible(s: State, k: Constants, kind: int, b: int) -> bool:  # noqa: ARG001 - as apply
-    """Return whether a step may be possible: a cheap test that refuses most impossible ones.
+    """Return whether a step may be possible, by a cheap test.
 
-    Never False where ``apply`` would return True. The search calls it before it copies a state.
+    It is never False if ``apply`` would return True. The search calls it before it copies a state.
     """
     if kind >= Move.RUN:
         return True
@@ -218,7 +217,7 @@ def apply(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
 def apply_alone(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
     """Take one step that is not a round, as ``apply`` does.
 
-    A search by messages compiles this function, and not ``apply``.
+    A search by messages compiles this function instead of ``apply``.
     """
     if kind > Move.SAVE:
         return _rare(s, k, kind, b, other)
@@ -295,7 +294,7 @@ def _by_itself(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
 def attempt(s: State, k: Constants, row: tuple[int, int, int]) -> State | None:
     """Return the state after a step taken under other rules; None if these rules do not allow it.
 
-    The rules decide which broker is elected: if the step's broker cannot be, another broker is.
+    If the step elects a broker that these rules do not allow, another broker is elected.
     """
     kind, b, other = row
     for successor in (other, *range(3)) if kind in (Move.STOP, Move.EXPIRE) else (other,):

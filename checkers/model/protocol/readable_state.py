@@ -53,7 +53,7 @@ class ModelReplica(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         process: ``up``, ``paused``, ``dead`` (killed) or ``stopped`` (shut down in order).
         hw_on_disk: the HW with which the broker would start.
-        follows: the broker that it believes is the leader, maybe itself; -1 for none.
+        follows: the leader that it knows, maybe itself; -1 for none.
         epoch: the leader epoch that the broker knows; -1 for none.
         isr: the ISR that the broker knows, if it believes that it leads.
         fetcher: ``none``, ``truncating`` (must ask where to truncate), ``fetching`` or ``ended``.
@@ -77,7 +77,7 @@ class ModelReplica(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole state at one moment.
+    """The complete state at one time.
 
     Attributes:
         leader: the leader that the controller named last; -1 for none.
@@ -87,7 +87,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         acked: records that were acknowledged to producers.
         assigned: the brokers that have a replica by the newest decision; empty in scopes without
             reassignments.
-        read: for each offset the record that a consumer has read there; None if it read no record.
+        read: for each offset, the record that a consumer read there, or None.
     """
 
     leader: int

@@ -1,4 +1,4 @@
-"""A replica's own log: append, truncate, keep epochs, raise the high watermark."""
+"""A replica's log: append, truncate, store epochs, increase the high watermark."""
 
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
@@ -63,7 +63,7 @@ def least_isr(s: State, k: Constants, b: int) -> int:
 
 @rule
 def _empty_batch(s: State, b: int, offset: int) -> None:
-    """Leave a gap if the offset is inside a batch: the file then ends before the whole batch.
+    """Leave a gap if the offset is inside a batch, because the file then ends before this batch.
 
     ``LogSegment.truncateTo`` truncates before the batch that contains the offset, but
     ``Log.truncateTo`` (1.1.1; ``LocalLog.truncateTo`` in 3.9.0) still sets the LEO to the offset.
@@ -119,8 +119,8 @@ def start_after(s: State, b: int, epoch: int) -> int:
 def told_epoch(s: State, k: Constants, b: int, number: int) -> int:
     """Return the epoch that a leader returns for epoch ``number``; UNDEFINED if it knows none.
 
-    ``LeaderEpochFileCache.endOffsetFor`` since KIP-279. Since 2.0.1 a leader answers about an epoch
-    below all its epochs as if it knew that epoch, and as if the epoch were empty.
+    ``LeaderEpochFileCache.endOffsetFor`` since KIP-279. Since 2.0.1 a leader treats an epoch below
+    all its epochs as a known, empty epoch.
     """
     latest = last_epoch(s, b)
     if number > latest:
@@ -131,7 +131,7 @@ def told_epoch(s: State, k: Constants, b: int, number: int) -> int:
 
 @rule
 def expose(s: State, k: Constants, b: int, offset: int) -> None:
-    """Expose a record below a leader's HW: consumers read it, and its producer gets an answer."""
+    """Expose a record below a leader's HW to consumers, and acknowledge it to its producer."""
     entry = get(s, b, layout.LOG + offset)
     record = (entry & 7) - 1
     if record < 0:
@@ -156,7 +156,7 @@ def expose(s: State, k: Constants, b: int, offset: int) -> None:
 
 @rule
 def raise_hw(s: State, k: Constants, b: int) -> None:
-    """Raise a leader's HW to the smallest LEO of its ISR and of a follower that is joining."""
+    """Increase a leader's HW to the smallest LEO of its ISR and of a joining follower."""
     view = get(s, b, layout.VIEW) | get(s, b, layout.PENDING) | joiner(s, b)
     if k[scope.K_STRICT_MIN_ISR] and size(view) < least_isr(s, k, b):
         return

@@ -1,4 +1,4 @@
-"""Fetching: how records, truncations and high watermarks reach followers from their leader."""
+"""Fetching: the transport of records, truncations and high watermarks from leader to follower."""
 
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
@@ -44,7 +44,7 @@ def _serves(s: State, fenced: bool, leader: int, b: int) -> bool:
 
 @rule
 def truncate(s: State, k: Constants, b: int) -> bool:
-    """Truncate a new follower's log to where its leader says that the follower's epoch ended."""
+    """Truncate a new follower's log to the end of its epoch in the leader's log."""
     leader = follows(s, b)
     if (
         not is_up(s, b)
@@ -79,7 +79,7 @@ def _end_by_first_rule(s: State, leader: int, b: int, number: int) -> int:
 
 @rule
 def cut_to_epoch(s: State, k: Constants, b: int, number: int, end: int) -> bool:
-    """Truncate by KIP-279: to the end of the largest epoch in both logs; False: ask again.
+    """Truncate by KIP-279 to the end of the largest common epoch; False: ask again.
 
     Args:
         number: the epoch in the leader's answer, UNDEFINED if the answer has no epoch.
@@ -110,7 +110,7 @@ def fetch(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def ask(s: State, k: Constants, b: int) -> bool:
-    """Fetch from the leader; its answer is in flight afterwards."""
+    """Fetch from the leader; its response is in flight afterwards."""
     if not spend_one(s, layout.LATES, k[scope.K_LATE]):
         return False
     if not request(s, k, b) or get(s, b, layout.ANSWER) == 0:
@@ -127,7 +127,7 @@ def receive(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def propose(s: State, k: Constants, b: int) -> bool:
-    """Fetch, so that the leader asks to add the follower to the ISR; that request is late."""
+    """Fetch, so that the leader requests to add the follower to the ISR; this request is late."""
     if not k[scope.K_ASYNC_ISR] or s[layout.JOIN] or not spend(s, 4, k[scope.K_JOINS]):
         return False
     s[layout.JOIN] = layout.ARMED
@@ -136,7 +136,7 @@ def propose(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def request(s: State, k: Constants, b: int) -> bool:
-    """Handle a fetch at the leader: note the follower's progress, and answer."""
+    """Handle a fetch at the leader: record the follower's progress, and respond."""
     leader = follows(s, b)
     if (
         not is_up(s, b)

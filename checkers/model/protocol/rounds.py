@@ -1,4 +1,4 @@
-"""Rounds: some brokers are frozen, and the others run until nothing more happens.
+"""Rounds: some brokers are frozen, and the others run until they are idle.
 
 SIGSTOP freezes a broker while the others continue. So a schedule for real brokers is made of
 commands and rounds: in a round some brokers run until they are idle, and the others are frozen. A
@@ -42,7 +42,7 @@ _LONGEST = 40
 def run(s: State, k: Constants, running: int) -> bool:
     """Let some brokers run until all of them are idle; the other brokers are frozen.
 
-    An idle follower's fetch is parked at its leader, so the follower does not know a raised HW yet.
+    An idle follower's fetch waits at its leader, so the follower does not know an increased HW yet.
     """
     changed = False
     for _ in range(_LONGEST):
@@ -61,9 +61,8 @@ def shut_down(s: State, k: Constants, b: int, successor: int) -> bool:
     """Shut a broker down in order. On KRaft all other brokers then run for a round.
 
     A KRaft controller lets a broker shut down only when every live broker has applied the decision
-    (``BrokerHeartbeatManager.nextState``, ``lowestActiveOffset``), so no broker can stay frozen.
-    A broker that leads no partition may shut down at once. The model lets it wait, too, so
-    schedules in which it does not wait are left out.
+    (``BrokerHeartbeatManager.nextState``, ``lowestActiveOffset``), so no broker can stay frozen. A
+    broker without leadership may shut down at once; in the model it waits, too.
     """
     if not stop(s, k, b, successor):
         return False
@@ -74,9 +73,9 @@ def shut_down(s: State, k: Constants, b: int, successor: int) -> bool:
 
 @rule
 def tell(s: State, k: Constants, running: int) -> bool:
-    """Answer the parked fetches of running brokers; the answers bring the leader's HW.
+    """Answer the waiting fetches of running brokers; the responses have the leader's HW.
 
-    A running broker learns a decision at once, which ends its parked fetch.
+    A running broker learns a decision at once, which ends its waiting fetch.
     """
     changed = False
     for b in range(k[K_BROKERS]):
@@ -97,7 +96,7 @@ def tell(s: State, k: Constants, running: int) -> bool:
 
 @rule
 def _idle(s: State, k: Constants, b: int, leader: int) -> bool:
-    """Return whether its leader has nothing for a follower to fetch or to truncate."""
+    """Return whether a follower has nothing to fetch or to truncate."""
     leo, last = get(s, b, layout.LEO), last_epoch(s, b)
     if leo != get(s, leader, layout.LEO):
         return False
@@ -119,7 +118,7 @@ def save(s: State, k: Constants, running: int) -> bool:
 
 @rule
 def _step(s: State, k: Constants, b: int, running: int) -> bool:
-    """Let one broker take its next step. A broker that was frozen learns all decisions at once."""
+    """Take one broker's next step. A broker that was frozen learns all decisions at once."""
     if register(s, k, b) or skip(s, k, b) or learn(s, k, b) or confirm(s, k, b):
         return True
     leader = follows(s, b)
@@ -130,7 +129,7 @@ def _step(s: State, k: Constants, b: int, running: int) -> bool:
 
 @rule
 def _fetch(s: State, k: Constants, b: int, leader: int) -> bool:
-    """Fetch. A fetch without new records is parked, but the leader has noted the follower's LEO."""
+    """Fetch. A fetch without new records waits, but the leader has recorded the follower's LEO."""
     leo, last = get(s, b, layout.LEO), last_epoch(s, b)
     remote_leo = get(s, leader, layout.REMOTE + b)
     view, hw = get(s, leader, layout.VIEW), get(s, leader, layout.HW)

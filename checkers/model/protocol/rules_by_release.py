@@ -31,8 +31,8 @@ class Rules:
         "KIP-101; ReplicaFetcherThread.maybeTruncate",
     )
     exact_epochs: bool = switch_field(
-        "The leader also says which epoch its answer is for, and the follower goes back epoch by"
-        " epoch until both logs have the epoch.",
+        "The leader's answer also has its epoch, and the follower goes back epoch by epoch until"
+        " both logs have the epoch.",
         "KIP-279; AbstractFetcherThread.getOffsetTruncationState",
     )
     epoch_on_election: bool = switch_field(
@@ -40,17 +40,17 @@ class Rules:
         "KAFKA-7415; Partition.makeLeader",
     )
     below_first_is_empty: bool = switch_field(
-        "Asked about an epoch before its first, a leader answers that the epoch ends where its"
-        " first starts; without the rule, that it does not know.",
+        "If a leader is asked about an epoch before its first one, it answers with the start of its"
+        " first epoch; without the rule, it does not know the end.",
         "KAFKA-7415; LeaderEpochFileCache.endOffsetFor of 2.0.1",
     )
     no_epochs_is_undefined: bool = switch_field(
-        "A leader without epochs says so; without the rule, it returns its LEO, and the follower"
-        " truncates nothing.",
+        "A leader without epochs reports this; without the rule, it returns its LEO, and the"
+        " follower truncates nothing.",
         "KAFKA-6857; LeaderEpochFileCache.endOffsetFor",
     )
     cut_on_missed_epoch: bool = switch_field(
-        "A follower that missed an epoch asks again where to truncate, though the leader is the"
+        "A follower that missed an epoch asks again where to truncate, although the leader is the"
         " same.",
         "KAFKA-7164; Partition.makeFollower",
     )
@@ -64,17 +64,16 @@ class Rules:
         "KAFKA-7128; Partition.maybeExpandIsr",
     )
     fenced_questions: bool = switch_field(
-        "The question where an epoch ended carries the leader epoch; the leader refuses another"
-        " epoch.",
+        "The request for an epoch's end has the leader epoch; the leader refuses another epoch.",
         "KIP-320; Partition.checkCurrentLeaderEpoch",
     )
     fenced_fetches: bool = switch_field(
-        "Every fetch carries the leader epoch. Up to 2.4 only the first fetch of a session did.",
+        "Every fetch has the leader epoch. Up to 2.4 only the first fetch of a session did.",
         "KIP-320, KAFKA-9338; FetchSession.CachedPartition",
     )
     cut_on_fetch: bool = switch_field(
-        "A fetch names the last epoch in the follower's log, and the answer says where the logs"
-        " diverge.",
+        "A fetch names the last epoch in the follower's log, and the response has the offset at"
+        " which the logs diverge.",
         "KIP-595, KAFKA-10435, KAFKA-10554; Partition.readRecords, AbstractFetcherThread",
     )
     diverging_is_no_progress: bool = switch_field(
@@ -96,7 +95,7 @@ class Rules:
         "KAFKA-7414; ReplicaFetcherThread.handleOffsetOutOfRange",
     )
     diverging_tells_hw: bool = switch_field(
-        "A response that says where the logs diverge changes the follower's HW too.",
+        "A response with the offset at which the logs diverge changes the follower's HW, too.",
         "KAFKA-14704; ReplicaFetcherThread.processPartitionData",
     )
     cut_drops_empty_epoch: bool = switch_field(
@@ -120,7 +119,8 @@ class Rules:
         "KIP-966, KAFKA-15583; Partition.maybeIncrementLeaderHW",
     )
     caught_up_stays: bool = switch_field(
-        "A follower whose LEO equals its leader's stays in the ISR however long it is silent.",
+        "A follower whose LEO equals its leader's stays in the ISR, even if it sends no request for"
+        " a long time.",
         "KAFKA-7152; Partition.getOutOfSyncReplicas",
     )
     elr: bool = switch_field(

@@ -31,7 +31,7 @@ BOUNDS: Final = {
 
 
 def require_bounds(scope: object, bounds: Mapping[str, tuple[int, int]]) -> None:
-    """Raise a UsageError for a bound of a scope that does not fit in a state."""
+    """Raise a UsageError if a state has no room for a bound."""
     for name, (low, high) in bounds.items():
         value = getattr(scope, name)
         if not low <= value <= high:
@@ -49,7 +49,7 @@ class Scope:
         records: maximum number of records sent, 1 to 6.
         failures: maximum of kills, pauses and lagging followers. A leadership move is no failure.
         moves: maximum of leadership moves and orderly stops.
-        late: maximum of fetch answers that arrive after other moves.
+        late: maximum of fetch responses that arrive after other moves.
         batch: maximum of records in one batch of a producer, 1 to 3.
         failovers: maximum of controllers that die and are replaced.
         wipes: maximum of disks that are replaced by empty disks, on brokers outside of the ISR.
@@ -59,7 +59,7 @@ class Scope:
         min_isr: ``min.insync.replicas``.
         unclean: ``unclean.leader.election.enable``.
         by_hand: an operator may ask for an unclean election where no broker leads (KIP-460).
-        by: what one step is: a message, or a round. In a round some brokers run until they are
+        by: the unit of a step, a message or a round. In a round some brokers run until they are
             idle, and the others are frozen; real brokers can replay rounds.
         stops: whether a planned move may also be an orderly stop.
         old_format: records have the format from before 0.11, without leader epochs.
@@ -157,7 +157,7 @@ def constants(scope: Scope, rules: Rules) -> Constants:
 
 
 def initial(scope: Scope) -> State:
-    """Return the first state: empty logs, all brokers are up and in the ISR, and know the leader.
+    """Return the first state: logs are empty; all brokers run, are in sync and know the leader.
 
     Broker 0 leads in epoch 0.
     """

@@ -16,7 +16,7 @@ MAX_RECORDS: Final = 6
 MAX_DECISIONS: Final = 12
 
 NO_LEADER: Final = 3
-"""The value for a decision that names no leader."""
+"""The leader in a decision without a leader."""
 
 # The controller: its decisions so far (leader, ISR and epoch), and the brokers with a session.
 DECISION: Final = 0
@@ -85,7 +85,7 @@ class ProcessState(IntEnum):
 
 
 class Fetcher(IntEnum):
-    """The state of a follower's fetcher: TRUNCATING asks where to truncate; ENDED is for good."""
+    """The state of a follower's fetcher: TRUNCATING asks where to truncate; ENDED is permanent."""
 
     NONE = 0
     TRUNCATING = 1
@@ -111,7 +111,7 @@ class AnswerKind(IntEnum):
 
 IN_FLIGHT: Final = 1
 STALE: Final = 32
-"""A bit of JOIN: the follower has started again since the leader asked."""
+"""A bit of JOIN: the follower has restarted since the leader's request."""
 ARMED: Final = 64
 """A value of JOIN within a step: the next request for a larger ISR is late."""
 
@@ -119,7 +119,7 @@ FLAG_REREAD: Final = 1
 """A consumer has read two records at one offset."""
 
 FLAG_OVERFLOW: Final = 2
-"""There are more decisions than the vector has room for: the scope is too large."""
+"""The state has no room for a decision: the scope is too large."""
 
 
 @rule
@@ -150,8 +150,7 @@ def block(b: int) -> int:
 def get(s: State, b: int, field: int) -> int:
     """Return a field of broker ``b``.
 
-    The sum of a byte and 0 is a machine word. So each rule that takes the value is compiled only
-    once, and not also for bytes.
+    The sum of a byte and 0 is a machine word, so rules that take it are compiled only once.
     """
     return int(s[BLOCKS + b * BLOCK + field]) + 0
 
@@ -189,7 +188,7 @@ def set_isr(s: State, decision: int, isr: int) -> None:
 
 @rule
 def replicas_of(s: State, decision: int) -> int:
-    """Return the replicas that a decision names, as a mask. The byte has the complement."""
+    """Return the replicas of a decision, as a mask. The byte has the complement."""
     return ~(int(s[DECISION + decision]) >> 5) & 7
 
 
@@ -220,14 +219,14 @@ def has_replica(s: State, b: int) -> bool:
 
 @rule
 def follows(s: State, b: int) -> int:
-    """Return the broker that ``b`` believes leads, -1 for none or before its first decision."""
+    """Return the leader that ``b`` knows, -1 for none or before its first decision."""
     applied = get(s, b, APPLIED_DECISION)
     return -1 if applied < 0 else leader_of(s, applied)
 
 
 @rule
 def epoch_of(s: State, b: int) -> int:
-    """Return the leader epoch that ``b`` believes in, -1 before its first decision."""
+    """Return the leader epoch that ``b`` knows, -1 before its first decision."""
     applied = get(s, b, APPLIED_DECISION)
     return -1 if applied < 0 else int(s[EPOCH + applied])
 

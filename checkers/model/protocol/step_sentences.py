@@ -54,7 +54,7 @@ def _decided(after: State) -> str:
 
 
 def _change(b: int, before: State, after: State) -> str:
-    """Return in words how a replica's log, HW and fetcher have changed."""
+    """Return the changes of a replica's log, HW and fetcher as text."""
     leo, now = get(before, b, layout.LEO), get(after, b, layout.LEO)
     parts = []
     if now < leo:

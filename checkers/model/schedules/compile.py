@@ -48,8 +48,8 @@ class CompiledStep:
     """A step of a schedule: a command, the brokers that run meanwhile (a mask), and its moves.
 
     Attributes:
-        moves: the command as a move, and before and after it a round of the brokers that are not
-            frozen: real brokers do not wait for a command.
+        moves: the command, and a round before and after it: brokers that are not frozen do not wait
+            for a command.
     """
 
     move: Row
@@ -61,9 +61,9 @@ def compile_for(counterexample: Counterexample, kafka: str) -> Schedule:
     """Return the schedule that plays a counterexample on a release.
 
     Raises:
-        UsageError: brokers cannot follow it, because a broker that must run for a command would run
-            ahead, or because no order of the assignment gives its elections; or the model does not
-            know the release. For a search by messages see ``compile_by_message``.
+        UsageError: brokers cannot follow it, because a broker that a command needs would run ahead,
+            or because no order of the assignment leads to its elections; or the model does not know
+            the release. For a search by messages see ``compile_by_message``.
     """
     if counterexample.scope.by == "message":
         return compile_by_message(counterexample, kafka)
@@ -142,7 +142,7 @@ def _beat(row: Row, running: int) -> CompiledStep:
 
 
 def _played(rows: Iterable[Row], state: Vector, k: Constants) -> Vector:
-    """Return the state after some moves; a move that the rules do not allow changes nothing."""
+    """Return the state after some moves; moves that the rules do not allow change nothing."""
     for row in rows:
         after = attempt(state, k, row)
         state = state if after is None else after
@@ -154,7 +154,7 @@ def _revived(
 ) -> tuple[tuple[ScheduleStep, ...], tuple[Row, ...]]:
     """Return steps that restart each broker that exited because it was ahead of its leader.
 
-    Such a broker is killed first, because 0.10.2.2 may wait for itself for ever in that shutdown.
+    Such a broker is killed first, because the shutdown of 0.10.2.2 may never end.
     """
     everybody = (1 << int(k[K_BROKERS])) - 1
     run = (int(Move.RUN), everybody, 0)
@@ -178,7 +178,7 @@ def _revived(
 
 
 def _step(beat: CompiledStep, before: Vector, after: Vector, k: Constants) -> ScheduleStep:
-    """Return one step, with the brokers to freeze meanwhile and the state expected after it.
+    """Return one step, with the brokers to freeze and the state expected after it.
 
     An orderly stop on KRaft ends with all brokers running (``rounds.shut_down``).
     """
@@ -230,7 +230,7 @@ def _order(
 ) -> tuple[int, ...]:
     """Return an assignment order in which each election chooses the first electable replica.
 
-    On KRaft any order will do: the replay asks for another order before an election.
+    On KRaft any order is possible, because the replay changes the order before an election.
     """
     for order in permutations(range(brokers)):
         if order[0] == 0 and _fits(list(order), beats, path):
@@ -238,7 +238,7 @@ def _order(
     if kraft:
         return tuple(range(brokers))
     raise UsageError(
-        "no order of the assignment gives the elections of this counterexample",
+        "no order of the assignment leads to the elections of this counterexample",
         hint="Search for another counterexample, with other bounds or for a single invariant.",
     )
 

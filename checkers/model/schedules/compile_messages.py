@@ -1,9 +1,9 @@
 """A counterexample by messages as a schedule that real brokers follow message by message.
 
-The wire (a proxy between brokers) holds every message that the model knows, and lets one message
-pass in each step. So each move of the search is one step, and the whole state is expected after it.
-The expected states follow from the rules of the release that replays the schedule. If these rules
-refuse a fetch or an epoch question, the broker still sends it, and it must change nothing.
+The relay (a proxy between brokers) holds every message of the model's kinds, and sends one message
+in each step. So each move of the search is one step with a complete expected state. The expected
+states follow from the rules of the release that replays the schedule. If these rules refuse a
+request, the broker still sends it, and it must change nothing.
 """
 
 from dataclasses import replace
@@ -49,7 +49,7 @@ _RENAMED: Final[dict[Move, Action]] = {
     Move.SAVE: "checkpoint",
     Move.ELECT: "elect-unclean",
 }
-"""The actions that are not called as their moves are."""
+"""The actions whose names differ from those of their moves."""
 
 _UNPLAYABLE: Final = frozenset(
     {Move.SKIP, Move.CONFIRM, Move.CHECKPOINT, Move.WIPE, Move.PROPOSE, Move.ADMIT, Move.REASSIGN}
@@ -106,7 +106,7 @@ def sent_by(row: Row, after: State) -> str | None:
 
 
 def ends_itself(b: int) -> ScheduleStep:
-    """Return the step that kills a broker that may exit because it is ahead of its leader."""
+    """Return the step that kills a broker which may exit because it is ahead of its leader."""
     says = f"{NAMES[b]} is ahead of its leader and ends itself, or is killed before that"
     return ScheduleStep(action="kill", broker=b, says=says)
 
@@ -183,9 +183,9 @@ def _replacement(b: int) -> list[Row]:
 def _ending(state: Vector, k: Constants) -> tuple[list[ScheduleStep], list[Row]]:
     """Return the last steps: all messages pass, and one more record is sent and acknowledged.
 
-    So there is a promise to judge, even where the rules refuse all other records. Up to 2.0 a
-    broker that is ahead of its leader exits then; it is killed before that, and started again. A
-    follower whose fetcher has ended loses its disk first: with an empty log it fetches again.
+    So there is a promise to judge, even if the rules refuse all other records. Up to 2.0, a broker
+    that is ahead of its leader exits then; it is killed before that, and started again. A follower
+    whose fetcher has ended loses its disk first: with an empty log it fetches again.
     """
     run: Row = (int(Move.RUN), (1 << int(k[K_BROKERS])) - 1, 0)
     rested = attempt(state, k, run)
@@ -214,7 +214,7 @@ def _ending(state: Vector, k: Constants) -> tuple[list[ScheduleStep], list[Row]]
 
 
 def _last_step(row: Row, before: Vector, after: Vector, k: Constants) -> ScheduleStep:
-    """Return a step in which every message passes, so that no HW is exact."""
+    """Return a step in which every message passes, so the HWs are not exact."""
     kind, a, b = row
     seen = decode(after, k)
     expect = Expect()
@@ -283,7 +283,7 @@ def _refusal(row: Row, state: Vector, k: Constants) -> ScheduleStep:
 
 
 def _expect(seen: State, state: Vector) -> Expect:
-    """Return the whole state: the wire controls every message, so every replica is exact.
+    """Return the complete state. It is exact, because the relay controls every message.
 
     A broker that has received no decision since its start does not know its replica.
     """

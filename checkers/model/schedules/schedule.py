@@ -27,8 +27,8 @@ COMMANDED: Final = frozenset(
     {"send", "kill", "pause", "resume", "start", "stop", "move", "wipe"}
     | {"reassign", "elect-unclean"}
 )
-"""Actions from outside. The other actions happen by themselves, and the replay waits for them;
-``expire`` ends a session where the coordination allows that."""
+"""Actions from outside. The replay waits for the other actions; ``expire`` ends a session if the
+coordination allows that."""
 
 _NEEDS_BROKER: Final = COMMANDED - {"send", "reassign"} | {"expire", "learn"}
 
@@ -68,14 +68,14 @@ class Expect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ScheduleStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One step: freeze the held brokers, do one thing, wait for the expected state.
+    """One step: freeze the held brokers, perform the action, wait for the expected state.
 
     Attributes:
         broker: the broker of the action; for a send the target, by default the leader.
         record: for a send the record's name; for a batch the names, separated by spaces.
         says: the step as a sentence for readers.
         held: replicas that are frozen from before the step until after it, so that they do not run
-            ahead. Records appended meanwhile reach these replicas only after that.
+            ahead. Records that are appended meanwhile reach them afterwards.
         asks: the replica to which the broker sends the message of the step; for a lag the follower
             that is dropped.
         replicas: for a reassignment the requested replicas, the preferred one first.
@@ -103,8 +103,8 @@ class Schedule(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields=True)
         order: replicas in the order of the partition's assignment; the first leads at the start.
         moves: the same steps as moves of the model; empty if a person wrote the schedule.
         settings: broker settings in addition to those of every replay, by Kafka's names.
-        by: how the replay controls brokers: ``message``: the wire lets one message pass in each
-            step; ``round``: held brokers are frozen.
+        by: the replay's control of brokers: ``message``: the relay sends one message in each step;
+            ``round``: held brokers are frozen.
         name: a few words.
         partition: the number of the partition in its topic. A controller with eligible leader
             replicas looks only at the replicas of partition 0
@@ -152,7 +152,7 @@ def _problem(step: ScheduleStep, replicas: int, sent: set[str]) -> str:
     if unknown:
         return f"there is no replica {unknown[0]}"
     if step.action in _NEEDS_BROKER and step.broker is None:
-        return "it does not say which broker"
+        return "it names no broker"
     if not {"reassign": step.replicas, "send": step.record}.get(step.action, True):
         return f"it does not say which {'record' if step.action == 'send' else 'replicas'}"
     if step.action == "send" and sent & set((step.record or "").split()):

@@ -1,4 +1,4 @@
-"""A story (scripted scenario) played by the model: its outcome before any broker runs.
+"""A story (scripted scenario), executed by the model: its outcome before any broker runs.
 
 A script is a few lines of text. The rules of a release play it as plain Python:
 
@@ -59,7 +59,7 @@ class ScriptError(HarnessError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptSettings:
-    """The rules and settings under which a script is played.
+    """The rules and settings with which a script is executed.
 
     Attributes:
         rules: the rules of the release.
@@ -75,7 +75,7 @@ class ScriptSettings:
 
 
 def play(script: str, setting: ScriptSettings) -> PartitionOutcome:
-    """Return what becomes of the records of a script; ``logs`` has the logs of A, B and C.
+    """Return the outcome of the records of a script; ``logs`` has the logs of A, B and C.
 
     Raises:
         ScriptError: a step cannot be taken; the message names the step.
@@ -87,7 +87,7 @@ def play(script: str, setting: ScriptSettings) -> PartitionOutcome:
 
 
 def perform(script: str, stage: "ScriptState") -> Iterator[str]:
-    """Play a script line by line; yield each line when ``stage`` has the state after that line.
+    """Execute a script line by line; yield each line when ``stage`` has the state after it.
 
     Raises:
         ScriptError: a step cannot be taken.
@@ -104,10 +104,10 @@ def perform(script: str, stage: "ScriptState") -> Iterator[str]:
 
 
 def predict(schedule: Schedule, rules: Rules, *, unclean: bool) -> PartitionOutcome:
-    """Return what becomes of the records of a schedule with moves, after everything is healed.
+    """Return the outcome of the records of a schedule with moves, after all faults are healed.
 
     Args:
-        rules: the rules of the release that plays the schedule, maybe not that of the search.
+        rules: the rules of the release that executes the schedule.
         unclean: whether unclean elections are allowed, and the release obeys the setting.
 
     Raises:
@@ -151,7 +151,7 @@ def remedies(
         rules: the rules of the release.
 
     Returns:
-        Every single switch that suffices; if no switch does, every pair that does.
+        Every single switch that suffices; if there is none, every pair that suffices.
     """
     # ``kraft`` is not a rule of replication: it decides which rules hold.
     off = [name for name in SWITCHES if not getattr(rules, name) and name != "kraft"]
@@ -188,7 +188,7 @@ def _records(script: str) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class ScriptState:
-    """The state of the model while a script is played, and the names of its records."""
+    """The state of the model while a script is executed, and the names of its records."""
 
     state: State
     k: Constants
@@ -264,12 +264,12 @@ class ScriptState:
         return at_rest(self.state, self.k) or self._has_ended()
 
     def _has_ended(self) -> bool:
-        """Return whether a fetcher has ended for good, so that a follower stays out of the ISR."""
+        """Return whether a fetcher has ended permanently: its follower stays out of the ISR."""
         brokers = range(int(self.k[K_BROKERS]))
         return any(get(self.state, b, layout.FETCHER) == Fetcher.ENDED for b in brokers)
 
     def follow(self, moves: Iterable[tuple[int, int, int]]) -> None:
-        """Take moves made under other rules; leave out a move that these rules do not allow.
+        """Take moves that were made under other rules, without those that these rules do not allow.
 
         Records are named in the order in which they are sent, from m1 on.
         """

@@ -21,7 +21,7 @@ def course(script: str, setting: ScriptSettings) -> tuple[ModelSnapshot, ...]:
 
 
 def recast(course: Sequence[ModelSnapshot], brokers: Sequence[str]) -> tuple[ModelSnapshot, ...]:
-    """Return snapshots with broker ids for names; ``brokers`` has the ids of A, B and C."""
+    """Return snapshots in which broker ids replace the names A, B and C."""
     ids = dict(zip(NAMES, brokers, strict=False))
     return tuple(
         msgspec.structs.replace(

@@ -1,8 +1,8 @@
 """Breadth-first search: every state within the bounds, and the shortest way to break an invariant.
 
-The search goes level by level, so the first breach that it finds has the fewest moves. A whole
-state is kept only while it waits to be expanded. For every other state only its fingerprint and its
-parent's fingerprint are kept; from these, a second pass forward reconstructs a path.
+The search goes level by level, so the first breach that it finds has the fewest moves. A complete
+state is stored only until it is expanded. After that, only its fingerprint and its parent's
+fingerprint are stored; from these, a second pass reconstructs a path.
 """
 
 import time
@@ -32,7 +32,8 @@ Reason = Literal["memory", "time", "stopped", "overflow"]
 the bounds does not fit in the vector."""
 
 BLOCK: Final = 1 << 15
-"""The number of states that are allocated together; one call of the kernel adds at most as many."""
+"""The number of states that are allocated together, which is also the most that one call of the
+kernel adds."""
 
 _BITS: Final = 63
 
@@ -81,7 +82,8 @@ class SearchOutcome:
 
     Attributes:
         paths: for each broken invariant one of the shortest paths that break it.
-        reason: why the search ended early; None if it found every state or broke every invariant.
+        reason: why the search ended early; None if it found every state or a breach of every
+            invariant.
         exhausted: whether the search found every state within the bounds.
         depth: moves from the initial state to the farthest state that was found.
         transitions: number of moves taken, to new or to known states.
@@ -101,7 +103,7 @@ class SearchOutcome:
 
     @property
     def collision(self) -> float:
-        """An upper bound of the probability that an equal fingerprint hid a state."""
+        """An upper bound of the probability that equal fingerprints hid a state."""
         return collisions(self.states)
 
 
@@ -119,8 +121,7 @@ def explore(
         machine: the machine to search.
         invariants: names of its invariants; without names the search finds every state.
         limits: the limits of the search. Findings from before a limit are kept.
-        jobs: number of threads. With several threads, chance decides which of the shortest paths is
-            found.
+        jobs: number of threads. With several threads, any of the shortest paths may be found.
         watch: called with the progress several times a second.
     """
     compiled = kernels(machine.laws)
@@ -294,7 +295,7 @@ class _Search:
 
 
 def _deal(frontier: list[Words], jobs: int) -> list[Words]:
-    """Take each thread's rows from the frontier: one block, or equal shares of the last blocks."""
+    """Return each thread's rows of the frontier: one block, or equal shares of the last blocks."""
     if len(frontier) >= jobs:
         return [frontier.pop() for _ in range(jobs)]
     rows = np.concatenate(frontier)

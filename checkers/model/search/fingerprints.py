@@ -2,7 +2,7 @@
 
 The set keeps only the 64-bit fingerprint of a state, as TLC does (Yu, Manolios, Lamport: Model
 checking TLA+ specifications). Two states with the same fingerprint would count as one state;
-``collisions`` returns how likely it is that this has happened.
+``collisions`` returns the probability of this.
 
 The table uses open addressing in two NumPy arrays. Kernels on several threads may insert at the
 same time: a thread takes a slot by compare-and-swap, for which Numba has no function.
@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 from highwater.checkers.model.protocol.compiled import rule
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
-"""Fingerprints, or states as whole words of eight bytes."""
+"""Fingerprints, or states as words of eight bytes."""
 
 FULL: Final = 0.6
 """Above this share of taken slots the table is doubled, if memory allows it."""

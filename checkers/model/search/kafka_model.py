@@ -38,13 +38,13 @@ _LAWS: Final = {
     ),
     "round": MachineFunctions(apply=apply, canonical=canonical, broken=broken, possible=possible),
 }
-"""The functions of a search, by its kind of step: a search by messages compiles no rounds."""
+"""The functions of a search, by its kind of step; a search by messages compiles no rounds."""
 
 PROMISES: Final = tuple(name for name, invariant in INVARIANTS.items() if invariant.promise)
 
 _SETTINGS: Final = ("acks", "min_isr")
 _ALWAYS: Final = (*_SETTINGS, "brokers", "records", "failures", "moves", "late")
-"""Bounds that the command names even where they have the default value."""
+"""Bounds that the command always names, also with the default value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class ModelSettings:
 
     @property
     def client(self) -> msgspec.UnsetType:
-        """No value: the client library does not matter in this model."""
+        """None: this model has no clients."""
         return msgspec.UNSET
 
     def rules(self) -> Rules:

@@ -21,8 +21,8 @@ _MODEL: Final = "highwater.checkers.model."
 _FOLDER: Final = Path(__file__).parents[1]
 
 _RECENT: Final = 1 << 17
-"""Number of fingerprints, from before renaming, that a call remembers. Most successors were reached
-a moment ago by the same moves in another order, and need not be renamed again."""
+"""Number of recent fingerprints, from before renaming, that a call remembers. Most successors were
+reached shortly before by the same moves in another order, and need not be renamed again."""
 
 
 class Problem(NamedTuple):
@@ -101,7 +101,7 @@ def _imported(path: Path) -> Iterator[Path]:
 
 @rule
 def mark(breaches: int, key: np.uint64, marks: Words) -> None:
-    """Note that the state with fingerprint ``key`` breaks these invariants."""
+    """Record that the state with fingerprint ``key`` breaks these invariants."""
     for bit in range(marks.shape[0]):
         if (breaches >> bit) & 1:
             marks[bit] = key

@@ -14,7 +14,7 @@ Moves = np.ndarray[Any, np.dtype[np.int64]]
 
 @rule
 def anything(state: State, constants: Constants, kind: int, b: int) -> bool:  # noqa: ARG001
-    """Return True: every move may be possible."""
+    """Return True, because every move may be possible."""
     return True
 
 
@@ -49,9 +49,9 @@ class Machine:
         constants: the constants that every law gets.
         initial: the first state, in whole words of eight bytes.
         invariants: for each name its bit in the mask that ``broken`` returns, from 0.
-        overflowed: returns whether a state has no room for something, so that nothing is known
-            about it; such a state breaks every invariant.
-        renamed: returns every state of the same shape as a state, itself included.
+        overflowed: returns whether a state had no room for a part of its content; such a state
+            breaks every invariant.
+        renamed: returns all states of the same shape, including the state itself.
     """
 
     laws: MachineFunctions

@@ -8,7 +8,7 @@ import msgspec
 from highwater.harness.base.errors import StoreError, UsageError
 
 FORMAT: Final = 1
-"""Version of the file format; it changes when an older reader would misunderstand a newer file."""
+"""Version of the file format. It changes when an older reader would misread a newer file."""
 
 
 class ModelFile(msgspec.Struct, frozen=True):

@@ -21,10 +21,10 @@ class PathStep:
 def follow(machine: Machine, chain: Sequence[int]) -> tuple[PathStep, ...]:
     """Return the moves along fingerprints of canonical states, from the initial state on.
 
-    The search renames the brokers of every state, and does not keep the names. So this function
-    walks the path again with two states of equal shape: the brokers of one state are renamed as in
-    the search, those of the other are not. The search forgets decisions that every broker knows.
-    This function keeps them, and ends where a state has no room for one more decision.
+    The search renames the brokers of every state, and does not store the names. So this function
+    follows the path again with two states of equal shape: one with brokers renamed as in the
+    search, and one without. The search drops decisions that every broker knows. This function keeps
+    them, and ends at a state without room for one more decision.
 
     Raises:
         HarnessError: no move leads to the next state, so the laws treat brokers differently.
@@ -50,7 +50,7 @@ def transitions(
 
 
 def overflows(machine: Machine, path: Sequence[PathStep]) -> bool:
-    """Return whether a path ends in a state that overflowed, about which nothing is known."""
+    """Return whether a path ends in a state that overflowed."""
     return bool(path) and machine.overflowed(path[-1].after)
 
 
@@ -93,7 +93,7 @@ def replayed(
 
 
 def _alike(machine: Machine, state: State, shape: bytes, leaps: list[PathStep]) -> State:
-    """Add the step from ``state`` to this shape, or else the step to a state that overflows."""
+    """Add the step from ``state`` to this shape, or else the step to an overflowed state."""
     steps = [PathStep(move=move, after=after) for move, after in successors(machine, state)]
     for leap in (
         *(leap for leap in steps if _shape(machine, leap.after) == shape),

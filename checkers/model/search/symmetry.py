@@ -19,7 +19,7 @@ from highwater.checkers.model.protocol.state_layout import (
 
 _MASK = 0x3FFFFFFFFFFFFFFF
 _REASSIGNMENTS = 192
-"""The bits of SPENT that count reassignments."""
+"""The bits of SPENT with the number of reassignments."""
 _REMOTE = layout.REMOTE
 _NAMING = (layout.VIEW, layout.PENDING, _REMOTE, _REMOTE + 1, _REMOTE + 2, layout.ANSWER_FROM)
 """Fields whose values name brokers."""
@@ -27,7 +27,7 @@ _NAMING = (layout.VIEW, layout.PENDING, _REMOTE, _REMOTE + 1, _REMOTE + 2, layou
 
 @rule
 def canonical(s: State, out: State, k: Constants) -> None:
-    """Write ``s`` to ``out`` with old decisions forgotten and its brokers in a canonical order.
+    """Write ``s`` to ``out`` without old decisions, and with its brokers in a canonical order.
 
     Brokers are ordered by their states without the names. Two brokers with equal signatures may end
     in either order: the search may then visit a state twice, but never misses a state.
@@ -100,7 +100,7 @@ def _forget(s: State, n: int) -> None:
 
 @rule
 def _forget_failover(s: State, n: int) -> None:
-    """Forget a controller's death once it makes no broker miss a decision any more."""
+    """Drop a controller's death when it no longer makes a broker miss a decision."""
     for b in range(n):
         applied = get(s, b, layout.APPLIED_DECISION)
         if 0 <= applied < int(s[layout.DELIVERS]) - 1:

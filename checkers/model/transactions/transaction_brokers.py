@@ -1,7 +1,7 @@
-"""The brokers' part: the coordinator's decisions, and the appends of leaders.
+"""The brokers' moves: the coordinator's decisions, and the appends of leaders.
 
 A function that handles a request returns its answer: ``OK``, ``WAIT`` (an error after which the
-client tries again, such as CONCURRENT_TRANSACTIONS), or ``REFUSED`` for good.
+client retries, such as CONCURRENT_TRANSACTIONS), or ``REFUSED`` (a permanent error).
 """
 
 from typing import Final
@@ -32,7 +32,7 @@ OK: Final = 0
 WAIT: Final = 1
 REFUSED: Final = 2
 LATER: Final = 3
-"""The request is done, and its answer comes later."""
+"""The request is handled, and its response comes later."""
 
 
 @rule
@@ -92,7 +92,7 @@ def end_transaction(s: State, k: Constants, commit: int, epoch: int) -> int:  # 
 
 @rule
 def prepare(s: State, decided: int, bump: int) -> None:
-    """Write a decision; then the coordinator must write its markers."""
+    """Write a decision, after which the coordinator must write its markers."""
     s[layout.STATE] = decided
     s[layout.EPOCH] = int(s[layout.EPOCH]) + bump
     s[layout.PENDING] = s[layout.PARTS]
@@ -100,7 +100,7 @@ def prepare(s: State, decided: int, bump: int) -> None:
 
 @rule
 def fence(s: State, k: Constants) -> None:
-    """Abort the transaction in an epoch that no producer has (``prepareFenceProducerEpoch``)."""
+    """Abort the transaction in a new epoch without a producer (``prepareFenceProducerEpoch``)."""
     prepare(s, CoordinatorState.PREPARE_ABORT, 1 + int(k[K_BUMPS_EPOCH]))
 
 
@@ -125,7 +125,7 @@ def write_marker(s: State, k: Constants, p: int, commit: int, epoch: int) -> boo
 
 @rule
 def complete(s: State, p: int) -> None:
-    """Note that a partition's marker is written; the last marker completes the transaction."""
+    """Record that a partition's marker is written; the last marker completes the transaction."""
     left = int(s[layout.PENDING]) & ~(1 << p)
     s[layout.PENDING] = left
     if left == 0:
@@ -181,7 +181,7 @@ def forget_producer(s: State, p: int) -> bool:
 
 @rule
 def _await_confirmation(s: State, k: Constants, p: int, epoch: int, sequence: int) -> None:
-    """Note the lowest unconfirmed sequence number (``maybeUpdateLowestSequenceAndEpoch``)."""
+    """Record the lowest unconfirmed sequence number (``maybeUpdateLowestSequenceAndEpoch``)."""
     if not k[K_LOWEST_SEQUENCE]:
         return
     if k[K_COPY_IS_NOT_LOWEST] and _is_copy(s, k, p, epoch, sequence):
@@ -218,7 +218,7 @@ def _in_sequence(s: State, k: Constants, p: int, epoch: int, sequence: int) -> b
 
 @rule
 def _remember(cached: int, sequence: int) -> int:
-    """Return the mask of the last batches with one more batch; the mask has at most five."""
+    """Return the mask of the last batches with one more batch, at most five."""
     cached |= 1 << sequence
     count = 0
     for bit in range(layout.MAX_RECORDS):

@@ -16,14 +16,14 @@ NOWHERE: Final = 0
 UNDECIDED: Final = 1
 PUBLISHED: Final = 2
 WITHDRAWN: Final = 4
-"""What a log says about a record, one bit for each place of the record: no marker behind it, a
-commit, or an abort. A read_committed reader decides in the same way (``Fetcher``, aborted
-transactions): by the next marker behind the record."""
+"""The outcome of a record in a log, one bit for each of its offsets: no marker after it, a commit,
+or an abort. A read_committed reader decides in the same way (``Fetcher``, aborted transactions): by
+the next marker after the record."""
 
 
 @rule
 def verdict_of(s: State, r: int) -> int:
-    """Return what the log of a record's partition says about the record."""
+    """Return the outcome of a record in its partition's log."""
     p, fate = int(s[layout.R_PARTITION + r]), NOWHERE
     for offset in range(leader(s, p, layout.LENGTH)):
         if leader(s, p, layout.LOG + offset) == r + 1:
@@ -106,7 +106,7 @@ def written_once(s: State) -> bool:
 
 @rule
 def _rises(s: State, by_sequence: bool) -> bool:
-    """Return whether in each log the records of a producer epoch rise, by sequence without gap."""
+    """Return whether each producer epoch's records are in order; by sequence, without gaps."""
     for p in range(layout.MAX_PARTITIONS):
         epoch, last = -1, -1
         for offset in range(leader(s, p, layout.LENGTH)):
@@ -182,7 +182,7 @@ _ALL: Final = (1 << len(TRANSACTION_INVARIANTS)) - 1
 
 @rule
 def overflowed(s: State) -> bool:
-    """Return whether there were more messages or entries than a state has room for."""
+    """Return whether a state had no room for a message or an entry."""
     return int(s[layout.FLAGS]) & layout.FLAG_OVERFLOW != 0
 
 
@@ -190,7 +190,7 @@ def overflowed(s: State) -> bool:
 def broken_of(s: State, k: Constants) -> int:  # noqa: ARG001 - of all machines
     """Return a mask of the invariants that a state breaks, in their order.
 
-    A state that has no room for a message or an entry breaks all invariants.
+    A state without room for a message or an entry breaks all invariants.
     """
     if overflowed(s):
         return _ALL

@@ -1,8 +1,8 @@
 """The layout of a state of transactions: coordinator, applications, producers, leaders, messages.
 
 A state is ``WIDTH`` signed bytes. An entry of a log is one byte: a record's number from 1 on, or a
-marker. Sets of partitions are bit masks. Partition, epoch and sequence number of a Produce
-are stored with its record, so a message names only the record.
+marker. Sets of partitions are bit masks. Partition, epoch and sequence number of a Produce are
+stored with its record, so a message has only the record.
 """
 
 from enum import IntEnum
@@ -144,19 +144,19 @@ COORDINATOR: Final = MAX_PARTITIONS
 """The receiver of AddPartitionsToTxn and EndTxn; other receivers are leaders, by partition."""
 
 BROKERS_WAY: Final = 9
-"""The number of the way of markers, from the coordinator to a leader."""
+"""The number of the connection for markers, from the coordinator to a leader."""
 
 CLOSED: Final = 9
-"""The number of the connection of requests whose producer has failed."""
+"""The number of the connection for requests whose producer has failed."""
 
 FLAG_OVERFLOW: Final = 1
-"""A log or the messages have no room: the scope is too large for the vector."""
+"""A log or the message list is full: the scope is too large for the state."""
 
 FLAG_REFUSED: Final = 2
-"""A producer was refused for good, though it was not fenced."""
+"""A producer got a permanent error, although it was not fenced."""
 
 FLAG_SUCCESSOR_REFUSED: Final = 4
-"""The refused producer was the second one, which had taken the place of the first."""
+"""The refused producer was the second one, which had replaced the first."""
 
 
 @rule

@@ -1,4 +1,4 @@
-"""Requests on their way: sent, given up, and taken out in the order of their connection."""
+"""Requests in flight: sent, abandoned, and delivered in the order of their connection."""
 
 from highwater.checkers.model.protocol.compiled import Constants, State, copy_state, rule
 from highwater.checkers.model.transactions import transaction_layout as layout
@@ -10,13 +10,13 @@ from highwater.checkers.model.transactions.transaction_layout import (
 
 @rule
 def way_of(c: int, receiver: int) -> int:
-    """Return the number of the way from a producer to a receiver."""
+    """Return the number of the connection from a producer to a receiver."""
     return c * (layout.MAX_PARTITIONS + 1) + receiver
 
 
 @rule
 def message_count(s: State) -> int:
-    """Return how many messages are on their way."""
+    """Return the number of messages in flight."""
     count = 0
     for slot in range(layout.MAX_MESSAGES):
         count += int(message(s, slot, layout.M_KIND) != 0)
@@ -25,7 +25,7 @@ def message_count(s: State) -> int:
 
 @rule
 def put_message(s: State, kind: int, way: int, connection: int, argument: int, epoch: int) -> None:
-    """Put a request on its way, behind all others."""
+    """Add a request in flight, after all others."""
     for slot in range(layout.MAX_MESSAGES):
         if message(s, slot, layout.M_KIND) == 0:
             set_message(s, slot, layout.M_KIND, kind)
@@ -39,7 +39,7 @@ def put_message(s: State, kind: int, way: int, connection: int, argument: int, e
 
 @rule
 def take_out(s: State, slot: int) -> None:
-    """Remove a message; the messages behind it move up."""
+    """Remove a message; later messages move up."""
     for later in range(slot, layout.MAX_MESSAGES - 1):
         for field in range(layout.MESSAGE):
             set_message(s, later, field, message(s, later + 1, field))

@@ -137,7 +137,7 @@ def take(s: State, k: Constants, kind: int, a: int, b: int) -> bool:  # noqa: C9
 
 @rule
 def _is_its_turn(s: State, kind: int, a: int) -> bool:  # noqa: PLR0911 - one for each case
-    """Return whether a move comes in its turn (``TransactionScope.in_turn``)."""
+    """Return whether the mode ``in_turn`` allows a move now (``TransactionScope.in_turn``)."""
     controls = _is_awaited(s, Request.ADD_PARTITION, Request.END_TXN)
     if kind == TransactionMove.ARRIVE:
         late = message(s, a, layout.M_CONNECTION) != 0
@@ -170,7 +170,7 @@ def _is_its_turn(s: State, kind: int, a: int) -> bool:  # noqa: PLR0911 - one fo
 
 @rule
 def _is_awaited(s: State, kind: int, other: int) -> bool:
-    """Return whether a producer waits for the answer to a request of one of two kinds."""
+    """Return whether a producer waits for the response to a request of one of two kinds."""
     for slot in range(layout.MAX_MESSAGES):
         if message(s, slot, layout.M_KIND) in (kind, other) and not message(
             s, slot, layout.M_CONNECTION
@@ -181,7 +181,7 @@ def _is_awaited(s: State, kind: int, other: int) -> bool:
 
 @rule
 def _arrive(s: State, k: Constants, slot: int) -> bool:
-    """Let a request reach its broker; the answer arrives at once or is lost with the connection."""
+    """Deliver a request to its broker; the response arrives or is lost with the connection."""
     kind = message(s, slot, layout.M_KIND)
     if kind == 0 or not is_first(s, slot):
         return False
@@ -212,7 +212,6 @@ def _arrive(s: State, k: Constants, slot: int) -> bool:
 
 @rule
 def _is_overdue(s: State, way: int, r: int) -> bool:
-    """Return whether a record's producer is no longer in the record's transaction."""
     c = way // (layout.MAX_PARTITIONS + 1)
     return producer(s, c, layout.TRANSACTION) != int(s[layout.R_TRANSACTION + r])
 

@@ -1,4 +1,4 @@
-"""The producers' part: calls of the application, requests, and the effects of answers."""
+"""The producers' moves: calls of the application, requests, and the effects of responses."""
 
 from highwater.checkers.model.protocol.compiled import Constants, State, rule, spend_one
 from highwater.checkers.model.transactions import transaction_layout as layout
@@ -35,7 +35,7 @@ from highwater.checkers.model.transactions.transaction_scope import (
 
 @rule
 def open_producer(s: State, k: Constants, c: int) -> bool:
-    """Take the place of the first producer and fence it (InitProducerId)."""
+    """Replace the first producer by the second, and fence it (InitProducerId)."""
     if (
         c == 0
         or c >= k[K_PRODUCERS]
@@ -73,7 +73,7 @@ def begin(s: State, k: Constants, c: int) -> bool:
 def send(s: State, k: Constants, c: int, p: int) -> bool:
     """Give the producer a record, to be sent as soon as its partition is in the transaction.
 
-    Partitions are interchangeable, so the very first record goes to the first partition.
+    Partitions are interchangeable, so the first record always goes to the first partition.
     """
     r = int(s[layout.SENT])
     if producer(s, c, layout.PHASE) != Phase.OPEN or r >= k[K_RECORDS] or p >= k[K_PARTITIONS]:
@@ -96,7 +96,7 @@ def send(s: State, k: Constants, c: int, p: int) -> bool:
 
 @rule
 def retry(s: State, c: int, p: int) -> bool:
-    """Send a partition's unanswered records again, and the records that wait behind them."""
+    """Retry a partition's records without a response, and send the records that wait for them."""
     if producer(s, c, layout.PHASE) not in (Phase.OPEN, Phase.DRAINING) or not _has(
         s, c, p, RecordState.UNANSWERED
     ):
@@ -107,7 +107,7 @@ def retry(s: State, c: int, p: int) -> bool:
 
 @rule
 def commit(s: State, c: int) -> bool:
-    """Ask for a commit, if every record has an answer."""
+    """Request a commit, if every record has a response."""
     number = producer(s, c, layout.TRANSACTION)
     if producer(s, c, layout.PHASE) != Phase.OPEN or not _count(
         s, number, RecordState.ACKNOWLEDGED
@@ -123,7 +123,7 @@ def commit(s: State, c: int) -> bool:
 
 @rule
 def abort(s: State, k: Constants, c: int) -> bool:
-    """Abort: drop unsent records and, by ``purges_unanswered``, records that wait for a retry."""
+    """Abort: drop unsent records and, with ``purges_unanswered``, records that wait for a retry."""
     number = producer(s, c, layout.TRANSACTION)
     if producer(s, c, layout.PHASE) != Phase.OPEN:
         return False
@@ -148,7 +148,7 @@ def abort(s: State, k: Constants, c: int) -> bool:
 
 @rule
 def give_up(s: State, k: Constants, c: int, receiver: int) -> bool:
-    """Close a connection with requests on their way; resend only requests to the coordinator."""
+    """Close a connection with requests in flight; resend only requests to the coordinator."""
     spent, limit = layout.LATES, int(k[K_LATE])
     if receiver == COORDINATOR:
         spent, limit = layout.LATE_CONTROLS, int(k[K_LATE_CONTROLS])
@@ -173,7 +173,7 @@ def give_up(s: State, k: Constants, c: int, receiver: int) -> bool:
 
 @rule
 def on_added(s: State, c: int, p: int) -> None:
-    """Note that the coordinator has added a partition, and send the records that waited for it."""
+    """Record that the coordinator has added a partition, and send the records that waited."""
     set_producer(s, c, layout.ADDED, producer(s, c, layout.ADDED) | 1 << p)
     set_producer(s, c, layout.ADDING, producer(s, c, layout.ADDING) & ~(1 << p))
     if producer(s, c, layout.PHASE) == Phase.OPEN:
@@ -182,7 +182,7 @@ def on_added(s: State, c: int, p: int) -> None:
 
 @rule
 def on_acknowledged(s: State, c: int, r: int) -> None:
-    """Note that the leader has acknowledged a record."""
+    """Record that the leader has acknowledged a record."""
     s[layout.R_STATE + r] = RecordState.ACKNOWLEDGED
     if producer(s, c, layout.PHASE) == Phase.DRAINING:
         _end_drained(s, c)
@@ -190,7 +190,7 @@ def on_acknowledged(s: State, c: int, r: int) -> None:
 
 @rule
 def on_ended(s: State, k: Constants, c: int) -> None:
-    """Note that the transaction has ended as the application wanted."""
+    """Record that the transaction has ended as the application requested."""
     if producer(s, c, layout.PHASE) == Phase.COMMITTING:
         s[layout.STATUS + producer(s, c, layout.TRANSACTION) - 1] = Status.COMMITTED
     set_producer(s, c, layout.PHASE, Phase.READY)
@@ -205,9 +205,9 @@ def on_ended(s: State, k: Constants, c: int) -> None:
 
 @rule
 def fail(s: State, c: int) -> None:
-    """End a producer for good after an error; requests that it has sent may still arrive.
+    """End a producer permanently after an error; requests that it has sent may still arrive.
 
-    If the application has not asked for a commit, its transaction counts as aborted.
+    If the application has not requested a commit, its transaction counts as aborted.
     """
     if not producer(s, c, layout.FENCED):
         s[layout.FLAGS] = int(s[layout.FLAGS]) | layout.FLAG_REFUSED
@@ -262,7 +262,7 @@ def _produce(s: State, c: int, p: int) -> None:
 
 @rule
 def _end_drained(s: State, c: int) -> None:
-    """Ask for the abort, if no record waits for an answer."""
+    """Request the abort, if no record waits for a response."""
     if _outstanding(s, producer(s, c, layout.TRANSACTION)) == 0:
         set_producer(s, c, layout.PHASE, Phase.ABORTING)
         _request(s, c, COORDINATOR, Request.END_TXN, 0)

@@ -1,8 +1,8 @@
 """The rules of transactions, by the release of the brokers and by the client.
 
-Each switch cites the KIP or issue that introduced the rule, and the class in which we read the
-rule. A client is a library with a version of transactions. Java's client from 4.0 on uses version 2
-if the brokers have it, too (KIP-890); ``librdkafka`` has only version 1
+Each switch cites the KIP or issue that introduced the rule, and the class in Kafka's source that
+has the rule. A client is a library with a version of transactions. Java's client from 4.0 on uses
+version 2 if the brokers have it, too (KIP-890); ``librdkafka`` has only version 1
 (confluentinc/librdkafka#5423).
 """
 
@@ -24,7 +24,7 @@ FIRST: Final = (0, 11)
 """The first release with transactions (KIP-98)."""
 
 _SECOND: Final = (4, 0)
-"""The first release with version 2 of transactions, of brokers and of Java's clients."""
+"""The first release with version 2 of transactions, for brokers and Java's clients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class TransactionRules:
     )
     stale_epoch_first: bool = switch_field(
         "A leader refuses a producer epoch below the epoch that it knows before it asks the"
-        " coordinator, and notes nothing.",
+        " coordinator, and stores nothing.",
         "KAFKA-18042; UnifiedLog.maybeStartTransactionVerification (in 4.1.2, not in 4.0.1; 4.0.2"
         " was not read)",
     )
@@ -144,7 +144,7 @@ def transaction_rules_of(kafka: str, client: str, *, protocol: str = "") -> Tran
 
 
 def transaction_client(choice: ClientChoice) -> TransactionClient:
-    """Return the model's client for the library and the release that were chosen.
+    """Return the model's client for a library and a release.
 
     Raises:
         UsageError: the model does not know the library.

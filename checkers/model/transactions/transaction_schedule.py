@@ -1,8 +1,8 @@
-"""A counterexample of transactions as a schedule that brokers can play, and its predicted outcome.
+"""A counterexample of transactions as a schedule for brokers, and its predicted outcome.
 
-The schedule is for one producer and one partition. The wire (a proxy) holds a request that is late
-in the counterexample; all other requests arrive by themselves. The client and the release need not
-be those of the search.
+The schedule is for one producer and one partition. The relay (a proxy) holds a request that is late
+in the counterexample; all other requests pass. The client and the release need not be those of the
+search.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,8 @@ MARKER: Final = "marker"
 """The name of a held WriteTxnMarkers, from the coordinator to the leader."""
 
 _FORGETS_ALONE: Final = (3, 4)
-"""Since this release a separate setting decides when a leader forgets a producer (KIP-854)."""
+"""The first release with a separate setting for the time after which a leader forgets a producer
+(KIP-854)."""
 
 _BY_THEMSELVES: Final = ("await", "answered")
 _ENDING: Final = {int(phase) for phase in (Phase.DRAINING, Phase.COMMITTING, Phase.ABORTING)}
@@ -62,14 +63,13 @@ class TransactionAction(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         action: ``begin``, ``send``, ``commit``, ``abort``, ``renew``; ``given-up`` (its sender
-            closes the connection of a held request), ``release`` (a held request goes on),
-            ``answered`` (every record has an answer), ``forgotten`` (the leader has no state of the
-            producer), ``await`` (wait only for the log).
-        held: name of the request that this step sends and the wire holds, or of the held request
-            that the step is about.
+            closes the connection of a held request), ``release`` (a held request is sent),
+            ``answered`` (every record has a response), ``forgotten`` (the leader has no state of
+            the producer), ``await`` (wait only for the log).
+        held: name of the held request that this step sends or concerns.
         says: the step of the counterexample as a sentence.
-        length: entries in the log after the step; None where the next step comes by itself.
-        refused: whether the record that the step sends is refused for good.
+        length: entries in the log after the step; None if the next step happens by itself.
+        refused: whether the record of the step gets a permanent error.
     """
 
     action: str
@@ -108,7 +108,7 @@ class ForetoldRecords(msgspec.Struct, frozen=True, kw_only=True):
 def transaction_schedule(
     counterexample: TransactionCounterexample, kafka: str, client: str
 ) -> tuple[TransactionAction, ...]:
-    """Return the steps that a player takes with a client of the model on brokers of a release.
+    """Return the steps of a replay with a client of the model on brokers of a release.
 
     Raises:
         UsageError: the counterexample cannot be replayed; the message says why.
@@ -141,8 +141,8 @@ def predict_records(
 ) -> ForetoldRecords:
     """Return the outcome of a counterexample's steps by the rules of a release and a client.
 
-    These need not be those of the search. A step that the rules refuse is left out. In the end the
-    application aborts an open transaction.
+    Release and client may differ from those of the search. A step that the rules refuse is left
+    out. At the end the application aborts an open transaction.
     """
     settings = TransactionSettings(
         kafka=kafka,
@@ -187,7 +187,7 @@ def predict_records(
 
 
 def _places(state: State, r: int) -> int:
-    """Return how often a record is in the log."""
+    """Return the number of times that a record is in the log."""
     length = leader(state, 0, layout.LENGTH)
     return sum(leader(state, 0, layout.LOG + offset) == r + 1 for offset in range(length))
 
@@ -201,7 +201,7 @@ def _subject(state: State, slot: int) -> str:
 def _same_request(row: Row, before: State, state: State) -> list[Row]:
     """Return a move for another state, in which the same request may be in another slot.
 
-    The request may also have another epoch there: with version 2 each transaction has its own.
+    With version 2, each transaction has its own epoch, so the request may have another one.
     """
     kind, slot, _ = row
     if kind != TransactionMove.ARRIVE:
@@ -215,13 +215,13 @@ def _same_request(row: Row, before: State, state: State) -> list[Row]:
 
 
 def _goes_on(state: State) -> bool:
-    """Return whether the log may be longer already, because a transaction is ending."""
+    """Return whether the log may already be longer, because a transaction is ending."""
     phases = {producer(state, c, layout.PHASE) for c in range(layout.MAX_PRODUCERS)}
     return int(state[layout.PENDING]) != 0 or bool(phases & _ENDING)
 
 
 def _identity(state: State, slot: int) -> tuple[int, int, int, bool]:
-    """Return what identifies a request: its kind, way and subject, and whether it is late."""
+    """Return a request's identity: its kind, connection and subject, and whether it is late."""
     return (
         message(state, slot, layout.M_KIND),
         message(state, slot, layout.M_WAY),
@@ -251,7 +251,7 @@ def _require_playable(counterexample: TransactionCounterexample, kafka: str) -> 
 
 
 def _require_client(counterexample: TransactionCounterexample, kafka: str, client: str) -> None:
-    """Refuse a client that, at an abort, handles records without an answer in another way."""
+    """Refuse a client that handles records without a response differently at an abort."""
     searched = transaction_rules_of(counterexample.kafka, counterexample.client)
     played = transaction_rules_of(kafka, client)
     if played.purges_unanswered == searched.purges_unanswered:
@@ -292,7 +292,7 @@ def _states(counterexample: TransactionCounterexample) -> list[State]:
 
 
 def _action(rows: Sequence[Row], states: Sequence[State], number: int) -> tuple[str, str, str]:
-    """Return an action, the record that it sends, and the held request that belongs to it."""
+    """Return an action, its record, and its held request."""
     kind, a, b = rows[number]
     before = states[number]
     if kind == TransactionMove.SEND:
@@ -317,7 +317,7 @@ def _action(rows: Sequence[Row], states: Sequence[State], number: int) -> tuple[
 
 
 def _held_at_end(rows: Sequence[Row], number: int) -> str:
-    """Return the request that the wire holds while a transaction ends."""
+    """Return the request that the relay holds while a transaction ends."""
     following = [row[0] for row in rows[number + 1 :]]
     if following[:1] == [TransactionMove.GIVE_UP]:
         return END
@@ -351,7 +351,7 @@ def _arrival(
 
 
 def _is_held(rows: Sequence[Row], states: Sequence[State], sent: int, r: int) -> bool:
-    """Return whether a Produce is held: its producer gives it up, or a late request comes first."""
+    """Return whether a Produce is held, because it is abandoned or comes after a late request."""
     for number in range(sent + 1, len(rows)):
         kind, slot, receiver = rows[number]
         before = states[number]

@@ -35,20 +35,20 @@ class TransactionScope:
         partitions: partitions of the topic; each has its own leader.
         records: maximum number of records that all producers send.
         transactions: maximum number of transactions that all producers begin.
-        producers: producers with one ``transactional.id``. The second producer takes the place of
-            the first, which does not know that and goes on.
-        late: maximum of connections to leaders that a producer gives up while a Produce is on its
-            way; that Produce arrives later or never.
-        late_controls: maximum of connections to the coordinator that a producer gives up while an
-            AddPartitionsToTxn or EndTxn is on its way.
+        producers: producers with one ``transactional.id``. The second producer replaces the first,
+            which does not know that and continues.
+        late: maximum of connections to leaders that a producer closes while a Produce is in flight;
+            that Produce arrives later or never.
+        late_controls: maximum of connections to the coordinator that a producer closes while an
+            AddPartitionsToTxn or EndTxn is in flight.
         late_markers: maximum of markers that the coordinator sends a second time because the first
             marker is late.
         expiries: maximum of transactions that the coordinator ends because they last too long.
         forgets: maximum of times that a leader forgets a producer (``producer.id.expiration.ms``).
         overdue: 1 if a late Produce may arrive after the end of its own transaction; 0 if it
             arrives before that end or never.
-        in_turn: 1 for fewer interleavings, which brokers can replay. An application goes on only
-            after an answer, or when its connection was given up. A second producer comes when the
+        in_turn: 1 for fewer interleavings, which brokers can replay. An application continues only
+            after a response, or when its connection was closed. A second producer starts when the
             first has ended its transaction. A leader forgets only when no request waits.
 
     Raises:

@@ -128,7 +128,7 @@ def _given_up(before: State, after: State) -> str:
 
 
 def _late(state: State) -> list[str]:
-    """Return the requests whose connection was given up, in words."""
+    """Return the requests whose connection was closed, as text."""
     return [
         request_in_words(state, slot)
         for slot in range(layout.MAX_MESSAGES)

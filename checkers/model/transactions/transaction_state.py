@@ -51,7 +51,7 @@ class ModelProducer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionLeader(msgspec.Struct, frozen=True, kw_only=True):
-    """A leader's log, and what the leader knows about the producer.
+    """A leader's log, and its knowledge about the producer.
 
     Attributes:
         log: names of records, and ``commit`` and ``abort`` for markers.
@@ -67,13 +67,13 @@ class PartitionLeader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransactionState(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole state at one moment.
+    """The complete state at one time.
 
     Attributes:
         coordinator: the state of the ``transactional.id``; ``epoch``: its producer epoch.
         partitions: partitions in the transaction; ``markers``: those that still need a marker.
         transactions: the outcome of each transaction for its application, in order.
-        on_the_way: requests that have not arrived yet, in words.
+        on_the_way: requests that have not arrived yet, as text.
     """
 
     coordinator: str
@@ -93,12 +93,12 @@ def record_name(number: int) -> str:
 
 
 def words(member: CoordinatorState | Phase | Status | RecordState) -> str:
-    """Return the name of a state in words."""
+    """Return the name of a state as words."""
     return member.name.lower().replace("_", " ")
 
 
 def decode_transactions(s: Vector, k: Constants) -> TransactionState:
-    """Return a state vector in words."""
+    """Return a state vector in readable form."""
     sent, partitions = int(s[layout.SENT]), range(int(k[K_PARTITIONS]))
     return TransactionState(
         coordinator=words(CoordinatorState(int(s[layout.STATE]))),
@@ -128,7 +128,7 @@ def decode_transactions(s: Vector, k: Constants) -> TransactionState:
 
 
 def request_in_words(s: Vector, slot: int) -> str:
-    """Return a request in words, such as ``P's late EndTxn commit (epoch 0)``."""
+    """Return a request as text, such as ``P's late EndTxn commit (epoch 0)``."""
     kind, argument = Request(message(s, slot, layout.M_KIND)), message(s, slot, layout.M_ARGUMENT)
     way, epoch = message(s, slot, layout.M_WAY), message(s, slot, layout.M_EPOCH)
     late = "late " if message(s, slot, layout.M_CONNECTION) else ""

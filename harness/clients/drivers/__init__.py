@@ -1,1 +1,1 @@
-"""Clients in processes of their own, in any language (docs/driver.md)."""
+"""Clients in separate processes, in any language (docs/driver.md)."""

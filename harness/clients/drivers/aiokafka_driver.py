@@ -24,7 +24,7 @@ from aiokafka.errors import (
 Request = dict[str, Any]
 LATE_S = 0.1
 UNREACHED = {"NoBrokersAvailable", "KafkaConnectionError", "KafkaTimeoutError"}
-"""Errors of a call that may be repeated: no broker answered."""
+"""Errors of a call that may be repeated, because no broker responded."""
 
 FATAL = {"ProducerFenced", "ProducerClosed", "IllegalStateError"} | {
     "TransactionalIdAuthorizationFailed",
@@ -66,7 +66,7 @@ def renamed(config: Request, names: dict[str, str]) -> Request:
 
 
 def producing(config: Request) -> Request:
-    """Return the settings of an ``AIOKafkaProducer``; its one time-out is a record's life, too."""
+    """Return an ``AIOKafkaProducer``'s settings; its one timeout limits a record's life, too."""
     times = (config[f"{name}.timeout.ms"] for name in ("socket", "request", "message"))
     codec = config["compression.type"]
     return {
@@ -89,7 +89,7 @@ def reading(config: Request) -> Request:
 
 
 def answer(number: int, **words: object) -> None:
-    """Answer a request, or say what happened in the group."""
+    """Answer a request, or report an event in the group."""
     sys.stdout.write(json.dumps({"id": number, **words}) + "\n")
     sys.stdout.flush()
 
@@ -108,7 +108,7 @@ def offsets(request: Request) -> dict[TopicPartition, int]:
 
 
 class AiokafkaClient:
-    """A client that the first call starts, since that waits for a broker."""
+    """A client that the first call starts, because the start waits for a broker."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.calls: dict[str, Callable[[Request], Awaitable[object]]] = {}
@@ -129,7 +129,7 @@ class AiokafkaClient:
         return self.client
 
     def serve(self, request: Request) -> None:
-        """Begin to do what a request says."""
+        """Begin to serve a request."""
         if request["op"] not in self.calls:
             answer(request["id"], error="UNKNOWN_REQUEST", queued=False)
             return
@@ -147,7 +147,7 @@ class AiokafkaClient:
 
 
 class AiokafkaProducer(AiokafkaClient):
-    """A producer. One task passes records on, in the order in which they came."""
+    """A producer. One task sends records in the order of their arrival."""
 
     def __init__(self, config: Request) -> None:
         super().__init__(lambda: aiokafka.AIOKafkaProducer(**producing(config)))
@@ -180,7 +180,7 @@ class AiokafkaProducer(AiokafkaClient):
                 future.add_done_callback(lambda sent, to=number: written(to, sent))
 
     def _refused(self) -> Request:
-        """Return what a refusal means: without its sender a producer refuses everything."""
+        """Return the meaning of a refusal: without its sender a producer refuses everything."""
         sender = self.client._sender.sender_task if self.client else None  # noqa: SLF001 - it is not public
         ended = {"fatal": True} if sender is not None and sender.done() else {}
         return {"queued": False, "again": False, **ended}
@@ -208,7 +208,7 @@ def written(number: int, sent: "asyncio.Future[Any]") -> None:
 
 
 class AiokafkaConsumer(AiokafkaClient, ConsumerRebalanceListener):  # type: ignore[misc]  # no types
-    """A consumer, and the listener to what happens in its group, already while it starts."""
+    """A consumer, and the listener to events in its group, also during its start."""
 
     def __init__(self, config: Request) -> None:
         super().__init__(self._made)
@@ -272,7 +272,7 @@ class AiokafkaConsumer(AiokafkaClient, ConsumerRebalanceListener):  # type: igno
         self._events.pop(request["event"]).set()
 
     async def _poll(self, request: Request) -> Request:
-        """Return the next records; aiokafka itself waits for as long as its group is rebalanced."""
+        """Return the next records; aiokafka waits while its group is rebalanced."""
         wait_s = request["wait_ms"] / 1000
         if self._polling is None:
             self._polling = asyncio.create_task(self._get(wait_s, request["max"]))
@@ -299,7 +299,7 @@ class AiokafkaConsumer(AiokafkaClient, ConsumerRebalanceListener):  # type: igno
         return {"records": [read(record) for records in fresh.values() for record in records]}
 
     async def _get(self, wait_s: float, most: int) -> tuple[Any, dict[int, int]]:
-        """Return the records of a poll, and how often each partition had been sought by then."""
+        """Return the records of a poll, and each partition's number of seeks before it."""
         consumer = await self.opened()
         polled = await consumer.getmany(timeout_ms=int(wait_s * 1000), max_records=most)
         return polled, dict(self._seeks)
@@ -327,13 +327,13 @@ class AiokafkaConsumer(AiokafkaClient, ConsumerRebalanceListener):  # type: igno
             await self.client.stop()
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Say that partitions are revoked, and wait until that is handled."""
+        """Report that partitions are revoked, and wait until that is handled."""
         for place in revoked:
             self._positions.pop(place.partition, None)
         await self._happened("revoked", revoked)
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Say that partitions are assigned, and wait until that is handled."""
+        """Report that partitions are assigned, and wait until that is handled."""
         self._positions |= {place.partition: -1 for place in assigned}
         await self._happened("assigned", assigned)
 

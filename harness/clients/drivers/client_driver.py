@@ -31,7 +31,7 @@ SETTINGS: Final = (
     *("message.timeout.ms", "request.timeout.ms", "linger.ms", "retries"),
     *("socket.timeout.ms", "retry.backoff.ms", "transactional.id", "transaction.timeout.ms"),
 )
-"""The settings that a driver gets, by librdkafka's names; ``retries`` only if it is 0."""
+"""The settings that every driver gets, by librdkafka's names; ``retries`` only if it is 0."""
 
 OF_MEMBERS: Final = (
     "group.id",
@@ -39,7 +39,7 @@ OF_MEMBERS: Final = (
     "session.timeout.ms",
     "heartbeat.interval.ms",
 )
-"""The settings that a driver gets, too, whose consumer joins a group."""
+"""The additional settings of a driver whose consumer joins a group."""
 
 
 class DriverRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,8 +47,8 @@ class DriverRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         value: None for a tombstone.
-        epoch: the epoch of the leader that appended it; None if the library does not tell it.
-        timestamp_ms: 0 if the library does not tell it.
+        epoch: the epoch of the leader that appended it; None if the library does not report it.
+        timestamp_ms: 0 if the library does not report it.
     """
 
     partition: int
@@ -64,22 +64,22 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         library: the library and its version, as in ``franz-go 1.20.7``; of ``open`` alone.
-        offset: the record's offset, of ``send`` alone; None if the broker did not tell it.
+        offset: the record's offset, of ``send`` alone; None if the broker did not return it.
         error: the library's name of the error; empty if the request succeeded.
         code: Kafka's number of the error; -1 if it is the client's own.
         queued: False if the record was certainly not sent.
         fatal: the producer cannot be used any more.
-        again: the same request may be repeated, and goes on where it stopped.
+        again: the same request may be repeated, and continues where it stopped.
         records: the next records, of ``poll`` alone.
         out_of_range: partition to its position, if that is not in the log; of ``poll`` alone.
         first: the first offset of a partition's log, of ``bounds`` alone.
         end: the end of a partition's log for this reader, of ``bounds`` alone.
         offsets: the group's offset of each partition that has one, of ``committed`` alone.
-        member: what the driver's producers need to know of a group's member, in the driver's own
-            form; of ``member`` alone.
-        event: empty for an answer. The driver numbers its events itself, and waits at each until
-            ``handled`` names its number.
-        partitions: those that the event is about.
+        member: a group member's metadata for the driver's producers, in the driver's own form; of
+            ``member`` alone.
+        event: empty for an answer. The driver numbers its events, and waits after each until
+            ``handled`` has its number.
+        partitions: the partitions of the event.
         generation: the group's generation, or the member's epoch; 0 if it is not known.
     """
 
@@ -118,8 +118,8 @@ def given_settings(settings: Settings, *, member: bool = False, every: bool = Fa
     """Return the settings that a driver gets.
 
     Args:
-        member: its consumer joins a group.
-        every: it gets those that the specification does not name, too.
+        member: whether its consumer joins a group.
+        every: whether it also gets settings that the specification does not name.
     """
     names = tuple(settings) if every else SETTINGS + OF_MEMBERS
     return {
@@ -135,7 +135,7 @@ class DriverProcess(Protocol):
     requests: FileIO
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of its standard output until it has ended, and then close that."""
+        """Yield the lines of its standard output until it has ended, and then close the output."""
 
     def last_words(self) -> str:
         """Return the last line of its standard error; empty if there is none."""
@@ -197,7 +197,7 @@ class ClientDriver:
     def fulfil(
         self, op: str, result: Callable[[DriverAnswer], Result], **words: object
     ) -> "Future[Result]":
-        """Send a request; return the Future of a result that is made of its answer.
+        """Send a request; return the Future of a result, which is made from its answer.
 
         Raises:
             HarnessError: the driver has ended by itself, or has broken its specification.
@@ -229,7 +229,7 @@ class ClientDriver:
         self._fail("it was ended")
 
     def _write(self) -> None:
-        """Write the requests, as many at a time as there are: a driver may read slowly."""
+        """Write the requests, as many together as are waiting, because a driver may read slowly."""
         with self._process.requests:
             while True:
                 lines = [self._lines.get()]
@@ -251,18 +251,18 @@ class ClientDriver:
                 break
         if not why:
             last_line = self._process.last_words()
-            why = f"it ended by itself, and said last: {last_line or 'nothing'}"
+            why = f"it ended by itself; its last line was: {last_line or 'nothing'}"
         self._fail(why)
 
     def _take(self, line: bytes) -> str:
-        """Pass on an answer; return what is wrong with it."""
+        """Pass on an answer; return an error in it as text."""
         try:
             answer = msgspec.json.decode(line, type=DriverAnswer)
         except msgspec.MsgspecError as error:
             return f"its line {line[:80].decode('utf-8', 'replace')!r} is no answer: {error}"
         if answer.event:
             if self.happened is None:
-                return f"it has been {answer.event} partitions, and is in no group"
+                return f"its partitions were {answer.event}, but it is in no group"
             self.happened(answer)
             return ""
         with self._lock:

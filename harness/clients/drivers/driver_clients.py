@@ -22,7 +22,7 @@ class DriverClients:
 
     Args:
         start: starts a process.
-        every: whether the driver gets every setting, also those that are not specified.
+        every: whether the driver also gets settings that are not specified.
 
     Attributes:
         libraries: the libraries, as the drivers name them.
@@ -43,7 +43,7 @@ class DriverClients:
     single = producer
 
     def consumer(self, settings: Settings) -> DriverConsumer:
-        """Return a consumer, which is opened when it is known whether it joins a group."""
+        """Return a consumer, which is opened later, when it joins a group or not."""
         return DriverConsumer(
             lambda member: self._opened(settings, "consumer", member=member), settings
         )

@@ -1,8 +1,8 @@
 """A client driver's consumer, with librdkafka's methods.
 
-The driver's thread puts answers and events into a mailbox, in the order in which they happened: a
-poll's records, assigned partitions, partitions to be revoked, a commit's answer. The reader's own
-thread serves the mailbox, within ``consume`` and ``close``; at an event the driver waits for that.
+The driver's thread puts answers and events into a queue, in their order: a poll's records, assigned
+partitions, partitions to be revoked, a commit's answer. The reader's own thread processes the
+queue, within ``consume`` and ``close``; after an event the driver waits for that.
 
 A record is passed on only if its poll ended after the last seek in its partition, and while the
 member has the partition.
@@ -51,7 +51,7 @@ class DriverConsumer(BufferedConsumer):
     """A consumer for one topic. Not thread-safe.
 
     Args:
-        opens: opens the driver's consumer; True if it is going to join the settings' group.
+        opens: opens the driver's consumer; the argument is whether it joins the settings' group.
     """
 
     def __init__(self, opens: Callable[[bool], ClientDriver], settings: Settings) -> None:
@@ -124,7 +124,7 @@ class DriverConsumer(BufferedConsumer):
         self._mail.put(partial(self._take, given, dict(self._seeks)))
 
     def _take(self, given: DriverAnswer, seeks: Mapping[int, int]) -> None:
-        """Take a poll's answer.
+        """Process a poll's answer.
 
         Args:
             seeks: partition to the number of seeks before the answer came.
@@ -206,7 +206,7 @@ class DriverConsumer(BufferedConsumer):
         self._drop_read(offsets)
 
     def _serve(self, deadline: float, done: Callable[[], bool]) -> None:
-        """Serve the mailbox until ``done`` returns True, or until the deadline."""
+        """Process the queue until ``done`` returns True, or until the deadline."""
         while not done() and (left := deadline - time.monotonic()) > 0:
             with contextlib.suppress(queue.Empty):
                 self._mail.get(timeout=left)()
@@ -224,7 +224,7 @@ def _message(record: DriverRecord) -> ReadMessage:
 
 
 def _result(future: Future[_Result], limit_s: float) -> _Result:
-    """Return the result of a call that does not need the mailbox to be served."""
+    """Return the result of a call that completes without processing the queue."""
     try:
         return future.result(limit_s)
     except Exception as raised:
@@ -235,7 +235,7 @@ def _result(future: Future[_Result], limit_s: float) -> _Result:
 
 
 def _needed(without: str, future: Future[_Result]) -> _Result:
-    """Return the result of a call without which the run cannot go on."""
+    """Return the result of a call that the run needs to continue."""
     try:
         return future.result(OPENS_S)
     except (KafkaException, TimeoutError) as why:

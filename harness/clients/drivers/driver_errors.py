@@ -1,7 +1,7 @@
-"""Errors of client drivers, and what an error says about a record or a transaction.
+"""Errors of client drivers, and their meaning for a record or a transaction.
 
-*A record.* One that was not queued is ``fail``. A later error comes from the last attempt; with
-retries an earlier attempt may be in the log, so the record is ``info``, as with librdkafka
+*A record* that was not queued is ``fail``. A later error comes from the last attempt; with retries
+an earlier attempt may be in the log, so the record is ``info``, as with librdkafka
 (``harness.clients.delivery_outcomes``).
 
 *A transaction.* kafka-python and aiokafka refuse to commit after an error, and the application must
@@ -62,7 +62,7 @@ class DriverOutcomes:
         return delivery_outcomes.delivered(error.number, retries=retries)
 
     def unanswered(self, error: DriverError) -> bool:
-        """Return whether the error only says that we stopped waiting."""
+        """Return whether the error only means that we stopped waiting."""
         return error.kind == GAVE_UP
 
     def not_committed(self, error: DriverError, *, aborted: bool) -> str:

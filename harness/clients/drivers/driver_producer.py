@@ -1,8 +1,7 @@
 """A client driver's producer, with librdkafka's methods.
 
-Answers arrive in the driver's thread, and wait until ``poll`` serves them. So answers are observed
-later than they arrived, and a send's recorded begin is before the client's call: recorded intervals
-may be wider than real intervals, never narrower.
+Answers arrive in the driver's thread, and wait until ``poll`` serves them. So recorded intervals
+may be wider than real intervals, but never narrower.
 """
 
 import weakref
@@ -55,7 +54,7 @@ class DriverProducer(LibraryProducer):
             HarnessError: the driver cannot be used.
         """
         if len(self._mailbox) >= _QUEUE_RECORDS:
-            raise BufferError("the queue is full: too many records wait for answers")
+            raise BufferError("the producer's queue is full: too many records await a response")
         self._driver.check()
         if self._fatal:
             raise KafkaException(replace(self._fatal[0], queued=False))
@@ -74,20 +73,20 @@ class DriverProducer(LibraryProducer):
         self._driver.ask("send", answered, topic=topic, partition=partition, value=text)
 
     def poll(self, timeout: float = -1) -> int:
-        """Wait for callbacks, and serve them; return how many."""
+        """Wait for callbacks, and serve them; return their number."""
         return self._mailbox.serve(timeout)
 
     def purge(self) -> None:
-        """End the client, and report every record without an answer as given up."""
+        """End the client, and report every record without an answer as abandoned."""
         self._mailbox.give_up(DriverError(kind=GAVE_UP))
         self._driver.kill()
 
     def reach(self, topic: str, *, limit_s: float) -> None:
-        """Ask for a topic's partitions; the first record makes the connection to a leader."""
+        """Request a topic's partitions; the first record makes the connection to a leader."""
         try:
             self._driver.fulfil("reach", lambda _: None, topic=topic).result(limit_s)
         except Exception as raised:
-            raise WaitTimeoutError(f"the producer knows no {topic}: {raised!r}") from raised
+            raise WaitTimeoutError(f"the producer does not know {topic}: {raised!r}") from raised
 
     def drop(self) -> None:
         """End the producer as in a crash: send nothing to its coordinator."""

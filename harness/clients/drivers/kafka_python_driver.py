@@ -23,7 +23,7 @@ WRITES_S = 0.02
 """Time in which a record is written to its connection."""
 
 UNREACHED = {"NoBrokersAvailable", "KafkaConnectionError", "KafkaTimeoutError"}
-"""Errors of a call that may be repeated: no broker answered."""
+"""Errors of a call that may be repeated, because no broker responded."""
 
 FATAL = {"ProducerFencedError", "IllegalStateError", "ClusterAuthorizationFailedError"} | {
     "TransactionalIdAuthorizationFailedError"
@@ -45,7 +45,7 @@ RENAMED = {
     "ssl.key.location": "ssl_keyfile",
     "ssl.key.password": "ssl_password",
 }
-"""librdkafka's names that are not kafka-python's with dots."""
+"""librdkafka's names that differ from kafka-python's, which have dots."""
 
 WRITES: Request = kafka.KafkaProducer.DEFAULT_CONFIG
 
@@ -77,7 +77,7 @@ def producing(config: Request) -> Request:
 
 
 def reading(config: Request) -> Request:
-    """Return the settings of a ``KafkaConsumer``; without a group, no broker makes its topic."""
+    """Return the settings of a ``KafkaConsumer``."""
     reset = config.get("auto.offset.reset", "error")
     return settings(
         config,
@@ -94,7 +94,7 @@ writing = threading.Lock()
 
 
 def answer(number: int, **words: object) -> None:
-    """Answer a request, or say what happened in the group."""
+    """Answer a request, or report an event in the group."""
     line = json.dumps({"id": number, **words}) + "\n"
     with writing:
         sys.stdout.write(line)
@@ -116,7 +116,10 @@ def placed(request: Request) -> dict[TopicPartition, OffsetAndMetadata]:
 
 
 class KafkaPythonClient:
-    """A client that the first call opens, since that waits for a broker. Calls may never return."""
+    """A client that the first call opens, because this waits for a broker.
+
+    Calls may never return.
+    """
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.calls: dict[str, Callable[[Request], object]] = {}
@@ -138,7 +141,7 @@ class KafkaPythonClient:
             return self.client
 
     def serve(self, _: float, request: Request) -> None:
-        """Begin to do what a request says."""
+        """Begin to serve a request."""
         if request["op"] in self.calls:
             threading.Thread(target=self._call, args=(request,), daemon=True).start()
         else:
@@ -154,7 +157,7 @@ class KafkaPythonClient:
 
 
 class KafkaPythonProducer(KafkaPythonClient):
-    """A producer, whose sends are not calls."""
+    """A producer, whose sends need no thread of their own."""
 
     def __init__(self, config: Request) -> None:
         super().__init__(lambda: kafka.KafkaProducer(**producing(config)))
@@ -183,7 +186,10 @@ class KafkaPythonProducer(KafkaPythonClient):
             self._send(request)
 
     def _send(self, request: Request) -> None:
-        """Send a record. If it waits for brokers in vain, so have all that arrived meanwhile."""
+        """Send a record.
+
+        If it waits in vain for brokers, so do all records that arrived meanwhile.
+        """
         number, value = request["id"], request["value"].encode()
         try:
             future = self.opened().send(request["topic"], value, partition=request["partition"])
@@ -204,7 +210,7 @@ class KafkaPythonProducer(KafkaPythonClient):
             self._unwritten.put(number)
 
     def _answer_later(self) -> None:
-        """Answer sends with acks=0, whose records kafka-python writes after it has said so."""
+        """Answer sends with acks=0, which kafka-python writes after it has reported them."""
         while True:
             numbers = [self._unwritten.get()]
             while not self._unwritten.empty():
@@ -252,7 +258,7 @@ class KafkaPythonConsumer(KafkaPythonClient, Listener):  # type: ignore[misc]  #
             consumer.seek(TopicPartition(self._topic, number), offset)
 
     def serve(self, arrived: float, request: Request) -> None:
-        """Do what a request says, or begin to."""
+        """Serve a request, or begin to serve it."""
         op = request["op"]
         if op == "seek":
             self._seek(request)
@@ -267,7 +273,7 @@ class KafkaPythonConsumer(KafkaPythonClient, Listener):  # type: ignore[misc]  #
             super().serve(arrived, request)
 
     def _seek(self, request: Request) -> None:
-        """Continue at these offsets, when the last poll is answered, or during an event."""
+        """Continue at these offsets, after the last poll's answer or during an event."""
         offsets = {int(number): offset for number, offset in request["offsets"].items()}
         with self._changed:
             self._changed.wait_for(lambda: not self._polling or self._unhandled)
@@ -323,15 +329,15 @@ class KafkaPythonConsumer(KafkaPythonClient, Listener):  # type: ignore[misc]  #
         return {"offsets": {at: offset for at, offset in offsets.items() if offset is not None}}
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Say that partitions are revoked."""
+        """Report that partitions are revoked."""
         await self._happened("revoked", revoked)
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Say that partitions are assigned."""
+        """Report that partitions are assigned."""
         await self._happened("assigned", assigned)
 
     async def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
-        """Say that the group has removed the member."""
+        """Report that the group has removed the member."""
         await self._happened("lost", lost)
 
     async def _happened(self, event: str, places: Iterable[TopicPartition]) -> None:
@@ -371,17 +377,21 @@ requests: "queue.SimpleQueue[tuple[float, str]]" = queue.SimpleQueue()
 
 
 def take() -> None:
-    """Take the requests, with the times at which they arrive, until there are no more."""
+    """Read the requests, with their times of arrival."""
     for line in sys.stdin:
         requests.put((time.monotonic(), line))
     os._exit(0)
 
 
 def missing(config: Request) -> str:
-    """Return what this release has not, and a client with these settings needs; mostly nothing."""
+    """Return the feature that these settings need and this release lacks; else an empty text."""
     if config.get("enable.idempotence") and "enable_idempotence" not in WRITES:
-        return "idempotent producers came later"
-    return "members of groups came later" if "group.id" in config and Listener is object else ""
+        return "this release has no idempotent producers"
+    return (
+        "this release has no members of groups"
+        if "group.id" in config and Listener is object
+        else ""
+    )
 
 
 def main() -> None:

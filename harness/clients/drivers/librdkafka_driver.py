@@ -1,4 +1,4 @@
-"""A client driver with confluent-kafka, that is librdkafka, of any release (docs/driver.md)."""
+"""A client driver with confluent-kafka (librdkafka) of any release (docs/driver.md)."""
 
 import contextlib
 import itertools
@@ -30,14 +30,14 @@ positions: dict[int, int] = {}
 
 
 def read() -> None:
-    """Read the requests in a thread of its own, so that the producer is always served."""
+    """Read the requests in a separate thread, so that the producer is always served."""
     for line in sys.stdin:
         requests.put(json.loads(line))
     requests.put(None)
 
 
 def answer(number: int, **words: object) -> None:
-    """Answer a request, or say what happened in the group."""
+    """Answer a request, or report an event in the group."""
     print(json.dumps({"id": number, **words}), flush=True)
 
 
@@ -74,7 +74,7 @@ def placed(request: Request) -> list[TopicPartition]:
 
 
 def seek(consumer: Consumer, request: Request) -> None:
-    """Read partitions from these offsets, of which some may be read already."""
+    """Read partitions from these offsets. Some may be read already."""
     places = placed(request)
     offsets = {at.partition: at.offset for at in places}
     if eager and not offsets.keys() <= positions.keys():  # they have just been revoked
@@ -88,7 +88,7 @@ def seek(consumer: Consumer, request: Request) -> None:
 
 
 def rebalanced(event: str, consumer: Consumer, places: list[TopicPartition]) -> None:
-    """Say what the group has assigned or taken, and serve requests until that is handled."""
+    """Report assigned or revoked partitions; serve requests until that is handled."""
     for place in places:
         positions[place.partition] = OFFSET_STORED
         if event != "assigned":
@@ -189,7 +189,7 @@ DEFAULTS = {"group.id": "unused", "enable.auto.commit": False, "auto.offset.rese
 
 
 def serve(client: Producer | Consumer, request: Request) -> None:
-    """Do what a request says."""
+    """Serve a request."""
     calls = PRODUCERS if isinstance(client, Producer) else CONSUMERS
     if request["op"] == "send" and isinstance(client, Producer):
         send(client, request)
@@ -205,7 +205,7 @@ def serve(client: Producer | Consumer, request: Request) -> None:
 
 
 eager = False
-"""Whether the consumer is a member of a group whose rebalances take everything (not KIP-848)."""
+"""Whether each rebalance of the consumer's group revokes all partitions (not KIP-848)."""
 
 
 def main() -> None:

@@ -15,11 +15,11 @@ from highwater.harness.runs.recorder import Recorder
 from highwater.harness.runs.store import COORDINATOR_TOPICS
 
 READER: Final = "reader"
-"""The process that asks for the offsets."""
+"""The process that requests the offsets."""
 
 _ASK_S: Final = 5.0
 _SETTLES_S: Final = 1.0
-"""A coordinator takes milliseconds to apply what is committed in its log."""
+"""Seconds in which a coordinator applies committed offsets of its log; it needs milliseconds."""
 
 _LIMIT_S: Final = 30.0
 
@@ -37,8 +37,8 @@ class GroupAnswer(NamedTuple):
     """A coordinator's answer about the offsets of a group.
 
     Attributes:
-        begun_ns: when the question was asked.
-        end: where the log of ``__consumer_offsets`` ended before; None if it is not known.
+        begun_ns: the time of the request.
+        end: the end of the log of ``__consumer_offsets`` before it; None if it is not known.
         offsets: the group's offset in each partition; None for no offset.
     """
 
@@ -50,9 +50,9 @@ class GroupAnswer(NamedTuple):
 def read_group_offsets(plan: Plan, recorder: Recorder, settings: Settings) -> None:
     """Record the group's offset in every partition, with a client that does not join the group.
 
-    The answer counts when it has been the same for a while, with no new record in the coordinators'
-    log; if that does not happen, the last answer counts, without the end of that log. If no
-    coordinator answers in time, no row is written, and the final offsets are not judged.
+    A response is used after it has been the same for a while, without a new record in the
+    coordinators' log. Otherwise the last response is used, without the end of that log. If no
+    coordinator responds in time, no row is written, and the final offsets are not judged.
 
     Args:
         settings: settings from ``client_config.consumer``, with the group.
@@ -91,7 +91,7 @@ def read_group_offsets(plan: Plan, recorder: Recorder, settings: Settings) -> No
 
 
 def _end(client: Consumer) -> int:
-    """Return the end of ``__consumer_offsets``, which has one partition in clusters of our own."""
+    """Return the end of ``__consumer_offsets``, which has one partition in our own clusters."""
     place = TopicPartition(COORDINATOR_TOPICS[1], 0)
     bounds = client.get_watermark_offsets(place, timeout=_ASK_S)
     if bounds is None:

@@ -1,7 +1,7 @@
 """The journal of a group member: its assignments, its commits, and the responses.
 
-``harness.runs.history.GROUPS`` has the rows. Only from these rows, checkers decide which member
-owned a partition when, and which offsets the group had to know (``checkers.groups``).
+``harness.runs.history.GROUPS`` has the rows. Checkers use only these rows to find the owner of a
+partition at a given time, and the offsets that the group must have stored (``checkers.groups``).
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ Begun = dict[tuple[int, int], deque[int]]
 
 
 class MemberJournal(ABC):
-    """The journal of one life of a member, to be used only in its thread, callbacks included.
+    """The journal of one life of a member. Only the member's thread uses it, also in callbacks.
 
     Args:
         process: the member's name in the history.
@@ -30,13 +30,13 @@ class MemberJournal(ABC):
         self._row = {"process": process, "group": group}
 
     def ended(self, invoke_ns: int, *, crashed: bool) -> None:
-        """Record the requests without an answer, and that the member left or was dropped."""
+        """Record the requests without a response, and that the member left or crashed."""
         self._give_up()
         self._add("ended", invoke_ns, self.clock(), outcome=INFO if crashed else OK)
 
     @abstractmethod
     def _give_up(self) -> None:
-        """Record the requests without an answer."""
+        """Record the requests without a response."""
 
     def _add(self, event: str, invoke_ns: int, complete_ns: int | None, **row: object) -> None:
         self._recorder.group(
@@ -97,7 +97,7 @@ class GroupJournal(MemberJournal):
                 )
 
     def commits(self, places: Iterable[TopicPartition]) -> int:
-        """Note that a commit begins now; ``answered`` gets the answer. Return the time."""
+        """Record that a commit begins now; ``answered`` gets the response. Return the time."""
         begun_ns = self.clock()
         for place in places:
             self._begun[place.partition, place.offset].append(begun_ns)
@@ -111,7 +111,7 @@ class GroupJournal(MemberJournal):
     def answered(self, error: ClientError | None, places: Iterable[TopicPartition]) -> None:
         """Record the answer to a commit; this is the consumer's ``on_commit``.
 
-        Every error is ``info``: an earlier attempt by the client may have been written.
+        Every error is ``info``, because an earlier attempt of the client may have been written.
         """
         complete_ns = self.clock()
         for place in places:

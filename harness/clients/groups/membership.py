@@ -12,13 +12,14 @@ class GroupMembership:
 
     Attributes:
         group: the group's name.
-        reset: ``auto.offset.reset``, as in an application's consumer; by default the consumer
-            starts at offsets that it looked up itself.
+        reset: ``auto.offset.reset``, as in an application's consumer; by default the consumer looks
+            up its first offsets itself.
         protocol: the group's protocol: ``classic`` or ``consumer`` (KIP-848).
         refresh_s: seconds until the consumer looks for new partitions again
             (``topic.metadata.refresh.interval.ms``); None: often.
         commits_every_s: ``auto.commit.interval.ms`` of a member with ``enable.auto.commit``, whose
-            client also chooses where it begins; None: the member commits what it has read.
+            client also chooses its first offsets;
+        None: the member commits the offsets that it has read.
     """
 
     group: str

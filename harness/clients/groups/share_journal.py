@@ -18,7 +18,7 @@ REJECT: Final = "reject"
 
 
 class _Answer(NamedTuple):
-    """An acknowledgement for which the broker has not answered yet."""
+    """An acknowledgement without a response yet."""
 
     event: str
     begun_ns: int
@@ -46,14 +46,14 @@ class ShareJournal(MemberJournal):
             )
 
     def answers(self, event: str, messages: Iterable[SharedRecord]) -> None:
-        """Note that the member acknowledges records now; ``answered`` records the results."""
+        """Record that the member acknowledges records now; ``answered`` records the results."""
         begun_ns = self.clock()
         for message in messages:
             answer = _Answer(event, begun_ns, message.delivery_count())
             self._begun[message.partition() or 0, message.offset() or 0].append(answer)
 
     def refused(self, message: SharedRecord) -> None:
-        """Note that the client itself refused an acknowledgement."""
+        """Record that the client itself refused an acknowledgement."""
         self._begun[message.partition() or 0, message.offset() or 0].pop()
 
     def answered(

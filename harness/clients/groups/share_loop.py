@@ -1,7 +1,7 @@
 """Members of a share group (KIP-932): a record goes to one member, until a member accepts it.
 
-A member gets records in any order, and some records again: it has no position. Therefore the
-history has a rebalance in every poll, which allows jumps of the position and nothing else.
+A member gets records in any order, and some records again, because it has no position. So the
+history has a rebalance in every poll, which excuses steps between offsets, but no other anomaly.
 """
 
 import json
@@ -25,7 +25,7 @@ _STATISTICS_MS: Final = 200
 class ShareLoop:
     """One member of a share group. Runs in its own thread, through every fault.
 
-    The next poll accepts the records of a poll.
+    Each poll accepts the records of the previous poll.
 
     Args:
         settings: settings from ``client_config.share_consumer``.
@@ -33,7 +33,7 @@ class ShareLoop:
 
     Attributes:
         given: partition to the offset after the greatest offset that the member got.
-        assigned: the partitions for which the member asks brokers for records.
+        assigned: the partitions from which the member fetches.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class ShareLoop:
 
     @property
     def reading(self) -> frozenset[int]:
-        """The same as ``assigned``: in a share group the brokers know where to begin."""
+        """The same as ``assigned``, because brokers know the next record of a share group."""
         return self.assigned
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
         """Poll until ``stop`` is set; then leave the group if ``answer_limit_s`` allows any time.
 
-        To leave, the member accepts the last records, and waits for the brokers' answers.
+        To leave, the member accepts the last records, and waits for the brokers' responses.
         """
         client = ShareConsumer(self._settings)
         self._tape.moved(SUBSCRIBE, dict.fromkeys(range(self._topic.partitions)), within=False)
@@ -86,7 +86,7 @@ class ShareLoop:
                 self._log.warning("%s: %s", self._process, error)
 
     def _look(self, statistics: str) -> None:
-        """Note the assigned partitions; librdkafka calls this within a poll.
+        """Record the assigned partitions; librdkafka calls this within a poll.
 
         A member has no callback for assignments. In the statistics, an assigned partition is
         ``desired`` and has a broker.

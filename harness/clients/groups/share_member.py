@@ -1,8 +1,9 @@
 """Members of a share group in a random run: they accept, release and reject, are slow, and crash.
 
-Every second member acknowledges implicitly: the next poll accepts the records of a poll. The other
-members decide about every record after some work, which sometimes takes longer than the record's
-lock. In the end all members only accept, until no record arrives for longer than a lock lasts.
+Every second member acknowledges implicitly: each poll accepts the records of the previous one. The
+other members acknowledge every record after some work, which sometimes takes longer than the
+record's lock. At the end all members only accept, until no record arrives for longer than a lock
+lasts.
 """
 
 import threading
@@ -43,7 +44,7 @@ _WAITS_FOR_ANSWER: Final = 0.2
 
 
 class ShareMember:
-    """One member of a share group, life after life. Runs in its own thread.
+    """One member of a share group, with restarts after crashes. It runs in its own thread.
 
     Args:
         common: returns the settings of a client with the given name.
@@ -152,7 +153,7 @@ class ShareMember:
         self._flush(client)
 
     def _work(self) -> None:
-        """Wait some time, sometimes longer than a record's lock lasts; do not wait at the end."""
+        """Wait for some time, sometimes longer than a record's lock; do not wait at the end."""
         draw = self._random.random()
         if draw < _TOO_SLOW:
             self._draining.wait(LOCK_S * (1 + self._random.random() / 2))
@@ -174,7 +175,7 @@ class ShareMember:
                 self._warn(error)
 
     def _flush(self, client: SharingConsumer) -> None:
-        """Sometimes send the acknowledgements now; otherwise the next poll sends them."""
+        """Send the acknowledgements now, by chance; otherwise the next poll sends them."""
         if self._random.random() >= _WAITS_FOR_ANSWER:
             return
         try:

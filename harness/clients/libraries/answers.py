@@ -1,4 +1,4 @@
-"""Answers about records: they arrive from another thread, and wait until a producer serves them."""
+"""Responses about records. They arrive in another thread, and wait until a producer serves them."""
 
 import math
 import queue
@@ -13,7 +13,7 @@ _LONGEST_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnsweredRecord:
-    """A record that has an answer, or will never have an answer."""
+    """A record that has a response, or will never have one."""
 
     at: int
     place: int | None
@@ -34,7 +34,7 @@ class AnsweredRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingRecord:
-    """A record that waits for its answer."""
+    """A record that waits for its response."""
 
     partition: int
     value: bytes
@@ -42,7 +42,7 @@ class WaitingRecord:
 
 
 class Mailbox:
-    """One producer's records without an answer, and the answers that were not served yet.
+    """One producer's records without a response, and the responses that were not served yet.
 
     ``answer`` may be called from any thread, all other methods only from the producer's thread.
     """
@@ -57,7 +57,7 @@ class Mailbox:
         return len(self._sent)
 
     def expect(self, record: WaitingRecord) -> int:
-        """Note that a record is sent; return the record's number."""
+        """Record that a record is sent; return its number."""
         self._number += 1
         self._sent[self._number] = record
         return self._number
@@ -67,7 +67,7 @@ class Mailbox:
         self._answers.put((number, error, offset))
 
     def serve(self, timeout: float) -> int:
-        """Call back with the waiting answers; return how many.
+        """Call the callbacks of the waiting responses; return their number.
 
         Args:
             timeout: seconds to wait for the first answer; below zero waits without limit.

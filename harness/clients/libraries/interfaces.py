@@ -32,7 +32,7 @@ class ClientError(Protocol):
 
 
 class DeliveredRecord(Protocol):
-    """A record that has an answer, or will never have an answer."""
+    """A record that has a response, or will never have one."""
 
     def partition(self) -> int | None:
         """Return the record's partition."""
@@ -63,13 +63,13 @@ class RecordProducer(Protocol):
         """Queue a record; wait while the queue is full."""
 
     def poll(self, timeout: float = -1) -> int:
-        """Serve callbacks; return how many."""
+        """Serve callbacks; return their number."""
 
     def flush(self, timeout: float = -1) -> int:
-        """Serve callbacks until no record waits; return how many records still wait."""
+        """Serve callbacks until no record waits; return the number of records that still wait."""
 
     def purge(self) -> None:
-        """Give up every record; each record gets a report about that when callbacks are served."""
+        """Give up every record; later callbacks report this for each record."""
 
     def close(self) -> object:
         """End, after ``purge``, without further requests to brokers. May be repeated."""
@@ -79,7 +79,7 @@ class RecordProducer(Protocol):
 
 
 class SingleProducer(RecordProducer, Protocol):
-    """A producer of single records, for stories: the first record is as fast as later records."""
+    """A producer of single records, for stories, whose first record is as fast as later ones."""
 
     def reach(self, topic: str, *, limit_s: float) -> None:
         """Learn the partitions of a topic, and their leaders.
@@ -99,7 +99,7 @@ class SingleProducer(RecordProducer, Protocol):
 class TransactionCalls(Protocol):
     """The calls of one transactional producer to its coordinator; every call may raise an error.
 
-    The error is a ``KafkaException`` whose argument is a ``ClientError``. Without an answer in
+    The error is a ``KafkaException`` whose argument is a ``ClientError``. Without a response in
     time, that error is retriable.
     """
 
@@ -223,7 +223,7 @@ class SharedRecord(ReadRecord, Protocol):
     """A record that a share group member got, or an error in its place."""
 
     def delivery_count(self) -> int | None:
-        """Return how often the record was delivered to members, this time included."""
+        """Return the number of deliveries of the record to members, with this one."""
 
 
 OnAcknowledged = Callable[[Mapping[TopicPartition, Iterable[int]], KafkaException | None], None]
@@ -266,14 +266,17 @@ class Outcomes(Protocol):
         """Return the outcome of a record whose delivery failed with an error."""
 
     def unanswered(self, error: Any) -> bool:  # noqa: ANN401 - a ClientError
-        """Return whether the error only says that we told the client to stop waiting."""
+        """Return whether the error only means that the client stopped waiting at our request."""
 
     def not_committed(self, error: Any, *, aborted: bool) -> str:  # noqa: ANN401 - a ClientError
         """Return the outcome of a transaction whose requested commit failed."""
 
 
 class ReaderLibrary(Protocol):
-    """A library of consumers. Settings have librdkafka's names; a library reads those it knows."""
+    """A library of consumers.
+
+    Settings have librdkafka's names; a library uses those that it knows.
+    """
 
     def consumer(self, settings: Settings) -> RecordConsumer:
         """Open a consumer with settings from ``client_config.consumer``."""
@@ -287,14 +290,17 @@ class ReaderLibrary(Protocol):
 
 
 class ClientLibrary(ReaderLibrary, Protocol):
-    """A library of clients. Settings have librdkafka's names; a library reads those it knows."""
+    """A library of clients.
+
+    Settings have librdkafka's names; a library uses those that it knows.
+    """
 
     @property
     def outcomes(self) -> Outcomes:
         """The meaning of the library's errors."""
 
     def producer(self, settings: Settings) -> TransactionsProducer:
-        """Open a producer; with a ``transactional.id``, no coordinator knows it yet."""
+        """Open a producer. With a ``transactional.id``, it is not initialised yet."""
 
     def single(self, settings: Settings) -> SingleProducer:
         """Open a producer of single records."""

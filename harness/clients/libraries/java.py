@@ -1,8 +1,7 @@
 """Kafka's own Java clients as a library of clients: ``KafkaProducer`` with librdkafka's methods.
 
-``send`` returns a Future; ``poll`` looks whether the oldest Future of each partition is done. So an
-answer is observed later than it arrived, by one look at most, and a send's recorded begin is before
-the call of Java: recorded intervals may be wider than real intervals, never narrower.
+``send`` returns a Future; ``poll`` checks whether the oldest Future of each partition is done. So
+recorded intervals may be wider than real intervals, but never narrower.
 """
 
 import contextlib
@@ -60,7 +59,7 @@ class JavaProducer(LibraryProducer):
     def produce(self, topic: str, value: bytes, *, partition: int, on_delivery: OnDelivery) -> None:
         """Queue a record; this may take as long as ``max.block.ms``."""
         if self._size >= _QUEUE_RECORDS:
-            raise BufferError("the queue is full: too many records wait for answers")
+            raise BufferError("the producer's queue is full: too many records await a response")
         try:
             record = self._gateway.record(topic, partition, None, value)
             future = self._java.send(record)
@@ -72,7 +71,7 @@ class JavaProducer(LibraryProducer):
         self._size += 1
 
     def poll(self, timeout: float = -1) -> int:
-        """Wait for callbacks, and serve them; return how many."""
+        """Wait for callbacks, and serve them; return their number."""
         with contextlib.suppress(WaitTimeoutError):
             return await_condition(
                 self._serve,
@@ -84,9 +83,9 @@ class JavaProducer(LibraryProducer):
         return 0
 
     def trust_flush(self, timeout: float) -> bool:
-        """Call Java's own flush, and take it at its word: see ``SingleProducer``.
+        """Call Java's own flush, and trust it; see ``SingleProducer``.
 
-        Its Javadoc promises that every record sent before is completed, so none is looked at.
+        Its Javadoc promises that every earlier record is completed, so no Future is checked.
         """
         try:
             self._within("flush", timeout)
@@ -100,7 +99,7 @@ class JavaProducer(LibraryProducer):
         return True
 
     def purge(self) -> None:
-        """End the producer, and report every record without an answer as given up."""
+        """End the producer, and report every record without a response as abandoned."""
         self._serve()
         self._gateway.close_now(self._java)
         for partition, waiting in self._waiting.items():
@@ -108,7 +107,7 @@ class JavaProducer(LibraryProducer):
                 self._report(partition, waiting.popleft(), JavaError(classes=(GAVE_UP,)))
 
     def reach(self, topic: str, *, limit_s: float) -> None:
-        """Ask for a topic's partitions; the first record makes the connection to a leader.
+        """Request a topic's partitions; the first record makes the connection to a leader.
 
         The call is repeated if ``max.block.ms``, which is Java's own limit, was too short.
         """

@@ -1,16 +1,16 @@
-"""Errors of Kafka's Java producer, and what an error says about a record or a transaction.
+"""Errors of Kafka's Java producer, and their meaning for a record or a transaction.
 
 An error is a Java exception, identified by the names of its class and its superclasses. Its
 Javadoc, and the code of ``KafkaProducer`` and ``Sender``, say when it is thrown.
 
 *A record.* ``send`` returns a Future. Its exception comes from the last attempt, as in librdkafka's
 delivery report: with retries an earlier attempt may have been appended, so the record is ``info``.
-The record is ``fail`` in two cases. The client was told never to retry, and the broker answered
-with an error that it returns only before it appends (``REFUSED_BEFORE_APPEND``). Or the client
-refused the record before it queued it: it threw, or returned a Future that had already failed
-(``KafkaProducer$FutureFailure``), for a reason that exists only then (``REFUSED_BEFORE_QUEUE``). A
-``TimeoutException`` has two meanings: from ``send`` itself, the client waited for metadata or
-memory; later, the record may or may not be written.
+The record is ``fail`` in two cases. Either the client does not retry, and the broker returned an
+error that it returns only before it appends (``REFUSED_BEFORE_APPEND``). Or the client refused the
+record before it queued it, by an exception or a failed Future (``KafkaProducer$FutureFailure``),
+for a reason that exists only then (``REFUSED_BEFORE_QUEUE``). A ``TimeoutException`` from ``send``
+itself means that the client waited for metadata or memory; later, the record may or may not be
+written.
 
 *A transaction.* The reasons are the same as in ``harness.clients.delivery_outcomes``. After a
 failed commit, Java's documentation says to close the producer for an error in ``FATAL``, to call
@@ -41,9 +41,10 @@ REFUSED_BEFORE_APPEND: Final = frozenset(
         "InvalidProducerEpochException",
     }
 )
-"""Answers that a broker gives only before it appends: librdkafka's list with Java's names. These
-errors are not in the list: NotEnoughReplicasAfterAppendException, TimeoutException (also an answer,
-if the ISR did not follow), NotLeaderOrFollowerException and UnknownTopicOrPartitionException."""
+"""Errors that a broker returns only before it appends: librdkafka's list with Java's names. These
+errors are not in the list: NotEnoughReplicasAfterAppendException, TimeoutException (also from the
+broker, if the ISR did not follow), NotLeaderOrFollowerException and
+UnknownTopicOrPartitionException."""
 
 REFUSED_BEFORE_QUEUE: Final = frozenset(
     {
@@ -74,8 +75,8 @@ FATAL: Final = frozenset(
     }
 )
 """Errors after which a transactional producer must be closed (Javadoc of ``KafkaProducer``,
-KIP-1050). Since 2.5 OutOfOrderSequenceException is not fatal (KIP-360); before, an abort after it
-fails, too."""
+KIP-1050). Since 2.5 OutOfOrderSequenceException is not fatal (KIP-360); before 2.5, an abort after
+it fails, too."""
 
 LOST_PRODUCER: Final = frozenset({"UnknownProducerIdException", "InvalidPidMappingException"})
 """The coordinator no longer knows the producer; the client then aborts without an EndTxn."""
@@ -122,7 +123,7 @@ class JavaOutcomes:
         return FAIL if error.name() in REFUSED_BEFORE_APPEND and not retries else INFO
 
     def unanswered(self, error: JavaError) -> bool:
-        """Return whether the error only says that we stopped waiting."""
+        """Return whether the error only means that we stopped waiting."""
         return error.name() == GAVE_UP
 
     def not_committed(self, error: JavaError, *, aborted: bool) -> str:

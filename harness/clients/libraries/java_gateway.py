@@ -1,8 +1,8 @@
-"""A Py4J gateway to a JVM with Kafka's clients on its class path: we have no Java code of our own.
+"""A Py4J gateway to a JVM with Kafka's clients on its class path, without Java code of ours.
 
 A call is a request and an answer over loopback. An object that a call returns stays alive in the
 JVM until we release it. Python's garbage collector does not release it, because the collector may
-run when the JVM is gone.
+run after the JVM's end.
 """
 
 import threading
@@ -24,7 +24,7 @@ _CLIENTS: Final = "org.apache.kafka.clients.producer"
 _FORGOTTEN_AT_ONCE: Final = 100
 
 FENCES_MEMBERS: Final = (2, 5)
-"""Since this release, a producer says for which group member it commits (KIP-447)."""
+"""The first release whose producers name the group member for which they commit (KIP-447)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +113,7 @@ class KafkaGateway:
         return offsets
 
     def membership(self, group: JavaMembership) -> Any:  # noqa: ANN401 - of Java
-        """Return what a producer sends with offsets: before 2.5 only the group's name (KIP-447)."""
+        """Return a producer's argument about its group: before 2.5 only the name (KIP-447)."""
         if self.release < FENCES_MEMBERS:
             return group.group
         words = group.group, group.generation, group.member
@@ -168,7 +168,7 @@ class KafkaGateway:
         return True
 
     def forget(self, *objects: Any) -> None:  # noqa: ANN401 - of Java
-        """Let the JVM release objects, many at once: a request per object would take long."""
+        """Let the JVM release many objects in one request."""
         with self._forgetting:
             self._forgotten += [reference._get_object_id() for reference in objects]  # noqa: SLF001
             if len(self._forgotten) < _FORGOTTEN_AT_ONCE:
@@ -188,8 +188,8 @@ class KafkaGateway:
 class RaisingConnections(GatewayClient):  # type: ignore[misc]  # py4j has no types
     """Connections to the JVM that raise errors themselves.
 
-    PySpark replaces the function that raises errors for all gateways of a process. That function
-    asks Spark's JVM about an exception that is in a different JVM.
+    PySpark replaces the function that raises errors for all gateways of a process, and its function
+    would ask Spark's JVM about our exceptions.
     """
 
     def send_command(

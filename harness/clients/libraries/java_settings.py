@@ -1,7 +1,7 @@
-"""Settings for Kafka's Java clients, made from librdkafka's settings, so that both do the same.
+"""Settings for Kafka's Java clients, made from librdkafka's, so that both behave alike.
 
 Names are from Kafka's documentation ("Producer Configs", "Consumer Configs"). The table also has
-settings that some releases do not know: their clients write a line into their log, and go on.
+settings that some releases do not know: their clients log a warning, and continue.
 """
 
 from collections.abc import Mapping
@@ -86,7 +86,7 @@ READ_AT_ONCE: Final = 5_000
 """The most records that one poll returns."""
 
 _PIPELINED: Final = (1, 0)
-"""Before this release, an idempotent producer may have only one request in flight."""
+"""The first release whose idempotent producers may have several requests in flight."""
 
 
 def producer(settings: Settings, release: Number) -> dict[str, str]:
@@ -113,7 +113,7 @@ def consumer(settings: Settings) -> dict[str, str]:
     """Return the settings for a Java consumer.
 
     Bytes become text with the same character codes (ISO 8859-1), because Java does not print bytes.
-    A consumer that is closed does not leave its group by itself, so that a crash can be simulated.
+    A closed consumer does not leave its group, so that a crash can be simulated.
     """
     reset = settings["auto.offset.reset"]
     return {

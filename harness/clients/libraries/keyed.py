@@ -21,7 +21,7 @@ from highwater.harness.runs.topics.record_keys import parts, tombstone_name
 
 
 class KeyedProducer(Producer):
-    """A producer that gives a record the key from its name, or its whole name if that has no key.
+    """A producer whose records have a key from their name, or the name itself as key.
 
     The name of a tombstone is in its timestamp, and in its delivery report.
     """

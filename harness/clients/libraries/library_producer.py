@@ -15,13 +15,13 @@ _SERVED_S: Final = 0.05
 _BEGIN_S: Final = 5.0
 
 NO_NUMBER: Final = -1
-"""The number of an error that the client itself makes."""
+"""The number of an error of the client itself."""
 
 SLOW: Final = "_TIMED_OUT"
 """Our own name for the error of a call that has not returned yet."""
 
 GAVE_UP: Final = "_PURGED"
-"""Our own name for the error of a record that had no answer when we stopped waiting."""
+"""Our own name for the error of a record without a response when we stopped waiting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +78,14 @@ class WaitingProducer:
                 return
 
     def flush(self: RecordProducer, timeout: float = -1) -> int:
-        """Serve callbacks until no record waits; return how many records still wait."""
+        """Serve callbacks until no record waits; return the number of records that still wait."""
         deadline = time.monotonic() + (timeout if timeout >= 0 else math.inf)
         while len(self) and (left := deadline - time.monotonic()) > 0:
             self.poll(min(left, _SERVED_S))
         return len(self)
 
     def trust_flush(self: RecordProducer, timeout: float) -> bool:
-        """Flush: it returns when every record has its answer; see ``SingleProducer``."""
+        """Flush until every record has a response; see ``SingleProducer``."""
         return self.flush(timeout) == 0
 
 
@@ -93,7 +93,7 @@ class LibraryProducer(WaitingProducer, ABC):
     """The transactions of a Java or Python library's producer, with librdkafka's methods.
 
     A call that has not returned within its timeout goes on; the next call of the same method waits
-    for it again. Up to 2.x, Java gives such a call no time-out, and the Python libraries never do.
+    for it again. Such calls have no timeout in the Python libraries, and in Java up to 2.x.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class LibraryProducer(WaitingProducer, ABC):
 
     @abstractmethod
     def poll(self, timeout: float = -1) -> int:
-        """Wait for callbacks, and serve them; return how many."""
+        """Wait for callbacks, and serve them; return their number."""
 
     @abstractmethod
     def _begin(self, method: str, *words: object) -> Future[object]:

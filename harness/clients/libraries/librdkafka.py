@@ -20,21 +20,19 @@ _ASK_S: Final = 1.0
 class Producer(WaitingProducer, confluent_kafka.Producer):
     """A producer whose fatal error appears in refused calls and in delivery reports.
 
-    Python's client raises a fatal error (of an idempotent or transactional producer) once, from
-    the call that serves callbacks at that moment, instead of the remaining callbacks. Later calls
-    are refused with that error, and every waiting record gets its delivery report: the history is
-    made from these.
+    Python's client raises a fatal error (of an idempotent or transactional producer) once, from the
+    call that serves callbacks, instead of the remaining callbacks. Later calls are refused with
+    that error, and every waiting record gets its delivery report, which the history needs.
 
-    ``flush`` is ours, and never calls the client's own. After a fatal error, that method goes on to
-    serve callbacks before it returns, and calls inside a callback fail while the error is pending.
-    A callback that takes a lock would then never release it.
+    ``flush`` is our own and does not call the client's. After a fatal error the client's method
+    still serves callbacks, in which calls fail, so that a callback would never release its lock.
     """
 
     def drop(self) -> None:
-        """Do nothing: the producer ends with its last reference, and asks no coordinator."""
+        """Do nothing: the producer ends with its last reference, without a request."""
 
     def poll(self, timeout: float = -1) -> int:
-        """Serve callbacks; return how many."""
+        """Serve callbacks; return their number."""
         try:
             return int(super().poll(timeout))
         except KafkaException as error:
@@ -54,7 +52,7 @@ class ReachingProducer(Producer):
         super().__init__({**settings, "statistics.interval.ms": 100, "stats_cb": note})
 
     def reach(self, topic: str, *, limit_s: float) -> None:
-        """Connect to the leader of every partition; leaders may change meanwhile."""
+        """Connect to the leader of every partition, also if leaders change meanwhile."""
 
         def look() -> dict[str, set[int]]:
             self.poll(_LOOK_S)
@@ -79,7 +77,7 @@ class ReachingProducer(Producer):
 
 
 def _note_connected(up: set[int], text: str) -> None:
-    """Note the connected brokers, from librdkafka's statistics (STATISTICS.md)."""
+    """Record the connected brokers, from librdkafka's statistics (STATISTICS.md)."""
     brokers = msgspec.json.decode(text)["brokers"].values()
     up.clear()
     up.update(broker["nodeid"] for broker in brokers if broker["state"] == "UP")
@@ -104,7 +102,7 @@ class _Outcomes:
 
 
 class Librdkafka:
-    """librdkafka by its Python binding confluent-kafka: the library of most non-Java clients."""
+    """librdkafka, the library of most non-Java clients, with its Python binding confluent-kafka."""
 
     outcomes: Final = _Outcomes()
 

@@ -1,1 +1,1 @@
-"""Clients that read a program's progress: its positions and its outputs."""
+"""Clients that read the progress of a program under test: its positions and outputs."""

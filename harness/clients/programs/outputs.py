@@ -24,7 +24,7 @@ _UNNAMED_MOST: Final = 3
 def read_outputs(
     plan: Plan, program: ProgramPlan, recorder: Recorder, settings: Settings, *, limit_s: float
 ) -> list[str]:
-    """Record every output, and how far each partition was read, within a limit.
+    """Record every output, and the end of the read in each partition, within a limit.
 
     An output has a row for each input that it names, and one row if it names no input.
 
@@ -32,7 +32,7 @@ def read_outputs(
         settings: settings for a read_committed consumer.
 
     Returns:
-        Sentences that say why nothing can be concluded from missing outputs.
+        Sentences with reasons why missing outputs prove nothing.
     """
     deadline = time.monotonic() + limit_s
     try:
@@ -78,13 +78,13 @@ def read_outputs(
 def record_exempt(
     program: ProgramPlan, inputs: Iterable[tuple[str, bytes]], recorder: Recorder
 ) -> list[str]:
-    """Record the inputs that need no output, because the program's ``when`` finds nothing in them.
+    """Record the inputs that need no output, because the program's ``when`` does not match them.
 
     Args:
         inputs: names and values of all inputs that were sent.
 
     Returns:
-        A sentence that says why nothing can be judged; empty if outputs can be judged.
+        The reason why outputs cannot be judged, as a sentence; empty if they can.
     """
     if not program.when:
         return []
@@ -107,7 +107,7 @@ def record_exempt(
 def _written(
     plan: Plan, program: ProgramPlan, settings: Settings, limit_s: float
 ) -> dict[int, int]:
-    """Return the log ends of the output topic, uncommitted records included."""
+    """Return the log ends of the output topic, including uncommitted records."""
     client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
     try:
         return await_condition(

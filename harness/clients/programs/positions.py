@@ -22,13 +22,13 @@ from highwater.harness.runs.history import READ_UNCOMMITTED
 from highwater.harness.runs.plan import Plan, ProgramPlan
 
 STILL_S: Final = 3.0
-"""Seconds for which the output must not grow after the last input, while some may be missing."""
+"""Seconds for which the output must not grow after the last input, if some may be missing."""
 
 FULL_S: Final = 1.0
-"""The same if there are at least as many outputs as the inputs need."""
+"""The same, if there are at least as many outputs as the inputs need."""
 
 TOTAL_LIMIT_S: Final = 300.0
-"""Limit of the wait for a program that goes on, however slowly."""
+"""Limit of the wait for a program that still makes progress."""
 
 _ASK_S: Final = 5.0
 EOF: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - that is its public name
@@ -63,19 +63,19 @@ class Progress(NamedTuple):
         return sum(offset or 0 for offset in self.committed.values()) or self.written
 
     def needed(self, outputs: int) -> int:
-        """Return how many outputs all inputs need, if each needs so many."""
+        """Return the number of outputs that all inputs need."""
         return sum(self.ends.values()) * outputs
 
 
 class StoodStill:
-    """The condition that a program no longer goes on, at the end of its input or before it.
+    """The condition that a program makes no more progress, at the end of its input or before.
 
     Args:
-        outputs: outputs that an input needs at most.
-        limit_s: how long its positions may stand still before the end.
+        outputs: the most outputs that an input needs.
+        limit_s: seconds without progress before the end.
 
     Attributes:
-        at_end: whether it has reached the end, and its output has stood still for long enough.
+        at_end: whether it has reached the end, and its output has not grown for long enough.
     """
 
     def __init__(
@@ -101,11 +101,11 @@ class StoodStill:
 
 
 class WorkDone:
-    """Counts a program's outputs and committed offsets so far. To be used in one thread only.
+    """Counts a program's outputs and committed offsets. It must be used in one thread only.
 
     Args:
         settings: settings for a client that has the program's group, but does not join it.
-        printed: returns how many outputs the program has printed, if no topic has them.
+        printed: returns the number of outputs that the program has printed, if no topic has them.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class WorkDone:
         self._client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
 
     def __call__(self) -> int | None:
-        """Return the number of outputs plus committed offsets; None if brokers do not answer."""
+        """Return the number of outputs plus committed offsets; None if brokers do not respond."""
         plan = self._plan
         partitions = [TopicPartition(plan.topic.name, n) for n in range(plan.topic.partitions)]
         try:
@@ -135,16 +135,16 @@ class WorkDone:
 def await_end(
     plan: Plan, program: ProgramPlan, settings: Settings, printed: Callable[[], int], limit_s: float
 ) -> list[str]:
-    """Wait until the group has committed the end of every partition, and the output stops growing.
+    """Wait until the group has committed the end of every partition, and the output is complete.
 
     Args:
         settings: settings for a client that has the program's group, but does not join it.
-        printed: returns how many outputs the program has printed, if no topic has them.
-        limit_s: how long the group's positions may stand still before the end.
+        printed: returns the number of outputs that the program has printed, if no topic has them.
+        limit_s: seconds without progress before the end.
 
     Returns:
-        Sentences that say why nothing can be concluded from missing outputs. Single inputs that
-        were not reached are no such reason: the judge finds them by the group's position.
+        Sentences with reasons why missing outputs prove nothing. Single inputs that were not
+            reached are no such reason: the judge finds them by the group's position.
     """
     client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
     reader = Consumer({**settings, "enable.partition.eof": True})
@@ -222,12 +222,12 @@ def _why(
         return [f"{never}: {_instead(plan, settings)}."]
     if not seen.behind:
         output = program.out or "What the program prints"
-        return [f"{output} did not stand still for {STILL_S:g} s within {limit_s:g} s."]
+        return [f"{output} still grew after {limit_s:g} s."]
     return []
 
 
 def _instead(plan: Plan, settings: Settings) -> str:
-    """Return what a program does instead of committing positions in its input with its group."""
+    """Return why a program commits no positions in its input with its group."""
     nothing = "nothing shows that the program reads it as HIGHWATER_GROUP"
     of_consumers = consumer({})
     with suppress(KafkaException):
@@ -241,7 +241,7 @@ def _instead(plan: Plan, settings: Settings) -> str:
             for place in member.assignment.topic_partitions
         }
         if plan.topic.name in assigned:
-            return "the program reads it, and commits nothing"
+            return "the program reads it, but commits no position"
         if assigned:
             return f"the program reads {', '.join(sorted(assigned))}"
         listed = () if plan.external else admin.list_consumer_groups(request_timeout=_ASK_S)

@@ -1,6 +1,6 @@
-"""Counts of the faults that a run injected, from the run's record and not from its plan.
+"""Counts of the faults that a run injected, from its record.
 
-A schedule may inject fewer faults than it drew, end early, or inject no fault at all.
+A schedule may inject fewer faults than planned, or none.
 """
 
 from collections import Counter
@@ -69,7 +69,7 @@ class FaultCounts:
         return sum(self.faults.values())
 
     def missing(self, plan: Plan) -> list[str]:
-        """Return the names of the faults that a plan mixes, and of which none was injected."""
+        """Return the planned faults of which none was injected."""
         names = dict.fromkeys(map(fault_in, plan.nemesis))
         return [name for name in names if name not in self.faults]
 
@@ -103,7 +103,7 @@ class FaultCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """The events in a run's cluster, in a few words, and what these words mean."""
+    """The events in a run's cluster, in a few words, with their meaning."""
 
     value: str
     means: str
@@ -115,7 +115,7 @@ class Happening:
 
     @classmethod
     def of(cls, plan: Plan, fault_counts: FaultCounts | None) -> Self:
-        """Describe what happened; ``fault_counts`` is None if ``events/faults`` cannot be read."""
+        """Describe the events; ``fault_counts`` is None if ``events/faults`` cannot be read."""
         if plan.calm and (fault_counts is None or fault_counts.nothing):
             return cls(value="nothing", means="a calm run")
         if fault_counts is not None and fault_counts.nothing:
@@ -133,7 +133,7 @@ class Happening:
 
 
 def title(plan: Plan, fault_counts: FaultCounts | None) -> str:
-    """Return what happened, short enough for a title: ``kill 3 times``, ``loss``, ``calm``."""
+    """Return the events in a title's length: ``kill 3 times``, ``loss``, ``calm``."""
     scripted = plan.story or plan.schedule is not None
     if fault_counts is not None and fault_counts.nothing and not plan.calm:
         return "no fault was injected"
@@ -143,7 +143,7 @@ def title(plan: Plan, fault_counts: FaultCounts | None) -> str:
 
 
 def requested(plan: Plan) -> str:
-    """Return what a plan asks for: ``kill, pause at random for 30 s``."""
+    """Return a plan's schedule as text: ``kill, pause at random for 30 s``."""
     if plan.story:
         return f"the story {plan.story}"
     if plan.schedule is not None:

@@ -1,7 +1,7 @@
 """The effect of a fault: a sentence for people, and the offsets that the fault removed from logs.
 
-The explanation of a loss needs these offsets: no rule of Kafka truncates such records, and no line
-of a broker's log mentions them.
+The explanation of a loss needs these offsets, because no rule of Kafka and no line of a broker's
+log explains them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ class RemovedOffsets:
 
 @dataclass(frozen=True, slots=True)
 class FaultEffect:
-    """The effect of a fault in words, and the offsets that the fault removed."""
+    """The effect of a fault as text, and the offsets that the fault removed."""
 
     says: str
     removed: Sequence[RemovedOffsets] = ()

@@ -1,8 +1,7 @@
 """Facts about faults that the judge and the reports need, by a fault's name.
 
-A judge reads only names in ``events/faults``, and does not know how a fault is injected. A fault
-without a line here, such as a fault of another package, has none of these facts. So a new fault
-needs its function (``nemesis.faults``), and at most a line here.
+The judge has only the names in ``events/faults``. A new fault needs its function
+(``nemesis.faults``), and a line here if one of these facts is true.
 """
 
 from collections.abc import Mapping
@@ -16,9 +15,9 @@ class FaultFacts:
 
     Attributes:
         state: a word for the state of a broker that the fault stops, pauses or isolates.
-        silent: whether the broker answers no request, from the injection to the healing.
-        idle: whether the broker certainly does nothing, from the injection to the healing.
-        frozen: whether the broker goes on afterwards, and may still believe that it leads.
+        silent: whether the broker responds to no request until the healing.
+        idle: whether the broker certainly does no work until the healing.
+        frozen: whether the broker continues afterwards, and may still believe that it leads.
         killed: whether a signal or a command kills the broker's process.
         empties: whether the fault removes records of every topic from the broker's disk.
         of_message: whether the fault is on single messages.

@@ -22,8 +22,7 @@ class FaultInterval:
 
     Attributes:
         broker: None for a fault without a broker.
-        start_ns: when the schedule began to inject the fault; if not known, when the fault had
-            taken effect.
+        start_ns: when the schedule began to inject the fault, or else when it had taken effect.
         end_ns: when the fault was healed; None if never.
         healing_ns: when the healing began, which may take long; None if not known.
         says: the fault's effect in a sentence.
@@ -42,7 +41,7 @@ class FaultInterval:
 
     @property
     def past(self) -> str:
-        """The word for the state of a broker under this fault."""
+        """The state of a broker under this fault, as a word."""
         return facts_of(self.name).state or self.name
 
     @property
@@ -52,7 +51,7 @@ class FaultInterval:
 
     @property
     def sure_until_ns(self) -> int:
-        """The time until which the fault was surely in effect: its healing had not begun."""
+        """The time until which the fault was certainly in effect: its healing had not begun."""
         return min(self.until_ns, self.healing_ns or NEVER)
 
     @property
@@ -62,7 +61,7 @@ class FaultInterval:
 
     @property
     def step(self) -> int | None:
-        """The number of the model schedule's step that a note is about, if any."""
+        """The number of the model schedule's step in a note, if any."""
         return step_of(self.row)
 
     def removed_from(self, topic: str, partition: int) -> Iterator[range]:

@@ -1,4 +1,4 @@
-"""Reads facts from sentences of runs up to 0.2, which had no fields for these facts."""
+"""Reads facts from the sentences of old runs (up to 0.2), which had no fields for these facts."""
 
 import ast
 import re
@@ -40,7 +40,7 @@ def without_step(says: str) -> str:
 
 
 def differences(problem: str) -> list[tuple[str, int | None, _Value, _Value]]:
-    """Return the last differences of a missed step: (state, replica or None, seen, expected)."""
+    """Return a missed step's last differences: (field, replica or None, observed, expected)."""
     match = _SEEN.search(problem)
     try:
         seen = ast.literal_eval(match[1]) if match else None

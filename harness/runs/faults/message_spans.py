@@ -1,4 +1,4 @@
-"""Single messages over time: how long the wire kept each message, from ``events/messages``."""
+"""Single messages over time: the relay's actions on them, from ``events/messages``."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from typing import Any, Final
 _ENDS: Final = frozenset(("sent", "dropped", "lost", "refused"))
 _AFTERWARDS: Final = {
     "repeated": "the wire sent a copy",
-    "answered": "the client got the answer",
-    "discarded": "the answer arrived after the client had gone",
+    "answered": "the client got the response",
+    "discarded": "the response arrived after the client had ended",
 }
 _VERBS: Final = {
     "hold": "held",
@@ -21,14 +21,14 @@ _VERBS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSpan:
-    """One message that the wire held, dropped, repeated, delayed or refused.
+    """One message that the relay held, dropped, repeated, delayed or refused.
 
     Attributes:
         name: the message's name: ``EndTxn client:producer-0>broker-1``.
-        verb: what the wire did to the message: held, dropped, repeated, delayed or refused.
-        start_ns: when the message reached the wire.
-        end_ns: when the wire sent, dropped or lost the message; None if that was not recorded.
-        says: what happened to the message, in a sentence.
+        verb: the relay's action: held, dropped, repeated, delayed or refused.
+        start_ns: when the message reached the relay.
+        end_ns: when the relay sent, dropped or lost the message; None if that was not recorded.
+        says: the events of the message, in a sentence.
         overtaken: number of messages that passed between the same two ends meanwhile.
     """
 
@@ -41,7 +41,7 @@ class MessageSpan:
 
 
 def message_spans(rows: Iterable[Mapping[str, Any]]) -> tuple[MessageSpan, ...]:
-    """Return the messages that rules acted on, from ``events/messages``, in order of arrival."""
+    """Return the messages in ``events/messages``, in order of arrival."""
     ordered = sorted(rows, key=lambda row: row["time_ns"])
     events: dict[int, list[Mapping[str, Any]]] = {}
     for row in ordered:
@@ -74,7 +74,9 @@ def _span(events: list[Mapping[str, Any]], passed: list[Mapping[str, Any]]) -> M
 
 def _sentence(events: list[Mapping[str, Any]], overtaken: int) -> str:
     names = [row["event"] for row in events]
-    words = ["the client had gone before the message was sent on"] if "client-gone" in names else []
+    words = (
+        ["the client had ended before the message was sent on"] if "client-gone" in names else []
+    )
     if "lost" in names:
         words.append("the message was lost with its connection")
     words += [

@@ -1,4 +1,4 @@
-"""When faults and healings began; ``events/faults`` only says when they had taken effect."""
+"""The begins of faults and healings; ``events/faults`` has only the times of their effects."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from highwater.harness.runs.store import Run, is_table_among
 
 
 class Strike(NamedTuple):
-    """When a step began to inject a fault, and when to heal the fault (None: never or unknown)."""
+    """A step's begin of a fault, and the planned healing (None: never or unknown)."""
 
     begun_ns: int
     healing_ns: int | None = None
@@ -26,7 +26,7 @@ def strikes(run: Run, *, without: Iterable[str] = ()) -> Strikes:
 
     Args:
         run: the run.
-        without: paths of the run's files that are no evidence; such a table counts as missing.
+        without: paths of the run's files that cannot be used; such a table counts as missing.
     """
     steps: dict[tuple[str, int | None], list[Strike]] = defaultdict(list)
     if is_table_among(STEPS_TABLE, without):

@@ -1,1 +1,1 @@
-"""Inputs of a program under test: how a record names its input, and the user's own records."""
+"""Inputs of a program under test: their names in records, and the user's own records."""

@@ -38,11 +38,11 @@ Expression = Callable[[ProgramRecord], tuple[str, ...]]
 
 
 def expression(text: str) -> Expression:
-    """Return the expression for the text that a user has written.
+    """Return the expression for a user's text.
 
     Raises:
-        UsageError: the text is no expression. The returned expression raises it, too, if the
-            user's function fails.
+        UsageError: the text is no expression. The expression raises it, too, if the user's function
+            fails.
     """
     if text == "key":
         return lambda record: _names([record.key])
@@ -56,7 +56,7 @@ def expression(text: str) -> Expression:
     try:
         pattern = re.compile(text)
     except re.error as error:
-        raise UsageError(f"{text!r} is no regular expression: {error}", hint=_HINT) from error
+        raise UsageError(f"{text!r} is not a regular expression: {error}", hint=_HINT) from error
     return lambda record: _names(
         hit[1] if pattern.groups else hit[0] for hit in [pattern.search(_text(record.value))] if hit
     )

@@ -1,6 +1,6 @@
 """The user's own records as the inputs of a program: a file with one JSON object per line.
 
-A record is a whole line. Its key is its name, which the expression of ``--match`` finds in the
+A record is a complete line. Its key is its name, which the expression of ``--match`` finds in the
 record. The history uses these names, so every name must be unique.
 """
 

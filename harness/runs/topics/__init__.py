@@ -1,1 +1,1 @@
-"""Topics of other kinds: compacted topics, whose records have keys, and tiered topics."""
+"""Compacted topics, whose records have keys, and tiered topics."""

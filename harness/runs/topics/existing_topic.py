@@ -23,10 +23,10 @@ _OPTIONS: Final = {
 }
 _DAY_MS: Final = 86_400_000
 _RECORD_OVERHEAD: Final = 200
-"""A generous limit of the bytes that a batch of one record has besides the value."""
+"""An upper bound of the bytes in a batch of one record without the value."""
 
 _REMOTE: Final = "records of a remote tier are in no copy of a broker's disk"
-_THROTTLE: Final = "a throttle is for that topic's own traffic"
+_THROTTLE: Final = "a throttle limits only the traffic of that topic"
 _NEVER: Final[Mapping[str, str]] = {
     "remote.storage.enable": _REMOTE,
     "remote.log.copy.disable": _REMOTE,
@@ -45,7 +45,7 @@ _FIT_FOR_KEYS: Final[Mapping[str, str]] = {
     "message.timestamp.difference.max.ms": _ANY_AGE,
     "message.timestamp.before.max.ms": _ANY_AGE,
 }
-"""Kafka's defaults, with which a broker accepts and keeps timestamps of 2004."""
+"""Kafka's defaults, with which a broker accepts timestamps of 2004."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ def likened(plan: Plan, existing: ExistingTopic, given: Mapping[str, str]) -> Pl
 
     Args:
         plan: has the topic's name and the workload.
-        given: settings and ``partitions`` from the command line, which win over the topic's.
+        given: settings and ``partitions`` from the command line, which replace the topic's.
 
     Raises:
         UsageError: a run cannot have such a topic.

@@ -1,9 +1,9 @@
 """Keys of a workload on a compacted topic: the names of its records, and the topic's settings.
 
 A record's name contains its key: ``k5=p0-17`` gives the key ``k5`` a value, and ``k5~p0-17``
-deletes the key. A tombstone has no value that could hold its name. Its timestamp, which compaction
-keeps, encodes the name: producer and sequence number, added to a time in 2004, which no clock shows
-now. The brokers' retention of tombstones does not depend on timestamps (LogCleaner).
+deletes the key. A tombstone has no value for its name. So its timestamp, which compaction keeps,
+encodes the name: producer and sequence number, added to a time in 2004. The brokers' retention of
+tombstones does not depend on timestamps (LogCleaner).
 """
 
 import hashlib
@@ -42,7 +42,7 @@ class KeyedName(NamedTuple):
 
 
 def keyed_name(plan: Plan, producer: int, sequence: int) -> str:
-    """Return the name of a producer's record; its key and operation are drawn from the seed."""
+    """Return the name of a producer's record; its key and operation depend on the seed."""
     name = f"p{producer}-{sequence}"
     digest = hashlib.blake2b(f"{plan.seed}/{name}".encode(), digest_size=8).digest()
     key, chance = int.from_bytes(digest[:4], "big"), int.from_bytes(digest[4:], "big") / (1 << 32)
@@ -59,7 +59,7 @@ def parts(name: str) -> KeyedName | None:
 
 
 def tombstone_name(key: bytes, timestamp_ms: int) -> str:
-    """Return the name of a tombstone that was read; empty if no workload wrote the tombstone."""
+    """Return the name of a tombstone; empty if no workload wrote the tombstone."""
     sequence, producer = divmod(timestamp_ms - FIRST_MS, PRODUCERS)
     if not FIRST_MS <= timestamp_ms < LAST_MS:
         return ""

@@ -153,7 +153,7 @@ def _cluster(
     named = named_release(kafka) if kafka else None
     if files and command_config is not None:
         raise UsageError(
-            "--command-config is for a running cluster, and files are read without any",
+            "--command-config is only for a running cluster, not for files",
             hint="Leave it out, or name brokers by --bootstrap instead of files.",
         )
     if files:
@@ -174,7 +174,7 @@ def advise(
         Option(metavar="FILE", help="An earlier --json: the exit code counts what is new."),
     ] = None,
     show_all: Annotated[
-        bool, Option("--all", help="Say of each hazard that does not apply why it does not.")
+        bool, Option("--all", help="Show for each hazard that does not apply the reason.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -284,7 +284,7 @@ def _show(cluster: ClusterFacts, every: Sequence[Advice], *, show_all: bool) -> 
             _show_loss(advice)
     _show_by_reason(every, "cannot tell")
     if settling := settles_most(every):
-        say(Text(f"Most would be settled by {settling}.", style="yellow"))
+        say(Text(f"{settling} would decide most of them.", style="yellow"))
     _show_by_reason(every, "guarded")
     others = sum(advice.status == "not affected" for advice in every)
     if show_all:
@@ -322,7 +322,7 @@ def _show_loss(advice: Advice) -> None:
 
 
 def summary(cluster: ClusterFacts) -> list[str]:
-    """Return sentences about the cluster that was read."""
+    """Return sentences about the cluster."""
     partitions = sum(topic.partitions for topic in cluster.topics)
     kind = coordination_name(cluster.coordination)
     releases = ", ".join(

@@ -41,7 +41,7 @@ def hazards(
 ) -> None:
     """List every known way in which Kafka loses acknowledged records.
 
-    What the newest release has comes first, then what ended last.
+    Hazards of the newest release come first, then those that ended last.
     """
     if context.invoked_subcommand is not None:
         return
@@ -59,7 +59,7 @@ def hazards(
         rows = [[row.id, row.title, row.affected, row.discovery] for row in listed]
         _table("Hazards", ["id", "what happens", "releases", "found by"], rows)
     else:
-        _table_of_release(f"Hazards of {entry.name}, if the topic and its clients are so", listed)
+        _table_of_release(f"Hazards of {entry.name}, under these conditions", listed)
     console.out.print(_MORE)
 
 
@@ -111,7 +111,7 @@ def _other_coordination(entry: Release) -> str:
 
 
 def matrix_command(before: Release, after: Release, changed: Sequence[Hazard]) -> str:
-    """Return the matrix command that plays hazards' stories on both releases; empty if none can.
+    """Return the matrix command for hazards' stories on both releases; empty if there is none.
 
     A story that shows its hazard only with another option is left out.
     """
@@ -146,7 +146,7 @@ def show(
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Show all that is known about one hazard."""
+    """Show all facts about one hazard."""
     hazard = find_hazard(name)
     if as_json:
         console.print_json(described(hazard))
@@ -157,7 +157,7 @@ def show(
 
 
 def facts(hazard: Hazard) -> list[tuple[str, str]]:
-    """Return what is known about a hazard, as pairs for a terminal or a page."""
+    """Return the facts about a hazard, as pairs for a terminal or a page."""
     return [
         *([("also", ", ".join(hazard.aliases))] if hazard.aliases else []),
         ("loses", hazard.loses),

@@ -100,7 +100,7 @@ def spark_options(
 def takes(
     **groups: Callable[..., object],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replace parameters of a command by the groups of options that have the parameters' names.
+    """Replace parameters of a command by groups of options with the same names.
 
     Args:
         groups: functions whose parameters are options; the command gets their results.

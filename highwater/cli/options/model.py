@@ -33,10 +33,10 @@ from highwater.harness.base.wording import count
 from highwater.reports.pages.counterexample import write as draw
 
 _REASONS: Final = {
-    "memory": "memory was used up before the search met every state: see --memory, --spark-master",
-    "time": "the time was up before the search met every state",
-    "stopped": "the search was stopped before it met every state",
-    "overflow": "a state of the model cannot hold all that these bounds allow: lower a bound",
+    "memory": "memory ran out before the search reached every state: see --memory, --spark-master",
+    "time": "the time was up before the search reached every state",
+    "stopped": "the search was stopped before it reached every state",
+    "overflow": "a state of the model has no room for these bounds: lower a bound",
 }
 _WORDS: Final = {True: ("HOLDS", "green"), False: ("BROKEN", "red"), None: ("UNKNOWN", "yellow")}
 _MB: Final = 1 << 20
@@ -47,7 +47,8 @@ class Words:
     """The words for the answers of a model.
 
     Attributes:
-        heading: names the question. legend: how to read a state. state: formats a state as a line.
+        heading: names the question.
+        legend: explains the notation of a state. state: formats a state as a line.
         draw: writes a counterexample as a page, whose suffix is one of ``drawings``.
     """
 
@@ -74,8 +75,7 @@ def words_of(question: ModelSettings | TransactionSettings) -> Words:
     scope = question.scope
     return Words(
         heading=f"Kafka {question.kafka}, {settings(scope)}; {bounds(scope)}",
-        legend="Each replica's log is in brackets, | is its high watermark, * takes itself for the"
-        " leader.",
+        legend="Each replica's log is in brackets, | is its high watermark, * claims to lead.",
         state=holdings,
         draw=draw,
         drawings=(".html", ".svg"),

@@ -18,7 +18,7 @@ from highwater.reports.markdown import table
 from highwater.reports.pages.counterexample import write
 
 _SECONDS: Final = 120.0
-"""Limit of a search with one rule switched; a result not known by then is shown as not known."""
+"""Limit of a search with one rule switched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class TriedRule:
 def tried_rules(counterexample: Counterexample) -> tuple[TriedRule, ...]:
     """Switch on, one by one, the rules that the release lacks, and search the same scope again.
 
-    A rule with which the same steps still break the promise is not searched: it does not help.
+    A rule with which the same steps still break the promise is not searched.
     """
     setting, tried = counterexample.settings, list[TriedRule]()
     for rule in SWITCHES:

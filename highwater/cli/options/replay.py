@@ -10,9 +10,9 @@ from highwater.shrinking.shrinker import ShrinkResult, Size
 from highwater.shrinking.trials import Attempt
 
 _ENDED = {
-    "smallest": "No single fault can be left out.",
-    "time": "The time is up: this is the best so far. The same command goes on from here.",
-    "interrupted": "Interrupted: this is the best so far. The same command goes on from here.",
+    "smallest": "No single fault can be removed.",
+    "time": "The time is up: this is the best plan so far. The same command continues from here.",
+    "interrupted": "Interrupted: this is the best plan so far. The same command continues here.",
 }
 
 
@@ -32,14 +32,14 @@ def summary(result: ShrinkResult, folder: Path) -> str:
     effort += f" {result.seconds:.0f} s."
     if result.ended == "not-reproduced":
         return (
-            f"Not reproduced: {kinds} did not come again. {effort}\n"
+            f"Not reproduced: {kinds} did not happen again. {effort}\n"
             "Try --by role, or more runs with --tries."
         )
     return "\n".join(
         [
             f"{kinds}: from {_size(result.before)}",
             f"  to {_size(result.after)};",
-            f"  {result.hits} of {count(result.runs, 'run')} of that did it. {effort}",
+            f"  {result.hits} of {count(result.runs, 'run')} had the anomaly. {effort}",
             *(
                 f"  {step.at_s:g} s: {step.fault}{_aim(step)} for {step.lasts_s:g} s"
                 for step in result.plan.steps

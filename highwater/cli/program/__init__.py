@@ -1,1 +1,1 @@
-"""The commands about programs of the user: one under test, and drivers of clients."""
+"""The commands for the user's programs: a program under test, and client drivers."""

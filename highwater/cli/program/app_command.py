@@ -1,4 +1,4 @@
-"""The command ``highwater app``: judges a program of the user's on real brokers."""
+"""The command ``highwater app``: judges a user's program on real brokers."""
 
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -62,7 +62,7 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
         str | None,
         Option(
             "--in",
-            help="Topic to read; with --out alone, the program prints what was acknowledged."
+            help="Topic to read; with --out alone, the program prints acknowledged records."
             "  [default: in]",
         ),
     ] = None,
@@ -70,7 +70,7 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
         str | None,
         Option(
             "--out",
-            help="Topic to write to; with --in alone, the program prints what it has done."
+            help="Topic to write to; with --in alone, the program prints finished inputs."
             "  [default: out]",
         ),
     ] = None,
@@ -92,7 +92,7 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
-    """Run a program of yours under faults: what does it lose or double?"""
+    """Run your program under faults, and find lost and doubled inputs."""
     from highwater.api import VERDICTS, perform
     from highwater.nemesis.message_spec import read_option
     from highwater.runtime.requested_plan import requested_app
@@ -143,11 +143,11 @@ def _finish_shrunk(judged: "JudgedRun", *, as_json: bool, spark: SparkOptions) -
 def _require_one_cluster(
     bootstrap: str | None, inventory: object, topic: str | None, out: str | None
 ) -> None:
-    """Refuse two clusters, and two topic names on the user's cluster: there a run names them."""
+    """Refuse two clusters, and topic names on the user's cluster, where the run chooses names."""
     for pair in ({"bootstrap": bootstrap, "inventory": inventory}, {"in": topic, "out": out}):
         if all(pair.values()):
             raise UsageError(
                 f"{' and '.join(f'--{name}' for name in pair)} do not go together here",
-                hint="One cluster is named; and --in or --out alone says which of the two there"
-                " is: on a cluster of yours the run gives its topics their names.",
+                hint="Name one cluster. On your own cluster the run names its topics; use --in or"
+                " --out alone for a program with one topic.",
             )

@@ -11,13 +11,13 @@ from highwater.harness.base.exit_codes import BROKEN, OK
 from highwater.harness.releases.catalogue import MODERN, release
 
 app = typer.Typer(
-    name="driver", help="Clients in processes of their own, in any language.", no_args_is_help=True
+    name="driver", help="Clients in separate processes, in any language.", no_args_is_help=True
 )
 
 
 @app.callback()
 def driver() -> None:
-    """Clients in processes of their own, in any language (docs/driver.md)."""
+    """Clients in separate processes, in any language (docs/driver.md)."""
 
 
 @app.command()
@@ -27,9 +27,9 @@ def check(
     kafka: Annotated[str, Option("--kafka", help="Release of the brokers.")] = MODERN,
     as_json: JsonOption = False,
 ) -> None:
-    """Try a client driver on real brokers, and say where it differs from docs/driver.md.
+    """Test a client driver on real brokers, and show where it differs from docs/driver.md.
 
-    Exits with 1 if it does anywhere.
+    Exits with 1 if it differs.
     """
     from dataclasses import asdict
 

@@ -1,1 +1,1 @@
-"""Client drivers: do they do what docs/driver.md says?"""
+"""Tests of client drivers against docs/driver.md."""

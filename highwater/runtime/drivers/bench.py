@@ -1,4 +1,4 @@
-"""Brokers on which client drivers are tried, and what the trials need (docs/driver.md)."""
+"""Brokers on which client drivers are tested, with helpers for the tests (docs/driver.md)."""
 
 import contextlib
 import itertools
@@ -41,21 +41,21 @@ Opened = tuple[ClientDriver, ClientDriverProcess]
 
 
 class WrongDriverError(Exception):
-    """The driver does something else than its specification says; the text says what."""
+    """The driver differs from its specification; the text describes how."""
 
 
 class RefusedError(Exception):
-    """The driver's library cannot do this, and the driver says so; the text is its error."""
+    """The driver reports that its library does not support this; the text is its error."""
 
 
 class DriverBench:
-    """Brokers with two topics, on which drivers are tried.
+    """Brokers with two topics, on which drivers are tested.
 
     Args:
         log: file to which the drivers' standard error is appended.
 
     Attributes:
-        command: the driver that is tried.
+        command: the tested driver.
     """
 
     def __init__(self, cluster: Cluster, log: Path) -> None:
@@ -100,13 +100,13 @@ class DriverBench:
         """Open a client in a new process, which is killed at the end of the block.
 
         Args:
-            settings: the client's settings; None for those of a plain producer.
-            member: whether a consumer is going to join a group.
+            settings: the client's settings; None means those of a plain producer.
+            member: whether a consumer will join a group.
             needed: whether the driver must have such clients.
             ends: whether the driver itself ends in the block.
 
         Raises:
-            RefusedError: it has no such clients, and need not have any.
+            RefusedError: it has no such clients, which are optional.
         """
         process = ClientDriverProcess(self.command, self.log)
         driver = ClientDriver(process)
@@ -155,7 +155,7 @@ def answered(
 
 
 def done(driver: ClientDriver, op: str, **named: object) -> None:
-    """Send a request, and repeat it as long as the driver allows that.
+    """Send a request, and repeat it while the driver allows this.
 
     Raises:
         WrongDriverError: it is answered with an error, or not in time.
@@ -166,7 +166,7 @@ def done(driver: ClientDriver, op: str, **named: object) -> None:
 
 
 def repeated(driver: ClientDriver, op: str, **named: object) -> DriverAnswer:
-    """Return the answer to a request that is repeated as long as the driver allows it.
+    """Return the answer to a request that is repeated while the driver allows this.
 
     Raises:
         WrongDriverError: there is no other answer in time.
@@ -211,7 +211,7 @@ def read(bench: DriverBench) -> dict[tuple[int, int], str]:
 
 
 def words(given: DriverAnswer) -> str:
-    """Return an answer in words."""
+    """Return an answer as text."""
     if not given.error:
         return f"offset {given.offset}"
     return f"error {given.error}, code {given.code}"

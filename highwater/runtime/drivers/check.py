@@ -1,4 +1,4 @@
-"""Does a client driver do what docs/driver.md says? Each part is tried on real brokers."""
+"""Tests each part of docs/driver.md with a client driver on real brokers."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -18,11 +18,11 @@ PARTS: Final = {**PRODUCER_PARTS, **OTHER_PARTS}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedPart:
-    """A part of the specification, and what a driver did.
+    """A part of the specification, and a driver's behaviour.
 
     Attributes:
-        seen: what it did.
-        right: whether that is what the specification says.
+        seen: the observed behaviour.
+        right: whether it agrees with the specification.
     """
 
     name: str
@@ -31,7 +31,7 @@ class CheckedPart:
 
 
 def check_parts(bench: DriverBench, command: Sequence[str], *parts: str) -> Iterator[CheckedPart]:
-    """Try a driver in some parts, by default in all; without ``open`` there are no others."""
+    """Test a driver in some parts, by default in all; without ``open`` the others are skipped."""
     bench.command = command
     for name in parts or PARTS:
         try:
@@ -46,7 +46,7 @@ def check_parts(bench: DriverBench, command: Sequence[str], *parts: str) -> Iter
 
 
 def check_driver(command: Sequence[str], kafka: str) -> Iterator[CheckedPart]:
-    """Try a driver on new brokers of a release.
+    """Test a driver on new brokers of a release.
 
     Raises:
         HarnessError: the brokers do not start.

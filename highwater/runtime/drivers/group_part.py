@@ -1,4 +1,4 @@
-"""The trial of a driver's consumers as members of a group, on real brokers (docs/driver.md)."""
+"""The test of a driver's consumers as members of a group, on real brokers (docs/driver.md)."""
 
 import contextlib
 import queue
@@ -42,7 +42,7 @@ class Member:
         driver.happened = self._events.put
 
     def ask(self, op: str, **words: object) -> DriverAnswer:
-        """Return the answer to a request, and handle what happens in the group before it.
+        """Return the answer to a request, and handle earlier events in the group.
 
         Raises:
             WrongDriverError: it is an error, or does not come in time.
@@ -93,7 +93,7 @@ class Member:
 
 
 def joins_group(bench: DriverBench) -> str:
-    """Try two members: all partitions are assigned, positions committed, and taken over."""
+    """Test two members: all partitions are assigned, positions committed, and taken over."""
     group = bench.new_group()
     with bench.opened() as (driver, _):
         send(driver, [f"group-{number}" for number in range(PARTITIONS * 3)])
@@ -104,7 +104,7 @@ def joins_group(bench: DriverBench) -> str:
         first.ask("commit", topic=TOPIC, offsets=ends)
         offsets = first.ask("committed", topic=TOPIC, partitions=sorted(ALL)).offsets
         if offsets != ends:
-            raise WrongDriverError(f"it commits {ends}, and the group's offsets are {offsets}")
+            raise WrongDriverError(f"it commits {ends}, but the group's offsets are {offsets}")
         with joined(bench, group) as second:
             share(first, second)
             if first.owned & second.owned:

@@ -1,4 +1,4 @@
-"""The trial of a group's offsets in a driver's transactions, on real brokers (docs/driver.md)."""
+"""The test of a group's offsets in a driver's transactions, on real brokers (docs/driver.md)."""
 
 import contextlib
 from typing import Final
@@ -18,19 +18,19 @@ from highwater.runtime.drivers.bench import (
 from highwater.runtime.drivers.group_part import ALL, Member, joined, share, until
 
 _SINCE: Final = (2, 5)
-"""Brokers fence members since this release (KIP-447)."""
+"""The first release whose brokers fence members (KIP-447)."""
 
 _NAME: Final = "driver-check-offsets"
 _HASTE_S: Final = 1.0
-"""A wrong answer comes within this time."""
+"""The time in which a wrong answer would come."""
 
 
 def moves_offsets(bench: DriverBench) -> str:
-    """Try offsets in transactions: a commit moves them, for a member of the present generation.
+    """Test offsets in transactions: a commit moves them, for a member of the present generation.
 
     Raises:
-        RefusedError: the driver or its brokers cannot do that.
-        WrongDriverError: the driver does something else.
+        RefusedError: the driver or its brokers do not support this.
+        WrongDriverError: the driver differs.
     """
     if bench.cluster.release.number < _SINCE:
         raise RefusedError("brokers before 2.5 refuse no old generation")
@@ -59,7 +59,7 @@ def moves_offsets(bench: DriverBench) -> str:
 
 
 def _member(member: Member) -> object:
-    """Return what producers need to know of a member, in the driver's form."""
+    """Return a member's metadata for producers, in the driver's form."""
     given = answered(member.driver, member.driver.call("member"), "member", ANSWERS_S)
     if given.error:
         raise RefusedError(str(given.as_error()))
@@ -67,14 +67,14 @@ def _member(member: Member) -> object:
 
 
 def _add(driver: ClientDriver, offset: int, member: object) -> DriverAnswer:
-    """Begin a transaction, send, and add an offset of partition 0; return the answer to that."""
+    """Begin a transaction, send, and add an offset of partition 0; return the answer."""
     done(driver, "begin")
     send(driver, [f"offsets-{offset}"])
     return repeated(driver, "offsets", topic=TOPIC, offsets={0: offset}, member=member)
 
 
 def _look_too_early(member: Member) -> None:
-    """Ask for the group's offsets while a transaction that moves them is open."""
+    """Request the group's offsets while a transaction that moves them is open."""
     future = member.driver.call("committed", topic=TOPIC, partitions=[0])
     with contextlib.suppress(TimeoutError):
         given = future.result(_HASTE_S)

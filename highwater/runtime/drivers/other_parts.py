@@ -1,6 +1,6 @@
-"""The trials of idempotent and transactional producers, and of consumers (docs/driver.md).
+"""The tests of idempotent and transactional producers, and of consumers (docs/driver.md).
 
-A library need not have them: its driver refuses to open such a client.
+They are optional: a driver may refuse to open such a client.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ def _numbers_records(bench: DriverBench) -> str:
 
 
 def _producer_ids(bench: DriverBench) -> frozenset[int]:
-    """Return the producers that the leader of partition 0 knows."""
+    """Return the producer ids that the leader of partition 0 knows."""
     probe = bench.cluster.probe()
     try:
         return probe.producers(probe.partition(TOPIC, 0).leader, TOPIC, 0)
@@ -132,7 +132,7 @@ def _poll(driver: ClientDriver) -> DriverAnswer:
 
 
 def _polled(driver: ClientDriver, expected: int) -> dict[tuple[int, int], str]:
-    """Poll until the driver has read as many records as expected; return them by their place."""
+    """Poll until the driver has read the expected number of records; return them by offset."""
     records: dict[tuple[int, int], str] = {}
 
     def more() -> int:

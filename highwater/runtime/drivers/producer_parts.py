@@ -1,4 +1,4 @@
-"""The trials of a driver's plain producer, on real brokers (docs/driver.md)."""
+"""The tests of a driver's plain producer, on real brokers (docs/driver.md)."""
 
 from collections.abc import Callable
 from typing import Final
@@ -19,7 +19,7 @@ from highwater.runtime.drivers.bench import (
 )
 
 _LATE_S: Final = 15.0
-"""How much later than its time-out a send may be answered, on a busy machine."""
+"""The longest delay of a send's answer after its timeout, on a busy machine."""
 
 _ENDS_S: Final = 5.0
 _TOO_LARGE: Final = 10
@@ -50,7 +50,7 @@ def _sends(bench: DriverBench) -> str:
                 f"{name} is acknowledged at offset {place[1]} of partition {place[0]}, where"
                 f" {there.get(place, 'nothing')} is"
             )
-    return f"{RECORDS} records are acknowledged, and are where the answers say"
+    return f"{RECORDS} records are acknowledged, and are at the acknowledged offsets"
 
 
 def _finds_no_partition(bench: DriverBench) -> str:

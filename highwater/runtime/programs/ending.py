@@ -1,4 +1,4 @@
-"""The end of a program under test: the program reaches the end of its input; its output is read."""
+"""The end of a program under test: it reaches the end of its input, and its output is read."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -16,17 +16,17 @@ APPEND_TIMES: Final = {"message.timestamp.type": "LogAppendTime"}
 """Settings of the output topic: a record's timestamp is the time at which a broker appended it."""
 
 END_LIMIT_S: Final = 90.0
-"""How long a program may stand still: by default a killed member keeps its partitions for 45 s."""
+"""The longest time without progress: by default a killed member keeps its partitions for 45 s."""
 
 READ_LIMIT_S: Final = 90.0
-"""Limit of the read: by these defaults, a transaction that no client ends stays open for 60 s."""
+"""Limit of the read: by default, a transaction that no client ends stays open for 60 s."""
 
 
 @contextlib.contextmanager
 def work_done(
     plan: Plan, program: RunningProgram | None, workload: RunningWorkload
 ) -> Iterator[Callable[[], int | None]]:
-    """Yield a function that returns how much a program has done; None: not known, or no program."""
+    """Yield a function that returns the amount of a program's finished work; None if not known."""
     if program is None:
         yield lambda: None
         return

@@ -1,4 +1,4 @@
-"""The program under test: starts and supervises its instances, and ends them whatever happens.
+"""The program under test: starts and supervises its instances, and always ends them.
 
 An instance that ends by itself is started again; the delay grows with each quick end. Each instance
 is a process group under a guard, which ends with the harness. An instance writes to
@@ -61,13 +61,13 @@ class ProgramInstance:
     Args:
         command: absolute path of the program, and its arguments.
         log: file that gets its output.
-        printed: reads its output, if the output shows what it has done.
+        printed: reads its output, if the output reports finished work.
         record: gets the rows of ``harness.runs.history.INSTANCES``.
         named: called with its client name and the parent process of all of its processes.
 
     Attributes:
         client: its name as a client of the wire.
-        ends: how often the instance has ended by itself.
+        ends: number of times that the instance has ended by itself.
         stubborn: whether SIGTERM did not end it when the run was over.
     """
 
@@ -116,7 +116,7 @@ class ProgramInstance:
 
     @property
     def crashes(self) -> int:
-        """Count of ends by itself at its start, in a row; 0 if its last start went well."""
+        """Number of consecutive crashes at its start; 0 if its last start succeeded."""
         return 0 if self.runs and self._ran_s >= _QUICK_S else self._crashes
 
     @property
@@ -295,8 +295,8 @@ class RunningProgram:
 
     Attributes:
         plan: the program's plan.
-        instances: the instances that run all the time.
-        spare: one more instance, which runs only while a fault lasts.
+        instances: the instances that always run.
+        spare: one more instance, which runs only during a fault.
     """
 
     def __init__(
@@ -349,7 +349,7 @@ class RunningProgram:
         ]
 
     def printed(self) -> int:
-        """Return how many lines about records the program's instances have printed so far."""
+        """Return the number of lines about records that the program's instances have printed."""
         return sum(lines.done for lines in self._printed)
 
     def notes(self) -> list[str]:

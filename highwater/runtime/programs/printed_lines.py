@@ -1,9 +1,9 @@
-"""The lines in which an instance of a program reports what it has done, if no topic shows it.
+"""The lines in which a program reports finished work, if no topic shows it.
 
 A program that writes to no topic prints ``HIGHWATER_DONE`` and an input's name, or a text in which
 ``--match`` finds the name; a program without input prints ``HIGHWATER_ACKNOWLEDGED`` and a record's
-name. Lines come through a named pipe, so that no line is missing however long the log is: a program
-that prints faster than Highwater reads has to wait. A line that a kill has cut short is ignored.
+name. Lines come through a named pipe, so that no line is missing: a program that prints faster than
+Highwater reads has to wait. An incomplete line after a kill is ignored.
 """
 
 import os
@@ -32,11 +32,11 @@ _READ_LIMIT_S: Final = 30.0
 
 
 class PrintedLines:
-    """Reads what one instance prints, and records the names in lines that have ``word``.
+    """Reads the output of one instance, and records the names in lines with ``word``.
 
     Args:
         word: ``DONE`` for outputs, or ``ACKNOWLEDGED``.
-        log: file that gets all that is printed.
+        log: file that gets the output.
         names: the expression that finds an input's name in the text after the word.
 
     Attributes:
@@ -63,7 +63,7 @@ class PrintedLines:
         self._thread.start()
 
     def cut(self) -> None:
-        """Note that a process has ended: a last line that it did not finish is ignored."""
+        """Record that a process has ended: its incomplete last line is ignored."""
         self._write(_CUT)
 
     def close(self) -> None:
@@ -81,7 +81,8 @@ class PrintedLines:
         self.check()
         if self._thread.is_alive():
             raise HarnessError(
-                f"what instance {self._number} of the program prints was not read to its end within"
+                f"the output of instance {self._number} of the program was not read to its end "
+                "within"
                 f" {_READ_LIMIT_S:g} s"
             )
         os.close(self._end)
@@ -96,14 +97,15 @@ class PrintedLines:
         """
         if self._failure is not None:
             raise HarnessError(
-                f"what instance {self._number} of the program prints is not read: {self._failure!r}"
+                f"the output of instance {self._number} of the program is not read: "
+                f"{self._failure!r}"
             ) from self._failure
 
     def _write(self, end: bytes) -> None:
         os.write(self._end, end + b"\n")
 
     def _read(self) -> None:
-        """Read until the run has ended, even after a failure: else the program might hang."""
+        """Read until the run has ended, even after a failure, because the program might hang."""
         pending = b""
         while True:
             chunk = os.read(self._end, _CHUNK_BYTES)

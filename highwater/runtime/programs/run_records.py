@@ -1,4 +1,4 @@
-"""The records that a run was fed, from its disks: another program gets the same."""
+"""The user's records of a run, from its disks, for another program."""
 
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,7 @@ _COLUMNS: Final = ["offset", "timestamp_ms", "key", "value"]
 def write_feed(run: Run) -> Path:
     """Write the user's records in the topic under test to a file, one a line; return its path.
 
-    They are in the order of their timestamps, and in each partition in that of their offsets.
+    They are in the order of their timestamps, and in each partition in the order of offsets.
 
     Raises:
         UsageError: the run made its inputs itself, or its disks have none of them.
@@ -26,7 +26,7 @@ def write_feed(run: Run) -> Path:
     plan = run.plan()
     if not plan.named_by_keys:
         raise UsageError(
-            f"{run.path} was not fed, it made its inputs itself",
+            f"{run.path} has no records from --feed",
             hint="Name a run with --feed, or a file; highwater replay repeats a run's faults.",
         )
     names = {*run.table("history/ops")["value"].to_pylist()}
@@ -41,7 +41,7 @@ def write_feed(run: Run) -> Path:
                     (segment.partition, row["offset"]), (row["timestamp_ms"], row["value"])
                 )
     if not places:
-        raise UsageError(f"the disks of {run.path} hold none of its records")
+        raise UsageError(f"the disks of {run.path} have none of its records")
     order = sorted(places, key=lambda place: (places[place][0], *place))
     lines = {places[place][1]: None for place in order}  # one that was written twice is fed once
     return run.write(_FILE, b"".join(line + b"\n" for line in lines)).absolute()

@@ -1,1 +1,1 @@
-"""Stories about clients: what a producer or a group may do while the brokers work correctly."""
+"""Stories about clients: errors of a producer or a group while the brokers work correctly."""

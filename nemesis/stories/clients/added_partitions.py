@@ -1,10 +1,10 @@
-"""Stories of partitions that are added to a topic that a group already reads. There is no fault.
+"""Stories of partitions that are added to a topic that a group already reads, without a fault.
 
-``added-partition``: a consumer refreshes its list of partitions only now and then
-(``metadata.max.age.ms``, 5 minutes by default). So does a producer, but a producer that starts, or
-asks for metadata for another reason, writes to a new partition at once. The group has no offset for
-the new partition: with ``auto.offset.reset=latest`` it begins after all of these records
-(KAFKA-20539, KIP-1327). ``earliest-partition`` is the guard: the same story with ``earliest``.
+``added-partition``: a consumer refreshes its list of partitions only at intervals
+(``metadata.max.age.ms``, 5 minutes by default). A producer that starts meanwhile writes to a new
+partition at once. The group has no offset for the new partition: with ``auto.offset.reset=latest``
+it begins after all of these records (KAFKA-20539, KIP-1327). ``earliest-partition`` is the guard:
+the same story with ``earliest``.
 
 ``added-partition-share``: in a share group (KIP-932) the coordinator finds a new partition, and
 initialises its start offset before it assigns the partition to members. Up to 4.3 the start is
@@ -39,8 +39,8 @@ _FINDS_S: Final = 30.0
 _READS_S: Final = 10.0
 _BETWEEN_S: Final = 0.5
 _OPENS_S: Final = 2.0
-"""Time for the leader to look up where a share partition begins, which it does at the first fetch.
-Nothing reports when the leader has done so; it takes some hundredths of a second."""
+"""Time for the leader to look up the begin of a share partition at the first fetch. This is not
+reported, and takes some hundredths of a second."""
 
 _NEEDS: Final = StoryNeeds(added=1)
 _SKIPPED: Final = Prediction(others=frozenset({("undelivered", value) for value in EARLY}))
@@ -51,8 +51,8 @@ _SKIPPED: Final = Prediction(others=frozenset({("undelivered", value) for value 
     HazardEnding(hazard=ADDED_PARTITION, ending=_SKIPPED),
     needs=_NEEDS,
     outcome=(
-        "The group is never given the records written to the new partition before it found it: on"
-        " every release."
+        "On every release the group never receives records that were written to the new "
+        "partition before the group found it."
     ),
     min_isr_most=3,
 )
@@ -65,11 +65,11 @@ def added_partition(context: ScheduleContext) -> None:
     "earliest-partition",
     HazardEnding(hazard=ADDED_PARTITION, ending=Prediction()),
     needs=_NEEDS,
-    outcome="Every release gives the group everything: it begins where the partition begins.",
+    outcome="On every release the group receives all records.",
     min_isr_most=3,
 )
 def earliest_partition(context: ScheduleContext) -> None:
-    """Play added-partition, but with auto.offset.reset=earliest."""
+    """Repeat added-partition, but with auto.offset.reset=earliest."""
     _add(context, _member(context, "earliest"))
 
 
@@ -84,8 +84,8 @@ def _share_groups(release: Release) -> str:
     HazardEnding(hazard=ADDED_TO_SHARE_GROUP, ending=_SKIPPED),
     needs=_NEEDS,
     outcome=(
-        "Up to 4.3 a share group is never given the records written before the coordinator had"
-        " found the new partition; later brokers give the group everything."
+        "Up to 4.3 a share group never receives the records written before the coordinator found "
+        "the new partition; with later brokers it receives all records."
     ),
     min_isr_most=3,
     why_not=_share_groups,
@@ -99,12 +99,12 @@ def added_partition_share(context: ScheduleContext) -> None:
     "earliest-share",
     HazardEnding(hazard=ADDED_TO_SHARE_GROUP, ending=Prediction()),
     needs=_NEEDS,
-    outcome="Every release gives the group everything: it begins where the partition begins.",
+    outcome="On every release the group receives all records.",
     min_isr_most=3,
     why_not=_share_groups,
 )
 def earliest_share(context: ScheduleContext) -> None:
-    """Play added-partition-share, but with share.auto.offset.reset=earliest."""
+    """Repeat added-partition-share, but with share.auto.offset.reset=earliest."""
     reset = {"share.auto.offset.reset": "earliest"}
     context.cluster.configure_group(_share_group(context), reset)
     _add_to_share_group(context)
@@ -124,7 +124,7 @@ def _member(context: ScheduleContext, reset: str) -> GroupMember:
 
 
 def _add(context: ScheduleContext, member: GroupMember, *, opens_s: float = 0.0) -> None:
-    """Play a story of this module with a member of a group or of a share group."""
+    """Execute a story of this module with a member of a group or of a share group."""
     [(new, replicas)] = context.added.items()
     leader = replicas[0]
     await_first_record(context, member)
@@ -150,17 +150,17 @@ def _add(context: ScheduleContext, member: GroupMember, *, opens_s: float = 0.0)
     context.until(
         lambda: member.given.get(new, 0),
         lambda after: after > offset,
-        what=f"the group to be given {LATE}",
+        what=f"the group to receive {LATE}",
         limit_s=_READS_S,
     )
-    context.note(f"the group was given {LATE}")
+    context.note(f"the group received {LATE}")
 
 
 def await_first_record(context: ScheduleContext, member: GroupMember) -> None:
-    """Send records to partition 0 until the member is given a record, and so has joined its group.
+    """Send records to partition 0 until the member receives one, and so has joined its group.
 
     Raises:
-        ScheduleNotFollowedError: the member was given no record within the limit.
+        ScheduleNotFollowedError: the member received no record within the limit.
     """
     deadline = context.clock() + _JOINS_S
     for number in itertools.count():
@@ -169,7 +169,7 @@ def await_first_record(context: ScheduleContext, member: GroupMember) -> None:
             context.until(
                 lambda: member.given.get(0, 0),
                 lambda after, offset=offset: after > offset,  # type: ignore[misc]
-                what=f"the group to be given w{number}",
+                what=f"the group to receive w{number}",
                 limit_s=_BETWEEN_S,
             )
         except ScheduleNotFollowedError:
@@ -177,5 +177,5 @@ def await_first_record(context: ScheduleContext, member: GroupMember) -> None:
             if context.clock() >= deadline:
                 raise
         else:
-            context.note(f"the group reads {context.topic}: it was given w{number}")
+            context.note(f"the group reads {context.topic}: it received w{number}")
             return

@@ -1,11 +1,12 @@
 """A story about Java's consumer of the brokers' protocol (KIP-848) with ``enable.auto.commit``.
 
-``early-commit``: a member's poll returns a record; the member works on it, and dies. A poll of a
-consumer with auto-commit commits what *earlier* polls returned. Up to 3.9 a thread of the client
-commits by its own timer (KAFKA-18641), so the group goes on behind a record that no member has
-handled. The member that takes over was there before the record was sent.
+``early-commit``: a member's poll returns a record; the member works on it, and crashes. A poll of a
+consumer with auto-commit commits the offsets of *earlier* polls. Up to 3.9 a thread of the client
+commits by its own timer (KAFKA-18641), so the group continues after a record that no member has
+processed. The next owner had joined before the record was sent.
 
-The dead member's network is dead, too: its client must not leave the group, which would commit.
+The crashed member's connections are cut, too: its client must not leave the group, which would
+commit.
 """
 
 from typing import Final
@@ -26,7 +27,7 @@ _LATE: Final = "m2"
 _PARTITIONS: Final = (0, 1)
 _EVERY_S: Final = 0.5
 _WORK_S: Final = 2.0
-"""Interval of auto-commits, and for how long the member works before it dies."""
+"""Interval of auto-commits, and the time that the member works before it crashes."""
 
 _JOINS_S: Final = 40.0
 _READS_S: Final = 20.0
@@ -45,8 +46,8 @@ def _by_brokers(release: Release) -> str:
     ),
     needs=StoryNeeds(wire="clients", java=True, partitions=len(_PARTITIONS)),
     outcome=(
-        "A group goes on behind a record on which a member worked when it died: with Java's clients"
-        " before 4.0."
+        "With Java's clients before 4.0, a group skips the record that a member processed when "
+        "it crashed."
     ),
     min_isr_most=3,
     why_not=_by_brokers,
@@ -63,7 +64,7 @@ def early_commit(context: ScheduleContext) -> None:
     _await_both(context, members)
     dying = next(name for name, member in members.items() if 0 in member.assigned)
     [heir] = (member for name, member in members.items() if name != dying)
-    context.note(f"{dying} has partition 0, and is to die at work")
+    context.note(f"{dying} has partition 0, and will crash at work")
     members[dying].die_at_work()
     _send(context, AT_WORK, members[dying])
     context.hold(_WORK_S)
@@ -82,7 +83,7 @@ def early_commit(context: ScheduleContext) -> None:
 
 
 def _await_both(context: ScheduleContext, members: dict[str, ConsumingMember]) -> None:
-    """Wait until each member has one partition, and has been given a record from it."""
+    """Wait until each member has one partition, and has received a record from it."""
     context.until(
         lambda: [len(member.assigned) for member in members.values()],
         lambda sizes: sizes == [1, 1],
@@ -97,12 +98,12 @@ def _await_both(context: ScheduleContext, members: dict[str, ConsumingMember]) -
 def _send(
     context: ScheduleContext, value: str, member: ConsumingMember, partition: int = 0
 ) -> None:
-    """Send a record, and wait until a member is given it."""
+    """Send a record, and wait until a member receives it."""
     answer = context.client.send(value, partition)
     context.until(
         lambda: member.given.get(partition, 0),
         lambda after: after > (answer.offset or 0),
-        what=f"a member to be given {value}",
+        what=f"a member to receive {value}",
         limit_s=_READS_S,
     )
-    context.note(f"a member was given {value}")
+    context.note(f"a member received {value}")

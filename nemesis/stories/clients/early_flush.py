@@ -1,13 +1,13 @@
-"""A story about ``KafkaProducer.flush``, which a program takes as the answer about its records.
+"""A story about ``KafkaProducer.flush``, which a program trusts.
 
-``early-flush``: a broker refuses a batch as too large (``max.message.bytes``), though no record is
-too large. The producer divides it into batches that it sends again (KIP-126), and up to the fix of
-KAFKA-19479 ``flush`` does not wait for these. Its Javadoc promises that every record sent before is
-completed, and commits a consumer's offsets next. The program dies then, as programs do.
+``early-flush``: a broker refuses a batch as too large (``max.message.bytes``), although no record
+is too large. The producer divides it into batches that it sends again (KIP-126), and up to the fix
+of KAFKA-19479 ``flush`` does not wait for these. But its Javadoc promises that every earlier record
+is completed. Then the program crashes.
 
-A batch becomes larger than ``batch.size`` where the producer expects more of compression than it
-gets: it lowers its estimate by half a percent with each batch that compresses well
-(``CompressionRatioEstimator``), so records that compress well are sent first.
+A batch becomes larger than ``batch.size`` if it compresses worse than the producer estimates. The
+estimate decreases with each batch that compresses well (``CompressionRatioEstimator``), so such
+records are sent first.
 """
 
 import random
@@ -46,13 +46,15 @@ _SETTINGS: Final = {
     "early-flush",
     HazardEnding(hazard=EARLY_FLUSH, ending=Prediction(lost=frozenset(_LATE))),
     needs=StoryNeeds(wire="clients", java=True),
-    outcome="A flush returns, and its records are nowhere: with Java's clients before the fix.",
+    outcome="With older Java clients, a flush returns although its records are in no log.",
     topic_config={"max.message.bytes": str(_LARGEST)},
     min_isr_most=3,
-    why_not=lambda release: "" if release.idempotence else "its clients do not pass the wire",
+    why_not=lambda release: (
+        "" if release.idempotence else "its clients are not connected through the wire"
+    ),
 )
 def early_flush(context: ScheduleContext) -> None:
-    """Flush records whose batch is too large; when flush has returned, the program dies."""
+    """Flush records whose batch is too large; when flush has returned, the program crashes."""
     draw = random.Random(context.plan.seed)  # noqa: S311 - bytes that do not compress
     writer = context.producer(_WRITER, _SETTINGS)
     for number in range(_EASY):
@@ -67,7 +69,9 @@ def early_flush(context: ScheduleContext) -> None:
         await_event(later, "caught", limit_s=_ARRIVES_S)
         context.note("the producer has divided the batch, and sends the parts, which are late")
         if returned:
-            context.note("flush has returned: the program says that all is written, and dies")
+            context.note(
+                "flush has returned: the program counts all records as written, and crashes"
+            )
             writer.close(limit_s=0)
             later.let_pass(lose=True)
     if not returned:

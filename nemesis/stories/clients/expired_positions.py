@@ -1,10 +1,10 @@
-"""Stories of a group that comes back after its committed offsets have expired. There is no fault.
+"""Stories of a group that restarts after its committed offsets have expired, without a fault.
 
 A coordinator deletes the offsets of a group that has had no members for
-``offsets.retention.minutes``, 7 days by default (1 day before 2.0; KIP-186, KIP-211). When a
-member joins again, ``auto.offset.reset`` says where it begins: with ``latest`` behind all records
-that were written since the group left, and those it had not read before. ``earliest-positions``
-is the guard: the same story with ``earliest``, which reads everything again.
+``offsets.retention.minutes``, 7 days by default (1 day before 2.0; KIP-186, KIP-211). When a member
+joins again, ``auto.offset.reset`` says where it begins: with ``latest``, after all records that
+were written since the group left, or that it had not read before. ``earliest-positions`` is the
+guard: the same story with ``earliest``, which reads everything again.
 """
 
 from typing import Final
@@ -25,7 +25,7 @@ EXPIRED_POSITIONS: Final = "expired-positions"
 
 MEANWHILE: Final = ("m1", "m2", "m3")
 LATE: Final = "m4"
-"""The records that are written while the group has no members, and after it is back."""
+"""The records that are written while the group has no members, and after its restart."""
 
 _REFRESH_S: Final = 2.0
 _LEAVES_S: Final = 30.0
@@ -43,7 +43,7 @@ _NEEDS: Final = StoryNeeds(expiry=True, joined=2)
         ending=Prediction(others=frozenset({("undelivered", value) for value in MEANWHILE})),
     ),
     needs=_NEEDS,
-    outcome="It is never given what was written meanwhile.",
+    outcome="It never receives the records that were written meanwhile.",
     min_isr_most=3,
 )
 def expired_positions(context: ScheduleContext) -> None:
@@ -59,12 +59,12 @@ def expired_positions(context: ScheduleContext) -> None:
     min_isr_most=3,
 )
 def earliest_positions(context: ScheduleContext) -> None:
-    """Play expired-positions with auto.offset.reset=earliest."""
+    """Repeat expired-positions with auto.offset.reset=earliest."""
     _be_away(context, "earliest")
 
 
 def _be_away(context: ScheduleContext, reset: str) -> None:
-    """Play a story of this module."""
+    """Execute a story of this module."""
     leader = context.replicas[0]
     membership = GroupMembership(group=context.plan.group, reset=reset, refresh_s=_REFRESH_S)
     member = context.groups.join("member-0", membership)
@@ -105,7 +105,7 @@ def _be_away(context: ScheduleContext, reset: str) -> None:
     context.until(
         lambda: again.given.get(0, 0),
         lambda after: after > offset,
-        what=f"the group to be given {LATE}",
+        what=f"the group to receive {LATE}",
         limit_s=_READS_S,
     )
-    context.note(f"the group was given {LATE}")
+    context.note(f"the group received {LATE}")

@@ -1,11 +1,11 @@
 """A story about idempotent producers without transactions.
 
-``expired-record``: the leader has two records from a producer, and its answers are late. The first
-record expires (``delivery.timeout.ms``). A producer that gives up a sequence number has to leave
-its epoch, because the broker would wait for that number. librdkafka then sends every record without
-an answer again, in the new epoch. The broker recognises a record by producer id, epoch and sequence
-number (KIP-98), so it appends the second record again, which is already in its log. Depending on
-timing, Java's producer does the same, or waits for the answers about requests in flight
+``expired-record``: the leader has two records from a producer, and its responses are late. The
+first record expires (``delivery.timeout.ms``). A producer that drops a sequence number needs a new
+epoch, because the broker would wait for that number. librdkafka then sends every record without a
+response again, in the new epoch. The broker recognises a record by producer id, epoch and sequence
+number (KIP-98), so it appends the second record, which is already in its log, again. Depending on
+timing, Java's producer does the same, or waits for requests in flight
 (docs/findings/duplicates.md).
 """
 
@@ -19,11 +19,12 @@ from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds
 
 _WRITER: Final = "writer"
 _SEND_ON: Final = (LIBRDKAFKA,)
-"""Libraries that send on while an answer is late, and send all records again in a new epoch."""
+"""Libraries that continue to send while a response is late, and send all records again in a new
+epoch."""
 
 _DELIVERY_S: Final = 5.0
 _YOUNGER_S: Final = 2.5
-"""How many seconds after the first record the second record is sent."""
+"""The seconds from the first record to the second record."""
 
 _ARRIVES_S: Final = 15.0
 _SETTINGS: Final = {"message.timeout.ms": int(_DELIVERY_S * 1000), "linger.ms": 0}
@@ -44,7 +45,7 @@ _SETTINGS: Final = {"message.timeout.ms": int(_DELIVERY_S * 1000), "linger.ms": 
     min_isr_most=3,
 )
 def expired_record(context: ScheduleContext) -> None:
-    """Write a record twice though its producer is idempotent: the previous record expires."""
+    """Write a record twice although its producer is idempotent: the previous record expires."""
     leader = context.replicas[0]
     offset = settle(context)
     writer = context.producer(_WRITER, _SETTINGS)
@@ -66,7 +67,7 @@ def expired_record(context: ScheduleContext) -> None:
         context.until(
             lambda: writer.await_answers(limit_s=0.1),
             lambda waiting: waiting < len(("m4", "m5")),
-            what="the client to give m4 up",
+            what="the client to report m4 as expired",
             limit_s=_ARRIVES_S,
         )
         context.note(f"m4 has expired; broker {leader} ends at {_leo(context)}", leader)

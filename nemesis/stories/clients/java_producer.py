@@ -7,8 +7,8 @@ another topic, get these buffers. When the socket is read again, the broker gets
 records as a batch for the first topic. Their CRC is right, because it does not cover the topic.
 
 The batches must expire before their request does, so they must be older than the request: they wait
-behind a request whose answer is late. Part of the first batch is already in the socket, so the
-broker finds this batch damaged; only the second batch does harm.
+for the late response to another request. Part of the first batch is already in the socket, so the
+broker finds this batch damaged; only the second batch causes the error.
 """
 
 from typing import Final
@@ -25,7 +25,7 @@ REUSED_BUFFER: Final = "KAFKA-19012"
 _WRITER: Final = "writer"
 _SMALL: Final = 64
 _LARGE: Final = 800_000
-"""Bytes of a large record: more than the sockets between a client and the wire can hold."""
+"""Bytes of a large record: more than the sockets between a client and the wire can buffer."""
 
 _FIRST: Final = 0
 _SECOND: Final = 3
@@ -38,7 +38,7 @@ _STRANGERS: Final = 4
 _DELIVERY_S: Final = 7.0
 _REQUEST_S: Final = 6.5
 _OLDER_S: Final = 5.0
-"""How many seconds older the batches are than their request."""
+"""The seconds from the creation of the batches to their request."""
 
 _ARRIVES_S: Final = 15.0
 _SETTINGS: Final = {
@@ -60,11 +60,11 @@ _SETTINGS: Final = {
         ending=Prediction(others=frozenset({("phantom", _STRANGER)})),
     ),
     needs=StoryNeeds(wire="clients", java=True, partitions=4),
-    outcome=(
-        "A record is in a topic to which it was not sent: with Java's clients before the fix."
-    ),
+    outcome=("With Java's clients before the fix, a record is appended to a wrong topic."),
     min_isr_most=3,
-    why_not=lambda release: "" if release.idempotence else "its clients do not pass the wire",
+    why_not=lambda release: (
+        "" if release.idempotence else "its clients are not connected through the wire"
+    ),
 )
 def wrong_topic(context: ScheduleContext) -> None:
     """Append a record to the wrong topic: a batch expires in its producer's socket."""
@@ -107,7 +107,7 @@ def _await_second(context: ScheduleContext, leader: int) -> None:
             for partition in (_FIRST, _SECOND)
         },
         lambda seen: seen[_FIRST] + seen[_SECOND] > len(("m0", "m1")),
-        what="the leader to append what was in the socket",
+        what="the leader to append the bytes from the socket",
         limit_s=_ARRIVES_S,
     )
     says = ", ".join(f"partition {partition} ends at {leo}" for partition, leo in ends.items())

@@ -1,15 +1,14 @@
 """The story of a group that its coordinator removes while a transaction has offsets for it.
 
-A group without members is removed when all its offsets have expired; the coordinator looks for such
-groups every ``offsets.retention.check.interval.ms`` (10 minutes by default). ``removed-group``: a
-program without members, which assigns itself its partitions, commits its first offsets in a
-transaction. The coordinator of 4.0.0 takes the group for one without offsets while the transaction
-is open, and removes it (KAFKA-19163, ``OffsetMetadataManager.cleanupExpiredOffsets``). The commit
-succeeds, and the offsets are in the log; but the coordinator answers that the group has none, since
-it does not know the group.
+A group without members is removed when all its offsets have expired; the coordinator checks this
+every ``offsets.retention.check.interval.ms`` (10 minutes by default). ``removed-group``: a program
+without members, which assigns itself its partitions, commits its first offsets in a transaction.
+While the transaction is open, the coordinator of 4.0.0 ignores its offsets, and removes the group
+(KAFKA-19163, ``OffsetMetadataManager.cleanupExpiredOffsets``). The commit succeeds, and the offsets
+are in the log, but the coordinator does not know the group.
 
-To see that the coordinator has looked, the story waits until a second group is gone, whose only
-transaction was aborted meanwhile.
+The story waits until the coordinator has also removed a second group, whose only transaction was
+aborted.
 """
 
 from typing import Final

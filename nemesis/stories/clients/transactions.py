@@ -1,22 +1,22 @@
-"""Stories about transactions: a late message takes effect on the transaction after its own.
+"""Stories about transactions: a late message takes effect on the next transaction.
 
 ``torn-transaction``: the first EndTxn of a transaction is slow on its way to the coordinator. The
-client gives this EndTxn up, sends a second EndTxn on another connection, and the commit is
-acknowledged. The client begins the next transaction, and the first EndTxn arrives. Before KIP-890
-nothing in an EndTxn distinguishes one transaction of a producer from the next (KAFKA-17754);
-librdkafka sends such requests on every release.
+client stops waiting, sends a second EndTxn on another connection, and the commit is acknowledged.
+The client begins the next transaction, and the first EndTxn arrives. Before KIP-890 nothing in an
+EndTxn distinguishes one transaction of a producer from the next (KAFKA-17754); librdkafka sends
+such requests on every release.
 
-``reused-sequence``: the answer about a record is lost with its connection, so that the record may
-be in the log or not. While the client waits before it asks again, the application aborts.
-librdkafka drops the record as if it had never been sent, and gives its sequence number to the next
-record (``rd_kafka_toppar_purge_queues``). If the first record is in the log, the leader takes the
-next record for a duplicate, acknowledges it and does not append it.
+``reused-sequence``: the response about a record is lost with its connection, so that the record may
+be in the log or not. Before the client retries, the application aborts. librdkafka drops the record
+as if it had never been sent, and gives its sequence number to the next record
+(``rd_kafka_toppar_purge_queues``). If the first record is in the log, the leader takes the next
+record for a duplicate, acknowledges it and does not append it.
 
-``hanging-transaction``: a Produce is slow on its way to the leader. Its client gives the request
-up, and the application aborts the transaction; the abort marker is in the log when the Produce
-arrives. Up to 3.5 the leader appends the late record (KAFKA-14402), which opens a transaction that
-no coordinator knows: no client ends this transaction, and read_committed readers never get past it.
-From 3.6 on the leader first asks the coordinator (KIP-890,
+``hanging-transaction``: a Produce is slow on its way to the leader. Its client stops waiting, and
+the application aborts the transaction; the abort marker is in the log when the Produce arrives. Up
+to 3.5 the leader appends the late record (KAFKA-14402), which opens a transaction that no
+coordinator knows: no client ends this transaction, and read_committed readers cannot pass it. From
+3.6 on the leader first asks the coordinator (KIP-890,
 ``transaction.partition.verification.enable``).
 
 ``late-produce``: the same Produce arrives in its producer's next transaction. This transaction is
@@ -24,7 +24,7 @@ open, so every release appends the late record there. The record has the sequenc
 librdkafka gives to the next record, so the leader takes the next record for a duplicate. The commit
 then commits the aborted record.
 
-Before an abort, Java's producer sends records without an answer again, so that the late Produce
+Before an abort, Java's producer retries records without a response, so that the late Produce
 requests of the last two stories are copies of records in the log. From 4.0 on, with brokers of 4.0,
 each transaction of Java's producer has its own epoch.
 """
@@ -53,11 +53,11 @@ _OTHER: Final = "other"
 _HOLD_FIRST: Final = f"hold EndTxn client:{_WRITER}>*"
 _ARRIVES_S: Final = 15.0
 _NOTICED_S: Final = 0.1
-"""Time after which a client knows that its connection is gone; it retries after a second."""
+"""Time after which a client knows that its connection is closed; it retries after a second."""
 
 _HOLD_PRODUCE: Final = f"hold Produce client:{_WRITER}>*"
 _GIVES_UP_S: Final = 10.0
-"""The longest time that a client waits for an answer about a record; its setting is 4 s."""
+"""The longest time that a client waits for a response about a record; its setting is 4 s."""
 
 _NEEDS: Final = StoryNeeds(wire="clients", transactions=True)
 
@@ -82,13 +82,13 @@ def torn_transaction(context: ScheduleContext) -> None:
     HazardEnding(hazard=LATE_END_TXN, ending=Prediction()),
     needs=_NEEDS,
     outcome=(
-        "No release tears a transaction: a new producer has a new epoch, and the old producer's"
-        " EndTxn is refused."
+        "No release commits a transaction in part: a new producer has a new epoch, and the old "
+        "producer's EndTxn is refused."
     ),
     min_isr_most=3,
 )
 def fenced_transaction(context: ScheduleContext) -> None:
-    """Play torn-transaction, but after the slow commit a new producer goes on."""
+    """Repeat torn-transaction, but with a new producer after the slow commit."""
     _late_end_txn(context, renewed=True)
 
 
@@ -108,11 +108,11 @@ def reused_sequence(context: ScheduleContext) -> None:
     "flushed-abort",
     HazardEnding(hazard="reused-sequence", ending=Prediction()),
     needs=_NEEDS,
-    outcome="Every release keeps the record: the client knows what became of each record it sent.",
+    outcome="Every release keeps the record: the client knows the outcome of each record.",
     min_isr_most=3,
 )
 def flushed_abort(context: ScheduleContext) -> None:
-    """Play reused-sequence, but wait for the answer about each record before the abort."""
+    """Repeat reused-sequence, but wait for the response about each record before the abort."""
     _after_an_abort(context, flushed=True)
 
 
@@ -125,8 +125,8 @@ def flushed_abort(context: ScheduleContext) -> None:
     ),
     needs=_NEEDS,
     outcome=(
-        "Up to 3.5 a transaction stays open for ever, and read_committed readers get no record"
-        " written after it; later brokers refuse its record."
+        "Up to 3.5 a transaction stays open permanently, and read_committed readers get no later "
+        "record; later brokers refuse its record."
     ),
     min_isr_most=3,
 )
@@ -137,7 +137,7 @@ def hanging_transaction(context: ScheduleContext) -> None:
     with context.intercept(_HOLD_PRODUCE) as produce:
         writer.begin()
         writer.send_on("m2", 0)
-        says = "the client has no answer about m2, and gives that connection up"
+        says = "the client has no response about m2, and closes that connection"
         _await_event(context, produce, "client-gone", says, limit_s=_GIVES_UP_S)
         refusal = writer.abort()
         context.note(f"the application aborts m2: {refusal or 'done'}")
@@ -174,13 +174,14 @@ def late_produce(context: ScheduleContext) -> None:
     ),
     needs=_NEEDS,
     outcome=(
-        "From 3.6 on no harm is done: a new producer has a new epoch, and the coordinator refuses"
-        " the old epoch. Up to 3.5 no leader asks, and the aborted record is committed."
+        "From 3.6 on the late record is refused: a new producer has a new epoch, and the "
+        "coordinator refuses the old one. Up to 3.5 leaders do not ask the coordinator, and the"
+        " aborted record is committed."
     ),
     min_isr_most=3,
 )
 def fenced_produce(context: ScheduleContext) -> None:
-    """Play late-produce, but after the abort a new producer goes on."""
+    """Repeat late-produce, but with a new producer after the abort."""
     _in_the_next(context, renewed=True)
 
 
@@ -190,17 +191,17 @@ def _in_the_next(context: ScheduleContext, *, renewed: bool) -> None:
     with context.intercept(_HOLD_PRODUCE) as late:
         writer.begin()
         writer.send_on("m2", 0)
-        says = "the client has no answer about m2, and gives that connection up"
+        says = "the client has no response about m2, and closes that connection"
         _await_event(context, late, "client-gone", says, limit_s=_GIVES_UP_S)
         context.note(f"the application aborts m2: {writer.abort() or 'done'}")
         _await_markers(context, writer, committed, "the marker of that abort is in the log")
         if renewed:
             writer.renew()
-            context.note("a new producer has taken the place of the writer")
+            context.note("a new producer has replaced the writer")
         with context.intercept(_HOLD_PRODUCE) as following:
             writer.begin()
             writer.send_on("m3", 0)
-            _await_event(context, following, "caught", "m3 is on its way, in the next transaction")
+            _await_event(context, following, "caught", "m3 is in flight, in the next transaction")
             late.release("schedule")
             _await_event(context, late, "discarded", "the leader has answered the Produce of m2")
         _try_to_end(context, writer, "m3")
@@ -212,13 +213,15 @@ def _after_an_abort(context: ScheduleContext, *, flushed: bool) -> None:
     with context.intercept(f"drop Produce.answer *>client:{_WRITER}") as answer:
         writer.begin()
         writer.send_on("m2", 0)
-        _await_event(context, answer, "dropped", "the answer to m2 and its connection are lost")
+        _await_event(
+            context, answer, "dropped", "the response about m2 and its connection are lost"
+        )
     if flushed:
         writer.flush()
-        context.note("the client has asked again, and has an answer about m2")
+        context.note("the client has retried, and has a response about m2")
     else:
         context.hold(_NOTICED_S)
-        context.note("the client will ask again in a moment")
+        context.note("the client will retry soon")
     context.note(f"the application aborts m2: {writer.abort() or 'done'}")
     _commit(context, writer, "m3")
 
@@ -230,15 +233,15 @@ def _late_end_txn(context: ScheduleContext, *, renewed: bool) -> None:
         _commit(context, writer, "m2")
         if not end_txn.caught:
             raise ScheduleNotFollowedError("the EndTxn of m2 was not held")
-        context.note("the client got the answer to a second EndTxn: m2 is committed")
+        context.note("the client got the response to a second EndTxn: m2 is committed")
         if renewed:
             writer.renew()
-            context.note("a new producer has taken the place of the writer")
+            context.note("a new producer has replaced the writer")
         writer.begin()
         offset = writer.send("m3", 0)
         context.note(f"m3 is at offset {offset}, in a transaction that is open")
         end_txn.release("schedule")
-        says = "the coordinator has answered the first EndTxn of m2"
+        says = "the coordinator has responded to the first EndTxn of m2"
         _await_event(context, end_txn, "discarded", says)
     refusal = writer.abort()
     context.note(f"the application aborts m3: {refusal or 'done'}")
@@ -285,8 +288,8 @@ def _await_markers(
     """Wait until the markers of two transactions follow a committed record, and record a note.
 
     The second transaction has the records that were acknowledged: librdkafka aborts at once, but
-    Java's producer first sends records without an answer again. A coordinator answers an EndTxn
-    when it has decided, and writes the markers only then.
+    Java's producer first retries records without a response. A coordinator responds to an EndTxn
+    after its decision, and writes the markers later.
 
     Args:
         committed: offset of the last record of the first transaction.
@@ -296,7 +299,7 @@ def _await_markers(
     await_replicas(
         context,
         lambda seen: seen[leader].leo == end,
-        what=f"broker {leader} to have two markers behind offset {committed}, and to end at {end}",
+        what=f"broker {leader} to have two markers after offset {committed}, and to end at {end}",
         limit_s=_ARRIVES_S,
         brokers=(leader,),
     )

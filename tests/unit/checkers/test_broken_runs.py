@@ -191,8 +191,8 @@ CASES: dict[str, tuple[Callable[[Path], Run], str, set[str]]] = {
     "no-status": (without("status.json"), "has no status.json", set()),
     "no-plan": (without("plan.json"), "has no plan.json", set()),
     "other-schema": (_other_schema, "store schema 99", set()),
-    "cut-short": (_cut_short, "was cut short in its phase running", set()),
-    "cut-log-dirs": (_cut_with_two_log_dirs, "was cut short in its phase running", {"divergence"}),
+    "cut-short": (_cut_short, "ended early in its phase running", set()),
+    "cut-log-dirs": (_cut_with_two_log_dirs, "ended early in its phase running", {"divergence"}),
     "problems": (_with_problems, "The HW-lag window was missed.", set()),
 }
 
@@ -243,7 +243,7 @@ def test_a_gap_is_the_brokers_own_where_a_list_says_that_all_files_are_there(
 def test_cut_short_run_is_judged_to_its_last_whole_batch(verdicts: dict[str, Verdict]) -> None:
     verdict = verdicts["cut-short"]
     assert verdict.ledger.sent == 2
-    assert any("4 rows up to the last whole batch" in reason for reason in verdict.reasons)
+    assert any("4 rows up to the last complete batch" in reason for reason in verdict.reasons)
 
 
 def test_a_cut_run_is_judged_in_all_log_directories(

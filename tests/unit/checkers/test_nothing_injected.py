@@ -130,7 +130,7 @@ def test_a_calm_run_is_valid_and_called_calm(
 ) -> None:
     verdict = verdicts["calm"]
     assert (verdict.verdict, verdict.reasons) == ("valid", ())
-    assert "kept all 3 acknowledged records in a calm run (" in verdict.headline
+    assert "kept all 3 acknowledged records in a run without faults (" in verdict.headline
     assert verdict.happened == "nothing (a calm run)"
     text = page(runs["calm"])
     assert "<dt>What happened</dt><dd><b>nothing</b> <span>a calm run</span>" in text
@@ -149,7 +149,7 @@ def test_one_fault_is_enough_and_what_it_was_is_told(
 def test_a_fault_that_was_to_hit_a_program_and_did_not_is_named(
     verdicts: dict[str, Verdict],
 ) -> None:
-    says = "Nothing is known about app-kill: no such fault was injected."
+    says = "The program was not tested against app-kill: no such fault was injected."
     assert [name for name, of in verdicts.items() if says in of.reasons] == ["program"]
 
 

@@ -128,7 +128,7 @@ def test_a_file_of_several_pieces_is_whole(
     case = RunFiles.of(fetched, "r0")
     tables = Tables.load([fetched], spark)
     assert case.unread == [
-        UnusedFile(path="logs/clients.log", why="is none of the files that were recorded")
+        UnusedFile(path="logs/clients.log", why="was not recorded in the manifest")
     ]
     assert rows(tables.log) == rows(Tables.load([Run(run.path)], spark).log)
 

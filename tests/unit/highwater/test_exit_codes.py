@@ -329,6 +329,6 @@ def test_what_a_cluster_of_one_s_own_cannot_heal_is_said() -> None:
         [
             "highwater: broker 1 is not healed",
             "highwater: interrupted by Ctrl-C",
-            "What was recorded so far is in the store.",
+            "Everything recorded so far is in the store.",
         ],
     )

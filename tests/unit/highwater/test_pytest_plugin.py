@@ -374,7 +374,7 @@ def test_what_the_model_cannot_explain_fails_a_test_that_asks(project: pytest.Py
             "E *Unexplained: 1 of 1 finding cannot follow from the rules of Kafka 2.8.2.",
             "E       unexplained lost-write m3 at events-0, offset 3",
             "E         *epochs* Broker 3 cut m3, which no rule allows.",
-            "E *Unexplained: The run did not go as planned, and shows nothing: No events.",
+            "E *Unexplained: The run did not go as planned, and proves nothing: No events.",
             "E       m3 should be lost.",
             "1.1.1 * invalid  - * store/r/report.html",
             "PASSED *test_it*0.10.2.2*",

@@ -97,15 +97,15 @@ def test_the_option_has_the_times_of_a_step() -> None:
         (held("Metadata epoch=1"), "Metadata has no epoch"),
         (held("Fetch epoch=1", kafka="1.1.1"), "Fetch of Kafka 1.1.1 has no epoch: it came with"),
         (held("EndTxn transactional_id=a"), "no message has a property 'transactional_id'"),
-        (held("EndTxn soon"), "'soon' says nothing of a message"),
+        (held("EndTxn soon"), "'soon' does not describe a message"),
         (held("EndTxn n=0"), "n cannot be '0'"),
         (held("Produce partition=first"), "partition cannot be 'first'"),
         (held("EndTxn client:a>broker-9"), "no message is sent or received by 'broker-9'"),
         (held("EndTxn *>controller", kafka="2.8.2"), "no message is sent or received by 'contr"),
-        (held("EndTxn client:*>*", clients=False), "clients do not pass the wire"),
+        (held("EndTxn client:*>*", clients=False), "clients are not connected through the wire"),
         (held("EndTxn.answer", action="repeat"), "an answer cannot be repeated"),
-        (held("EndTxn", action="delay"), "a message to delay needs a time"),
-        (held("EndTxn by=2s"), "a message to delay needs a time"),
+        (held("EndTxn", action="delay"), "only a message to delay has a time"),
+        (held("EndTxn by=2s"), "only a message to delay has a time"),
         (held("EndTxn", action="refuse"), "no broker answers EndTxn with no error before it acts"),
         (held("EndTxn error=NOT_COORDINATOR"), "only a message to refuse has an error"),
         (
@@ -124,13 +124,16 @@ def test_the_option_has_the_times_of_a_step() -> None:
         (held(""), "no message is called ''"),
         (
             Plan(kafka="4.3.1", steps=(FaultStep(fault="kill", message="EndTxn", at_s=1),)),
-            "kill is about no message",
+            "kill is not a fault of messages",
         ),
         (
             Plan(kafka="4.3.1", nemesis=("hold-message",), duration_s=10),
             "hold-message is not drawn at random",
         ),
-        (Plan(kafka="4.3.1", nemesis=("cut-client",), duration_s=10), "clients that pass the wire"),
+        (
+            Plan(kafka="4.3.1", nemesis=("cut-client",), duration_s=10),
+            "clients that are connected through the wire",
+        ),
         (
             msgspec.structs.replace(WIRED, nemesis=("cut-client@leader",), duration_s=10),
             "hits a client",
@@ -209,7 +212,7 @@ def test_a_story_says_in_words_what_the_wire_is_to_do(caught: int) -> None:
     messages, rules, cluster = opened(caught)
     noted = NotedFaults()
     context = schedule_context(plan=WIRED, cluster=cluster, topic="events-3", fault_log=noted)
-    missed = pytest.raises(ScheduleNotFollowedError, match="nothing to hold EndTxn")
+    missed = pytest.raises(ScheduleNotFollowedError, match="no message to hold EndTxn")
     with (
         contextlib.nullcontext() if caught else missed,
         context.intercept("hold EndTxn client:*>broker-1"),

@@ -1,4 +1,4 @@
-"""A consumer that keeps the records of a poll until they are asked for, for several libraries."""
+"""A consumer that stores a poll's records until ``consume`` returns them, for several libraries."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -39,11 +39,11 @@ class BufferedConsumer(ABC):
         self.assign(partitions)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Do nothing: one call is enough to read a partition from a different offset."""
+        """Do nothing, because one call is enough to read a partition from a different offset."""
         del partitions
 
     def consume(self, num_messages: int, timeout: float) -> Sequence[ReadMessage]:
-        """Return the next records, and errors to be logged."""
+        """Return the next records, and errors for the log."""
         if not self._read:
             self._fill(num_messages, timeout)
         most = min(num_messages, len(self._read))

@@ -2,8 +2,8 @@
 
 ``KafkaConsumer`` is not thread-safe, and calls its listeners within a poll. Py4J's ``ClientServer``
 serves such a callback on the same connection, so in the same Python thread, and calls from that
-callback run in the same Java thread. The JVM's ``GatewayServer`` starts the ``ClientServer``, so we
-need no Java code of our own.
+callback run in the same Java thread. The JVM's ``GatewayServer`` starts the ``ClientServer``,
+without Java code of our own.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -32,12 +32,12 @@ _CLOSES_WITHIN: Final = (0, 10, 2)
 
 
 def interfaces(*names: str) -> type:
-    """Return the class ``Java`` that names to Py4J the Java interfaces of a Python class."""
+    """Return the class ``Java`` with which Py4J finds the Java interfaces of a Python class."""
     return type("Java", (), {"implements": list(names)})
 
 
 class JavaCallback:
-    """A callback. Its exception is raised after Java has returned: Java cannot pass it on.
+    """A callback. Its exception is raised after Java has returned, because Java cannot raise it.
 
     Attributes:
         deaf: whether the callback does nothing any more.
@@ -120,9 +120,9 @@ class CallbackGateway(KafkaGateway):
     def silence(self, consumer: Any) -> None:  # noqa: ANN401 - of Java
         """Stop the heartbeats of a member of a KIP-848 group.
 
-        Even if it is told to stay in its group, a member that is closed leaves the group, because
-        its next heartbeat says "leaving" (``AbstractHeartbeatRequestManager.poll``, 4.1 to 4.4). A
-        member with a fatal error sends no heartbeat, but no public method sets that state.
+        Even with the option to stay in its group, a closed member leaves the group with its next
+        heartbeat (``AbstractHeartbeatRequestManager.poll``, 4.1 to 4.4). A member with a fatal
+        error sends no heartbeat, but no public method sets that state.
         """
         manager = "consumerMembershipManager" if self.release >= _CALLED_SO else "membershipManager"
         self.hidden(consumer, *_TO_MEMBERSHIP, manager).get().transitionToFatal()
@@ -168,7 +168,7 @@ class CallbackGateway(KafkaGateway):
         return self._duration.ofMillis(int(seconds * 1000))
 
     def text_of_all(self, iterable: Any) -> str:  # noqa: ANN401 - of Java
-        """Return the text that Java prints for all items of an ``Iterable``, however many."""
+        """Return the text that Java prints for all items of an ``Iterable``."""
         spliterator = iterable.spliterator()
         stream = self._streams.stream(spliterator, False)
         array = stream.toArray()
@@ -177,7 +177,7 @@ class CallbackGateway(KafkaGateway):
         return text
 
     def forget_proxy(self, proxy: object) -> None:
-        """Forget a Python object that Java will not call any more."""
+        """Remove a Python object that Java will not call any more."""
         self._gateway.gateway_property.pool.forget(proxy)
 
 
@@ -196,7 +196,7 @@ class _Connections(RaisingConnections, JavaClient):  # type: ignore[misc]  # py4
 
 
 class _Proxies(PythonProxyPool):  # type: ignore[misc]  # py4j has no types
-    """The objects that Java calls, each only once; py4j would add an object at each use."""
+    """The objects that Java calls, each only once, although py4j adds an object at each use."""
 
     def __init__(self) -> None:
         super().__init__()

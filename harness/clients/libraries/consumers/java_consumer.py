@@ -1,7 +1,7 @@
 """Kafka's own Java consumer, with librdkafka's methods.
 
-As in an application, Java calls a member's listener within a poll, in the polling thread. A commit
-that the listener makes when partitions are revoked is answered before the group goes on.
+As in an application, Java calls a member's listener within a poll, in the polling thread. If the
+listener commits when partitions are revoked, the commit ends before the group continues.
 """
 
 import contextlib
@@ -212,8 +212,7 @@ class JavaConsumer(BufferedConsumer):
     def _failed(self, exception: Any) -> list[ReadMessage]:  # noqa: ANN401 - of Java
         """Return a poll's exception as errors: an error for each partition without a position.
 
-        A client whose log was truncated below its position goes on at the divergent offset
-        (KIP-320).
+        After a truncation below its position, a client continues at the divergent offset (KIP-320).
         """
         error = self._gateway.error_of(exception)
         if error.name() == _WOKEN:

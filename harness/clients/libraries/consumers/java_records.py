@@ -1,9 +1,9 @@
-"""Records as Kafka's Java consumer prints them: a whole poll in one text.
+"""Records as Kafka's Java consumer prints them: a complete poll in one text.
 
-A Java call for each field of each record would be some 10,000 round trips a second. So a poll
-arrives as ``Arrays.toString`` of its ``ConsumerRecord`` objects, whose keys and values are text in
-ISO 8859-1: a character is a byte. Their sizes say where they end, whatever their content is. An
-unknown form of a release's text is an error; a record is never left out.
+A Java call for each field of each record would be about 10,000 round trips a second. So a poll
+arrives as ``Arrays.toString`` of its ``ConsumerRecord`` objects, with keys and values as text in
+ISO 8859-1, in which a character is a byte. Their sizes show their ends, with any content. An
+unknown form of the text is an error; no record is left out.
 """
 
 import re
@@ -80,7 +80,7 @@ def _number(text: str | None) -> int | None:
 
 
 def _content(text: str, place: int, size: str | None, until: str) -> tuple[bytes | None, int]:
-    """Return a key or a value, and the place where it ends.
+    """Return a key or a value, and the index of its end.
 
     Args:
         size: number of bytes; -1 for null; None if the release prints no size (0.9): then the

@@ -94,7 +94,7 @@ class JavaShareConsumer:
         """End as in a crash: send nothing more, and end the thread and the connections.
 
         Java has no such call, so both are taken from private fields. ``close`` would wait for
-        answers that never arrive.
+        responses that never arrive.
         """
         with contextlib.suppress(Py4JError):  # the JVM or the consumer is already gone
             thread = self._gateway.hidden(self._java, *_THREAD)

@@ -18,8 +18,8 @@ class Consumer(confluent_kafka.Consumer):
     def drop(self) -> None:
         """Do nothing: the consumer ends with its last reference.
 
-        The binding destroys a consumer that was not closed with
-        ``RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE`` as soon as nothing refers to it.
+        The binding then destroys a consumer that was not closed with
+        ``RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE``.
         """
 
 

@@ -55,7 +55,7 @@ class ReadMessage:
         return self._epoch
 
     def delivery_count(self) -> int | None:
-        """Return how often the share group delivered the record, this time included."""
+        """Return the number of deliveries of the record in the share group, with this one."""
         return self._deliveries
 
     def key(self) -> bytes | None:

@@ -71,12 +71,12 @@ FENCED = ("fence final 0:f@9", "c final 0:f@9")
         (("p run 0:a@1", "p run 0:b@2", "c final 0:b@2"), [("lost-write", 0, "a", 1, None, [])]),
         (("p run 0:a@3", "p run 0:b@2", "c final 0:b@2"), [("unseen", 0, "a", 3, None, [])]),
         (("p run 0:a@30", "c run 0:a@30", *FENCED), [("lost-write", 0, "a", 30, None, [])]),
-        # Without an offset: the whole partition, and where a reader met it before.
+        # Without an offset: the whole partition, and where a reader received it before.
         (("p run 0:a@?", "p run 0:b@2", "c final 0:b@2"), [("unseen", 0, "a", None, None, [])]),
         (("p run 0:a@?", *FENCED), [("lost-write", 0, "a", None, None, [])]),
         (
             ("p run 0:a@?", "c run 0:a@5", "c run 0:a@4", *FENCED),
-            [("lost-write", 0, "a", None, None, [(4, "a reader met it")])],
+            [("lost-write", 0, "a", None, None, [(4, "a reader received it")])],
         ),
         # Nothing was promised of what was not acknowledged, and the fence is not judged.
         (("p run 0:a@1 info", "p run 0:b@0 fail", *FENCED), []),

@@ -45,7 +45,7 @@ def test_readers_step_over_what_was_not_committed(tmp_path: Path, outcome: str) 
 def test_readers_step_over_nothing_else(tmp_path: Path, outcome: str, workload: Workload) -> None:
     assert told(tmp_path, outcome, workload) == [
         (
-            "The final reader met nothing at offset 1,"
+            "The final reader received nothing at offset 1,"
             " but the disk of the leader, broker 1, holds p0-1."
         ),
         "consumer-0 read nothing between 0 and 2.",
@@ -69,7 +69,7 @@ def test_what_a_fault_took_after_a_read_is_no_gap(tmp_path: Path, lost: str, wro
 
 
 @pytest.mark.parametrize(
-    ("lso", "wrong"), [(1, []), (2, ["The final reader met nothing at offset 1,"])]
+    ("lso", "wrong"), [(1, []), (2, ["The final reader received nothing at offset 1,"])]
 )
 def test_a_final_read_is_compared_up_to_where_the_last_stable_offset_stood(
     tmp_path: Path, lso: int, wrong: list[str]

@@ -663,7 +663,7 @@ def test_who_leads_no_more_may_answer_until_it_follows(
     ("says", "word"),
     [
         ("broker 1 lost its power: events-0 lost 1 up to 2", "explained"),
-        ("broker 1 lost its power: all it held had been flushed", "unexplained"),
+        ("broker 1 lost its power: all its records had been flushed", "unexplained"),
     ],
 )
 def test_who_lost_its_power_begins_to_lead_with_what_is_left(

@@ -175,9 +175,7 @@ def test_a_leader_from_outside_the_last_isr_may_be_elected_where_that_is_allowed
     [found] = answer(run).findings
     assert found.verdict == word
     if unclean:
-        assert "elected from outside the last ISR that was seen in epoch 2" in (
-            found.because[-1].says
-        )
+        assert "elected from outside the last observed ISR in epoch 2" in (found.because[-1].says)
 
 
 @pytest.mark.parametrize("unclean", [False, True])
@@ -257,7 +255,7 @@ def test_what_the_command_to_kill_took_with_it_is_not_known(tmp_path: Path) -> N
     """It may cut a machine's power; of a process that Highwater kills every byte stays."""
     own = answer(without_power(tmp_path / "own", external=True))
     assert {finding.kind: finding.verdict for finding in own.findings} == {"lost-write": "unknown"}
-    assert "what their machines lost as they stopped" in sentence(own)
+    assert "records that their machines lost when they stopped" in sentence(own)
     assert answer(without_power(tmp_path / "local", external=False)).status == "unexplained"
 
 

@@ -82,8 +82,8 @@ def test_what_was_predicted_and_is_not_there_was_not_reproduced(tmp_path: Path) 
     answer = as_scripted(kept(tmp_path / "run"), verdict(), old)
     assert answer.status == "not-reproduced"
     assert answer.absent == (
-        "m3 was to be lost, and was not.",
-        "Offset 3 was to hold different records, and did not.",
+        "m3 was predicted to be lost, but was not.",
+        "Offset 3 was predicted to hold different records, but did not.",
     )
     assert {(one.offset, one.predicted, one.observed) for one in answer.differences} == {
         (3, "m4", "m3")

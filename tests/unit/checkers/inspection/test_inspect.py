@@ -137,10 +137,13 @@ CASES = {
         verdict="fork",
         hw=(2, 3, 2),
         divergent=(2,),
-        says="above the HW that some replica had last written down (the lowest is 2",
+        says="above the HW that some replica had last checkpointed (the lowest is 2",
     ),
     "fork-unknown": Case(
-        logs=(plain("abx"), plain("aby")), verdict="fork", divergent=(2,), says="No checkpoint says"
+        logs=(plain("abx"), plain("aby")),
+        verdict="fork",
+        divergent=(2,),
+        says="No checkpoint has the HW",
     ),
     "fork-epoch": Case(
         logs=(plain("ab"), plain("a") + plain("b", base=1, epoch=4)),
@@ -226,7 +229,7 @@ CASES = {
     "torn-inside": Case(
         logs=(SIX, ((0, SIX[: 2 * SIZE - 3]), (2, SIX[2 * SIZE :])), SIX),
         verdict="unknown",
-        says="the rest was never written. A copy that was cut short is like that",
+        says="the rest was never written. This happens if a copy is incomplete",
         kinds={2: ("torn-segment",)},
     ),
     "torn-inside-before-its-header-ends": Case(
@@ -256,7 +259,7 @@ CASES = {
     "zeros": Case(
         logs=(bytes(999),) * 2,
         verdict="unknown",
-        says="holds zeros from byte 0 on, and its log no record",
+        says="has zeros from byte 0 on, and its log has no record",
         kinds={1: ("zeros",), 2: ("zeros",)},
     ),
     "zeros-alone": Case(logs=(bytes(999),), verdict="unknown", kinds={1: ("zeros",)}),
@@ -277,7 +280,7 @@ CASES = {
     "zeros-in-front": Case(
         logs=(((0, bytes(999)), (2, SIX[2 * SIZE :])), SIX),
         verdict="unknown",
-        says="holds zeros from byte 0 on, where records up to offset 1 should be.",
+        says="has zeros from byte 0 on, instead of records up to offset 1.",
         kinds={1: ("zeros",)},
     ),
     "zeros-everywhere": Case(  # more stretches than are told one by one
@@ -310,7 +313,7 @@ CASES = {
     "overlap": Case(
         logs=(((0, SIX), (4, SIX[4 * SIZE :])), SIX),
         verdict="unknown",
-        says="A copy over an older one leaves the segments of both.",
+        says="A copy into the folder of an older copy has the segments of both.",
         kinds={1: ("overlap",)},
     ),
     "overlap-with-what-was-truncated-since": Case(
@@ -485,7 +488,7 @@ CASES = {
         logs=(SIX, SIX),
         verdict="unknown",
         files=beside(1, f"{6:020d}.snapshot", f"{9:020d}.snapshot"),
-        says=f"It has {9:020d}.snapshot, but its log ends at 6. No replica here reaches so far.",
+        says="its log ends at 6. No replica here reaches that offset.",
         kinds={1: ("snapshot-above-leo",)},
     ),
     "pointer": Case(
@@ -650,7 +653,7 @@ def test_the_whole_is_as_bad_as_its_worst(inspected: Inspection) -> None:
     assert inspected.verdict == "fork"
     assert [each.kind for each in of(inspected, "alone").findings] == ["alone"]
     others, incomplete = sorted(inspected.notes)
-    assert "by a .gitignore or an rsync filter" in incomplete
+    assert "A .gitignore or an rsync filter" in incomplete
     assert others.startswith("2 topics have the name anew")
 
 
@@ -738,7 +741,7 @@ def test_without_a_broker_an_old_copy_is_no_fork(
     (partition,) = inspect([tmp_path], spark).partitions
     assert partition.verdict == verdict, partition.says
     if named[0] and not named[2]:
-        assert (verdict == "unknown") == ("no meta.properties says whose" in partition.says)
+        assert (verdict == "unknown") == ("no meta.properties names the broker" in partition.says)
 
 
 def test_only_internal_topics_is_told(tmp_path: Path, spark: SparkSession) -> None:

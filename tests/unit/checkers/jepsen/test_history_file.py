@@ -143,7 +143,8 @@ def test_a_file_cut_anywhere_in_an_operation_says_where(tmp_path: Path, cut: int
 
 
 CUT_SHORT = (
-    f"The operation on line 2 (byte {len(SENT) + 1}) does not end: what came before it was judged."
+    f"The operation on line 2 (byte {len(SENT) + 1}) does not end:"
+    " the operations before it were judged."
 )
 
 

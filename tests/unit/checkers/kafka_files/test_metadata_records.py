@@ -100,9 +100,9 @@ def test_a_record_that_breaks_off_is_refused(record: bytes, unused: int) -> None
     ("record", "says"),
     [
         (b"\x02\x02\x00", "frame version 2"),
-        (b"\x01" + b"\xff" * 6, "a record breaks off"),
-        (made.framed(2, 0, b"\x00" + TOPIC_ID), "TopicRecord breaks off, or makes no sense"),
-        (made.framed(2, 0, b"\x02\xff" + TOPIC_ID), "TopicRecord breaks off, or makes no sense"),
+        (b"\x01" + b"\xff" * 6, "a record ends"),
+        (made.framed(2, 0, b"\x00" + TOPIC_ID), "TopicRecord ends early, or is invalid"),
+        (made.framed(2, 0, b"\x02\xff" + TOPIC_ID), "TopicRecord ends early, or is invalid"),
     ],
 )
 def test_nonsense_is_refused(record: bytes, says: str) -> None:

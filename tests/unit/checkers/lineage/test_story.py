@@ -62,10 +62,10 @@ def row(kind: str = "lost-write", **columns: Any) -> dict[str, Any]:  # noqa: AN
 def test_sentence_of_a_loss_says_who_what_and_why(lost: Subject) -> None:
     assert sentence(row(), lost) == (
         "Let R be m3, acknowledged with acks=all at offset 3 of events-0 by broker 1 in epoch 0."
-        " Then broker 3, whose HW was still 3, cut its log to offset 3."
+        " Then broker 3, whose HW was still 3, truncated its log to offset 3."
         " Then broker 3 became leader in epoch 2, without R."
         " However, R's offset was given to m4."
-        " The final reader passed its offset and did not meet R: R is lost."
+        " The final reader passed its offset and did not receive R: R is lost."
     )
 
 
@@ -172,7 +172,7 @@ def test_a_record_without_offset_or_partition_has_a_story_too() -> None:
     assert [witness.what for witness in told] == ["sent", "acknowledged", "passed"]
     assert sentence(row(partition=None, offset=None, acks="0"), one) == (
         "Let R be m3, sent with acks=0, which no broker acknowledges, in events."
-        " The final reader read its whole partition and did not meet R: R is lost."
+        " The final reader read its whole partition and did not receive R: R is lost."
     )
 
 
@@ -238,7 +238,7 @@ def test_who_acknowledged_is_told_by_the_epoch_of_the_record(told: bool) -> None
 @pytest.mark.parametrize(
     ("says", "sentence"),
     [
-        ("broker 1 lost its power: events-0 lost 3 up to 4", "a fault took R from the disk of"),
+        ("broker 1 lost its power: events-0 lost 3 up to 4", "a fault removed R from the disk of"),
         ("broker 1 is killed", "broker 1 came back without R."),
     ],
 )
@@ -303,8 +303,8 @@ def test_what_a_broker_lacks_after_it_was_down_is_cut_by_nobody_unless_its_log_s
     said = sentence(row(), subject(run))
     ways = [each.says for each in witnesses(subject(run)) if each.source == "events/replicas"]
     if logged:
-        assert "Then broker 2 cut its log to offset 3." in said
-        assert "Broker 2 cut its log: LEO 4 became 3." in ways
+        assert "Then broker 2 truncated its log to offset 3." in said
+        assert "Broker 2 truncated its log: LEO 4 became 3." in ways
     else:
         assert "Then broker 2 came back without R." in said
         assert "Broker 2 came back with LEO 3, which had been 4." in ways

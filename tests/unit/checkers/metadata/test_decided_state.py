@@ -171,5 +171,5 @@ def test_the_last_voters_count_those_of_a_snapshot_first(tmp_path: Path) -> None
 
 def test_a_voters_record_that_breaks_off_is_refused(tmp_path: Path) -> None:
     cut = batch(2, [(b"\0\0\0\6", voters(100, 101)[:-9])], epoch=1, control=True)
-    with pytest.raises(MetadataRecordError, match="VotersRecord breaks off"):
+    with pytest.raises(MetadataRecordError, match="VotersRecord ends early"):
         replay(read(tmp_path, [*log([(1, topic())]), cut]))

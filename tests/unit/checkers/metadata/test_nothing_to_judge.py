@@ -26,9 +26,9 @@ from tests.support.run_builder import RunBuilder
 NO_LOG = "no metadata log of a KRaft controller was frozen"
 ONE_LOG = "one metadata log alone has no other to agree with"
 NO_OVERLAP = "no two metadata logs overlap"
-NO_END = "what the controllers had at the end was not recorded"
+NO_END = "the controllers' state at the end was not recorded"
 UNSOUND = "no metadata log of a controller could be read to its end"
-NOTHING_SAID = "no controller acknowledged anything"
+NOTHING_SAID = "no controller acknowledged a request"
 
 
 def logless(path: Path) -> Run:

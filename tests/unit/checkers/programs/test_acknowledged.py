@@ -57,7 +57,7 @@ def test_what_is_there_once_is_right(tmp_path: Path) -> None:
         ),
         (
             batch(7, [(None, b"p0-1|..")], producer=(5, 0, 0), transactional=True),
-            "in a transaction that was not committed. The program: printed before the commit.",
+            "not committed. The program's mistake: it printed before the commit.",
         ),
     ],
 )

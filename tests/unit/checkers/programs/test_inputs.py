@@ -214,7 +214,7 @@ def test_half_an_input_and_one_that_needs_no_output(tmp_path: Path) -> None:
     case = written(tmp_path, *outputs, output(2, 300, "p0-1"), exempt, program=program)
     [(name, (kind, says))] = found(case).items()
     assert (name, kind) == ("p0-1", "half-input")
-    assert "was processed half: position 3 is committed in the end, and 1 of its 2" in says
+    assert "was half processed: position 3 is committed at the end, and 1 of its 2" in says
 
 
 def test_the_order_of_outputs_is_judged_where_it_is_kept(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_the_order_of_outputs_is_judged_where_it_is_kept(tmp_path: Path) -> None
     assert (name, kind) == ("p0-1", "overtaken-input")
     assert says == (
         "p0-1 at offset 1 of orders-0 was overtaken: its first output is at offset 2 of"
-        " payments-0, behind that of p0-2, a later input, at 1. Who did it is not known."
+        " payments-0, after that of p0-2, a later input, at 1. Who did it is not known."
     )
 
 

@@ -85,7 +85,7 @@ def test_a_checker_of_another_package_stands_behind_ours(
     plan = Plan(kafka="4.3.1")
     assert "late" in promised(plan, faults=0).breaking
     _, reasons = decide(promised(plan, faults=0), {"late": 2, "corrupt": 1}, unjudged=())
-    assert reasons == ("1 stretch of a log is corrupt.", "2 came late.")
+    assert reasons == ("1 range of a log is corrupt.", "2 came late.")
 
 
 def test_a_checker_that_is_called_as_one_of_ours_is_refused(

@@ -33,7 +33,7 @@ TAKEN: dict[Callable[[str], Any], dict[str, object]] = {
 }
 REFUSED: dict[Callable[[str], Any], tuple[tuple[str, ...], str, str]] = {
     of.duration: (("", "soon", "-5s", "5 days", "1e9s", "nan"), "", "60s"),
-    of.lasting: (("0s",), "no time at all", ""),
+    of.lasting: (("0s",), "is zero, and must be longer", ""),
     of.rate: (("", "fast", "0", "-1", "inf", "nan"), "", ""),
     of.acks: (("2", "none", "ALL", ""), "acks", ""),
     of.isolation: (
@@ -41,7 +41,7 @@ REFUSED: dict[Callable[[str], Any], tuple[tuple[str, ...], str, str]] = {
         "isolation",
         "read_uncommitted",
     ),
-    of.nemesis: (("", ",,,", " , "), "names no fault", "none: a calm run"),
+    of.nemesis: (("", ",,,", " , "), "names no fault", "none for a run without faults"),
     of.remote: (
         ("", "host:15002", "sc://", "spark://host:7077", "sc://h:p"),
         "not a Spark Connect server",

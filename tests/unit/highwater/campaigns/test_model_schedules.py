@@ -75,7 +75,7 @@ def test_either_may_be_replayed_with_another_min_isr(file: Path, tmp_path: Path)
 def test_transactions_are_not_replayed_with_another_min_isr() -> None:
     path = Path(__file__).parents[4] / "docs/counterexamples/transactions-zombie-4.0.1.json"
     assert Source.load(path).content.kafka == "4.0.1"
-    with pytest.raises(UsageError, match="--min-isr says nothing of transactions"):
+    with pytest.raises(UsageError, match="--min-isr has no effect on transactions"):
         Source.load(path, min_isr=2)
 
 

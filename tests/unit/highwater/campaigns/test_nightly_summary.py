@@ -145,7 +145,7 @@ def test_a_cell_that_is_missing_makes_the_night_red(tonight: Tonight) -> None:
     tonight.run(lambda cell: None if cell == gone else {})
     done = tonight.summarize()
     assert done.exit_code == 1
-    assert "Missing: 1 planned, and left no result." in done.stdout
+    assert "Missing: 1 planned, but has no result." in done.stdout
     assert [mark.key for mark in tonight.trend if mark.state == "missing"] == [gone.key]
 
 
@@ -160,8 +160,8 @@ def test_a_night_without_results_is_red(tonight: Tonight) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[{", "is no list of cells"),
-        ('{"kafka":1}', "is no list of cells"),
+        ("[{", "is not a list of cells"),
+        ('{"kafka":1}', "is not a list of cells"),
         ('[{"kafka":"4.3.1"}]', "cell 0 is broken"),
         (None, "is missing: the matrix was not run"),
     ],

@@ -71,7 +71,7 @@ def test_one_replica_is_sound_and_agrees_with_none(tmp_path: Path) -> None:
     assert "are left out: " in says
     assert "agree" not in says
     assert "alone" in says
-    assert "One replica of 1 partition was given, and is sound: nothing was compared." in (
+    assert "One replica of 1 partition was given, and is valid: nothing was compared." in (
         page.read_text()
     )
     told = json.loads(run(one.path, "--internal", "--json").stdout)
@@ -244,7 +244,7 @@ def test_nothing_beside_a_log_keeps_it_waiting(tmp_path: Path) -> None:
     findings = partition["replicas"][0]["findings"]
     assert {each["kind"] for each in findings} == {"checkpoint-broken"}
     assert len(findings) == 5
-    assert "it is a FIFO, not a file. It is taken as missing." in findings[0]["says"]
+    assert "it is a FIFO, not a file. It counts as missing." in findings[0]["says"]
 
 
 def test_a_link_to_a_segment_is_a_segment(tmp_path: Path) -> None:

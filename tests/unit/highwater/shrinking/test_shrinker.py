@@ -376,10 +376,10 @@ def test_a_person_reads_from_how_much_to_how_little(tmp_path: Path) -> None:
     said = replay.summary(found, tmp_path)
     assert "lost-write: from 9 faults, 105 s, 3 partitions, 4 clients, 9,070 records" in said
     assert "to 1 fault, 8 s, 3 partitions, 4 clients, 12 records" in said
-    assert "4 of 5 runs of that did it. 20 plans tried, 41 runs, 612 s." in said
+    assert "4 of 5 runs had the anomaly. 20 plans tried, 41 runs, 612 s." in said
     assert "10 s: kill 1 for 5 s" in said
     of_program = schedule("app-kill", workload=PROGRAM_WORKLOAD)
     said = replay.summary(msgspec.structs.replace(found, plan=of_program), tmp_path)
     assert "10 s: app-kill for 5 s" in said  # no broker is hit
     gone = replay.summary(msgspec.structs.replace(found, ended="not-reproduced"), tmp_path)
-    assert gone.startswith("Not reproduced: lost-write did not come again.")
+    assert gone.startswith("Not reproduced: lost-write did not happen again.")

@@ -100,7 +100,9 @@ def test_two_at_once_cannot_pass_one_by_one(wire: Wire) -> None:
     gate = gate_on(wire)
     for catcher in wire.catchers:
         catcher.note("caught", catcher.rule.api)
-    with pytest.raises(ScheduleNotFollowedError, match="2 of the fetches of broker 2 wait at once"):
+    with pytest.raises(
+        ScheduleNotFollowedError, match="2 of the fetches of broker 2 wait at the same time"
+    ):
         gate.await_message()
 
 

@@ -270,7 +270,7 @@ def test_the_disk_of_a_broker_that_is_down_is_emptied(stage: Stage) -> None:
     )
     assert done == ["stop 3", "start 3"]
     assert [entry.name for entry in stage.disk.iterdir()] == ["meta.properties"]
-    says = "the disk of broker 3 is empty: there was nothing on it"
+    says = "the disk of broker 3 is empty: it was empty before"
     assert ("wipe", "inject", 3, says) in stage.noted.notes
 
 
@@ -323,7 +323,7 @@ def test_nobody_can_be_sent_to_while_nobody_leads(stage: Stage) -> None:
 def test_a_broker_learns_what_the_controller_decided(stage: Stage) -> None:
     played(stage, step("learn", A), step("learn", B))
     with pytest.raises(
-        ScheduleNotFollowedError, match="broker 3 is frozen or dead, and learns nothing"
+        ScheduleNotFollowedError, match="broker 3 is frozen or dead, and cannot learn the decision"
     ):
         played(stage, step("learn", B, held={B}))
 

@@ -15,7 +15,7 @@ from highwater.nemesis.schedules.executor import why_not_now
         ("move-leader", WaitTimeoutError("waited 10 s for an answer on the leader of")),
         ("reassign", UnreachableError("ZooKeeper does not answer")),
         ("session-expiry", UnreachableError("ZooKeeper does not answer")),
-        ("downgrade", NothingDoneError("there is no way back from 4.3.1")),
+        ("downgrade", NothingDoneError("no downgrade is possible from 4.3.1")),
         ("unclean-election", NothingDoneError("events-0 has nobody who could lead it")),
     ],
 )

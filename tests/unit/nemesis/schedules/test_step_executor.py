@@ -333,8 +333,8 @@ def test_a_budget_limits_faults_and_brokers(brokers: Brokers, tmp_path: Path) ->
     found = executed_steps(run)
     assert len(found.taken) == 3
     assert sorted(one.why for one in found.left_out) == [
-        "it was injected 3 times, as often as the budget lets it",
-        "the budget is 2 brokers at a time",
+        "it was injected 3 times, the limit of the budget",
+        "the budget allows faults on 2 brokers at a time",
     ]
 
 
@@ -360,7 +360,7 @@ def test_a_step_that_was_left_out_is_not_counted_by_the_budget(
     assert len(found.taken) == 1
     assert [one.why for one in found.left_out] == [
         "no answer",
-        "it was injected 1 times, as often as the budget lets it",
+        "it was injected 1 times, the limit of the budget",
     ]
 
 

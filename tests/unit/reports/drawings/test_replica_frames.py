@@ -229,7 +229,7 @@ def test_a_cut_follows_the_election_that_caused_it_and_never_its_own() -> None:
         told = [witness(t, who, what, 1, says) for t, who, what, says in rows]
         return [title(name, each) for name, each in grouped(told)]
 
-    cut = (8.41, "broker 1", "truncated", "Broker 1 cut its log.")
+    cut = (8.41, "broker 1", "truncated", "Broker 1 truncated its log.")
     third = (8.47, "controller", "elected", "Broker 3 became leader.")
     first = (8.48, "controller", "elected", "Broker 1 became leader.")
     one, three, cuts = (

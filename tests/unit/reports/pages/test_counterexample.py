@@ -38,7 +38,7 @@ def test_a_page_tells_what_breaks_and_every_step(tmp_path: Path) -> None:
 def test_what_is_lost_and_what_differs_is_marked() -> None:
     assert harm(lost()) == Harm(records=frozenset({"m1"}))
     assert conclusion(lost()) == (
-        "In the end m1 was acknowledged, and C, which is to lead, lacks it."
+        "In the end m1 was acknowledged, and C, which must lead, lacks it."
     )
     assert harm(forked()) == Harm(records=frozenset({"m1"}), instead=frozenset({"m2"}))
     assert conclusion(forked()) == "In the end one replica holds m1 where another holds m2."
@@ -90,7 +90,7 @@ def test_what_real_brokers_made_of_it_stands_beside_it(tmp_path: Path) -> None:
     assert "Kafka 0.10.2.2 as predicted" in shown
     assert "Kafka 4.3.1 as predicted report By the rules of Kafka 4.3.1, nothing is lost" in shown
     assert "Kafka 2.8.2 not reproduced" in shown
-    assert "The run was cut short while it was running." in shown
+    assert "The run was ended early while it was running." in shown
     html = page.read_text("utf-8")
     assert (
         html.count("<b>The model&#39;s logs</b>") == html.count("<b>The brokers&#39; logs</b>") == 3

@@ -78,7 +78,7 @@ def test_the_shelf_lists_it_and_says_why(refused: tuple[Run, str], tmp_path: Pat
     assert run.name in page
     shown = {
         "has no analysis/verdict.json": "not judged yet",
-        "was not judged: it is running, or was cut short": "running, or cut short in this phase",
+        "was not judged: it is running, or was cut short": "running, or ended early in this phase",
     }
     assert shown.get(says, says) in page
     assert SAMPLES["loss"]().verdict.headline not in page

@@ -112,7 +112,7 @@ def test_a_cut_short_run_says_so_and_shows_the_rest(tmp_path: Path) -> None:
     run = unfinished(SAMPLES["cut-short"]().write(tmp_path))
     text = words(write(run))
     for wanted in (
-        "The run was cut short while it was running.",
+        "The run was ended early while it was running.",
         "events/log_lines is missing.",
         "The run had not finished these tables: history/ops (5 rows shown)",
         "No replica of events-0 was frozen.",

@@ -58,7 +58,7 @@ def test_the_index_has_every_run_whatever_its_state(server: Server, store: Path)
     status, text = ask(server, "/")
     assert status == 200
     assert "2 runs of 5 broke a promise" in text
-    assert "running, or cut short in this phase" in text
+    assert "running, or ended early in this phase" in text
     assert "plan.json is not a plan" in text
     assert "<script>" not in text
     assert text == store_index.page(store)

@@ -19,7 +19,7 @@ TWO_MOVES = "send A, run ABC, move B, move C, run C"
 """C hears of both moves at once: it cuts off what it did not know to be committed, and leads."""
 
 KRAFT = "send A, run AB, move C, run BC, move A, run AC, move B, run B"
-"""A never hears that C led in between, and commits by what B held before it cut its log."""
+"""A never hears that C led in between, and commits by what B held before it truncated its log."""
 
 
 def found(script: str, invariant: str, kafka: str, **bounds: Any) -> Counterexample:  # noqa: ANN401

@@ -46,7 +46,7 @@ def test_a_file_that_is_no_schedule_is_refused(text: bytes, says: str) -> None:
 @pytest.mark.parametrize(
     ("step", "says"),
     [
-        (ScheduleStep(action="kill"), "step 2, kill: it does not say which broker"),
+        (ScheduleStep(action="kill"), "step 2, kill: it names no broker"),
         (ScheduleStep(action="kill", broker=3), "there is no replica 3"),
         (ScheduleStep(action="send"), "it does not say which record"),
         (ScheduleStep(action="send", record="m1"), "record m1 was sent before"),

@@ -139,7 +139,7 @@ def test_an_error_says_whether_the_record_was_sent(words: dict[str, object], out
         (lambda _: "garbage", "its line 'garbage' is no answer"),
         (lambda _: '{"id": "two"}', "is no answer: Expected `int`"),
         (lambda _: '{"id": 9}', "it answered request 9, which does not wait for an answer"),
-        (lambda _: "end", "it ended by itself, and said last: Traceback"),
+        (lambda _: "end", "it ended by itself; its last line was: Traceback"),
     ],
 )
 def test_a_driver_that_breaks_the_protocol_is_ended_and_its_records_are_unknown(
@@ -343,7 +343,7 @@ def test_what_a_driver_cannot_do_in_a_group_ends_the_run() -> None:
     lonely = wrong(lambda _: json.dumps({"id": 1, "event": "lost", "partitions": [0]}))
     [found], [error] = sent(lonely)
     assert found == (INFO, None)
-    assert "it has been lost partitions, and is in no group" in str(error)
+    assert "its partitions were lost, but it is in no group" in str(error)
     subscribed = answers_but("member", error="NO_SUCH_REQUEST")
     consumer = DriverClients(lambda: Process(subscribed)).consumer(SETTINGS)
     consumer.subscribe(["t"], on_assign=nothing, on_revoke=nothing, on_lost=nothing)

@@ -72,7 +72,7 @@ def test_a_function_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("(", "is no regular expression"),
+        ("(", "is not a regular expression"),
         ("$.", "is no JSONPath"),
         ("$[", "is no JSONPath"),
         ("no_such_module:ids", "there is no function"),

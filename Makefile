@@ -38,7 +38,7 @@ $(VENV)/pyvenv.cfg:
 
 $(STAMP): $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 	@echo "Installing into $(VENV) (a minute or two the first time) ..."
-	@$(PIP) --editable .
+	@$(PIP) --editable '.[all]'
 	@touch $@
 
 $(DEV_STAMP): $(STAMP)

@@ -102,7 +102,7 @@ class _Graph(NamedTuple):
     target: Ints
     weight: NDArray[np.float64]
 
-    def drawn(
+    def digraph(
         self, chosen: Bools | slice = slice(None)
     ) -> "rustworkx.PyDiGraph[int | None, float]":
         columns = self.source[chosen], self.target[chosen], self.weight[chosen]
@@ -115,7 +115,7 @@ class _Graph(NamedTuple):
     def components(self) -> Ints:
         """Return each vertex's strongly connected component, by its first vertex; -1 if alone."""
         labels = np.full(self.size, -1)
-        for component in rustworkx.strongly_connected_components(self.drawn()):
+        for component in rustworkx.strongly_connected_components(self.digraph()):
             if len(component) > 1:
                 labels[component] = min(component)
         return labels
@@ -222,7 +222,7 @@ def _shortest(
     wrong, and that edge is among these.
     """
     inside = part[graph.source] == part[graph.target]
-    drawn = graph.drawn(inside & (part[graph.source] >= 0))
+    digraph = graph.digraph(inside & (part[graph.source] >= 0))
     usable = np.flatnonzero(
         (part[dependencies.source] == part[dependencies.target])
         & (part[dependencies.source] >= 0)
@@ -237,7 +237,7 @@ def _shortest(
         edges = usable[nth == attempt]
         if not len(edges):
             break
-        for edge, length, path in _closing(drawn, dependencies, edges, len(operations)):
+        for edge, length, path in _closing(digraph, dependencies, edges, len(operations)):
             owner = int(part[dependencies.source[edge]])
             if owner not in best or length < best[owner][0]:
                 best[owner] = length, path

@@ -35,9 +35,19 @@ from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs import parse_values
 from highwater.harness.runs.store import Store
 
+_NEXT = f"""\b
+What to type next:
+  highwater doctor                               what this machine lacks, and its line
+  highwater demo                                 a loss on an old Kafka, none on a new one
+  highwater advise --bootstrap HOST:9092         which hazards apply to your cluster
+  highwater hazards --kafka {MODERN}                what a release can lose, and how
+  highwater run --kafka {MODERN} --nemesis kill     faults under a workload, judged
+"""
+
 app = typer.Typer(
     name="highwater",
     help="Which acknowledged records can this Kafka lose or hold differently, and why.",
+    epilog=_NEXT,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

@@ -38,7 +38,7 @@ $(VENV)/pyvenv.cfg:
 
 $(STAMP): $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 	@echo "Installing into $(VENV) (a minute or two the first time) ..."
-	@$(PIP) --editable .
+	@$(PIP) --editable '.[all]'
 	@touch $@
 
 $(DEV_STAMP): $(STAMP)
@@ -86,7 +86,7 @@ lint: setup-dev $(ACTIONLINT) ## ruff, mypy --strict, import-linter, names and d
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tools.lint
-	@$(BIN)/zizmor --offline --quiet .github/workflows
+	@$(BIN)/zizmor --offline --quiet .github/workflows action.yml
 	@$(ACTIONLINT) -shellcheck= -pyflakes=
 
 soak: setup ## Seeded random runs over all releases; make soak FOR=20m SEED=7 for less, or others

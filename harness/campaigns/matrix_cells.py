@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Final, Literal, Self, TypeAlias, TypeVar, get_args
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from highwater.harness.base.errors import NotThereError, StoreError, UsageError
 from highwater.harness.base.files import is_file, write_whole
@@ -340,45 +338,12 @@ class MatrixFolder:
 
     def write_rows(self, rows: Sequence[MatrixRow]) -> None:
         """Write ``cells.json`` and ``cells.parquet``."""
+        from highwater.harness.campaigns.matrix_table import (  # noqa: PLC0415 - see Run.table
+            write_parquet,
+        )
+
         write_whole(self.path / "cells.json", msgspec.json.format(msgspec.json.encode(rows)))
-        table = pa.Table.from_pylist(msgspec.to_builtins(rows), schema=SCHEMA)
-        partial = self.path / "cells.parquet.partial"
-        pq.write_table(table, partial)
-        partial.replace(self.path / "cells.parquet")
-
-
-SCHEMA: Final = pa.schema(
-    [
-        pa.field("kafka", pa.string(), nullable=False),
-        pa.field("driver", pa.string(), nullable=False),
-        pa.field("story", pa.string()),
-        pa.field("nemesis", pa.string()),
-        pa.field("acks", pa.string(), nullable=False),
-        pa.field("min_isr", pa.int32(), nullable=False),
-        pa.field("unclean", pa.bool_(), nullable=False),
-        pa.field("seed", pa.int64(), nullable=False),
-        pa.field("client", pa.string(), nullable=False),
-        pa.field("reader_client", pa.string(), nullable=False),
-        pa.field("delivery", pa.string(), nullable=False),
-        pa.field("group_protocol", pa.string(), nullable=False),
-        pa.field("share", pa.int32(), nullable=False),
-        pa.field("run", pa.string(), nullable=False),
-        pa.field("verdict", pa.string(), nullable=False),
-        pa.field("sent", pa.int64(), nullable=False),
-        pa.field("acknowledged", pa.int64(), nullable=False),
-        pa.field("lost", pa.int64(), nullable=False),
-        pa.field("unseen", pa.int64(), nullable=False),
-        pa.field("divergent", pa.int64(), nullable=False),
-        pa.field("as_predicted", pa.bool_()),
-        pa.field("report", pa.string(), nullable=False),
-        pa.field("seconds", pa.float64(), nullable=False),
-        pa.field("problem", pa.string()),
-        pa.field("model", pa.string()),
-        pa.field("counted", pa.bool_()),
-        pa.field("others", pa.string()),
-    ]
-)
-"""Columns of ``cells.parquet``: the fields of ``MatrixRow`` in their order."""
+        write_parquet(msgspec.to_builtins(rows), self.path / "cells.parquet")
 
 
 def _place(folder: Path) -> list[str | int]:

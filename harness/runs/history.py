@@ -502,6 +502,13 @@ def read_stream(path: Path) -> Iterator[pa.RecordBatch]:
                 raise
 
 
+def read_table(file: Path, name: str) -> pa.Table:
+    """Return a table of ``TABLES`` or ``OPTIONAL`` from its Parquet file, or its stream so far."""
+    if file.suffix == ".parquet":
+        return pq.read_table(file)
+    return completed(pa.Table.from_batches(read_stream(file)), {**TABLES, **OPTIONAL}[name])
+
+
 def to_parquet(stream: Path, parquet: Path) -> int:
     """Turn an Arrow stream into a Parquet file, remove the stream, and return the number of rows.
 

@@ -7,7 +7,6 @@ from typing import Final, Literal, get_args
 
 from highwater.harness.base.errors import RenamedWarning, UsageError
 from highwater.harness.releases.group_protocols import CLASSIC, CONSUMER, GroupProtocol
-from highwater.harness.runs.history import READ_COMMITTED, READ_UNCOMMITTED
 from highwater.harness.runs.steps import current_fault
 
 Acks = Literal["0", "1", "all"]
@@ -16,10 +15,7 @@ Guarantee = Literal["at-least-once", "exactly-once", "at-most-once"]
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 _ACKS: Final[dict[str, Acks]] = {"0": "0", "1": "1", "all": "all", "-1": "all"}
-_ISOLATION: Final[dict[str, Isolation]] = {
-    READ_COMMITTED: "read_committed",
-    READ_UNCOMMITTED: "read_uncommitted",
-}
+_ISOLATION: Final[dict[str, Isolation]] = {name: name for name in get_args(Isolation)}
 _PROTOCOLS: Final[dict[str, GroupProtocol]] = {CLASSIC: "classic", CONSUMER: "consumer"}
 _GUARANTEES: Final[dict[str, Guarantee]] = {name: name for name in get_args(Guarantee)}
 _MEMBERS: Final = 3

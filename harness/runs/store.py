@@ -23,18 +23,18 @@ from collections.abc import Iterable
 from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from highwater.harness.base.errors import NotThereError, StoreError, UsageError
 from highwater.harness.base.files import is_file, open_regular, read_regular, write_whole
-from highwater.harness.runs.history import OPTIONAL, TABLES, completed, read_stream, to_parquet
 from highwater.harness.runs.missed_step import MissedStep
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.verdict import Verdict
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Phase = Literal["booting", "running", "healing", "reading", "frozen"]
 METADATA_LOG: Final = "__cluster_metadata-0"
@@ -208,16 +208,15 @@ class Run:
         """Return whether a table is still a stream, as during a run."""
         return os.path.lexists(self.stream(table)) and not os.path.lexists(self.parquet(table))
 
-    def table(self, name: str) -> pa.Table:
+    def table(self, name: str) -> "pa.Table":
         """Return a table of ``TABLES``, from Parquet or from its stream so far."""
+        from highwater.harness.runs.history import read_table  # noqa: PLC0415 - for Arrow, which the base lacks
+
         try:
-            if self.parquet(name).exists():
-                open_regular(self.parquet(name)).close()  # PyArrow would wait for a pipe
-                return pq.read_table(self.parquet(name))
-            open_regular(self.stream(name)).close()
-            schema = {**TABLES, **OPTIONAL}[name]
-            return completed(pa.Table.from_batches(read_stream(self.stream(name))), schema)
-        except (OSError, pa.ArrowInvalid) as error:
+            file = self.parquet(name) if self.parquet(name).exists() else self.stream(name)
+            open_regular(file).close()  # PyArrow would wait for a pipe
+            return read_table(file, name)
+        except (OSError, ValueError) as error:  # an ArrowInvalid is a ValueError
             raise StoreError(f"{self.path} has no readable {name}: {error}") from error
 
     def judged_bytes(self) -> int:
@@ -234,6 +233,12 @@ class Run:
             StoreError: the disk cannot be read or written; the stream stays.
             pa.ArrowInvalid: a stream is too short to have a schema.
         """
+        from highwater.harness.runs.history import (  # noqa: PLC0415 - see above
+            OPTIONAL,
+            TABLES,
+            to_parquet,
+        )
+
         for table in (*TABLES, *OPTIONAL):
             try:
                 if self.stream(table).exists():

@@ -21,7 +21,13 @@ from highwater.cli.hazards.catalogue import app as hazards_app
 from highwater.cli.inspect import inspect
 from highwater.cli.model import app as model_app
 from highwater.cli.nightly import app as nightly_app
-from highwater.cli.options.common import DEFAULT_STORE, JsonOption, StoreOption, on_spark
+from highwater.cli.options.common import (
+    DEFAULT_STORE,
+    JsonOption,
+    JunitOption,
+    StoreOption,
+    on_spark,
+)
 from highwater.cli.program import app_command
 from highwater.cli.program.driver_command import app as driver_app
 from highwater.cli.rolling import rolling
@@ -35,9 +41,19 @@ from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs import parse_values
 from highwater.harness.runs.store import Store
 
+_NEXT = f"""\b
+What to type next:
+  highwater doctor                               what this machine lacks, and its line
+  highwater demo                                 a loss on an old Kafka, none on a new one
+  highwater advise --bootstrap HOST:9092         which hazards apply to your cluster
+  highwater hazards --kafka {MODERN}                what a release can lose, and how
+  highwater run --kafka {MODERN} --nemesis kill     faults under a workload, judged
+"""
+
 app = typer.Typer(
     name="highwater",
     help="Which acknowledged records can this Kafka lose or hold differently, and why.",
+    epilog=_NEXT,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -117,6 +133,7 @@ def check(
     ] = False,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
+    junit: JunitOption = None,
     spark: SparkOptions,
 ) -> None:
     """Judge stored runs, or a whole matrix, again without brokers; write new reports.
@@ -129,6 +146,8 @@ def check(
     if jepsen:
         if runs:
             raise UsageError("--jepsen is judged alone.", hint="Leave the runs out.")
+        if junit:
+            raise UsageError("--junit goes with runs.", hint="Leave it out.")
         foreign.check(jepsen, spark=spark, every=every, ww=ww, as_json=as_json)
     if not runs:
         raise UsageError("Nothing to check was named.", hint="Name runs, or --jepsen FILE.")
@@ -137,11 +156,11 @@ def check(
     if folder := MatrixFolder.named(runs, store):
         with console.waiting(f"judging the runs of {folder.path} in Spark"):
             rows = recheck(folder, spark=spark)
-        matrix.finish(folder, rows, as_json=as_json)
+        matrix.finish(folder, rows, as_json=as_json, junit=junit)
     names = [name if "://" in name else Store(store).open(name) for name in runs]
     with console.waiting(f"judging {count(len(names), 'run')} in Spark"):
         judged = api.check(names, spark=spark)
-    console.finish(judged, as_json=as_json)
+    console.finish(judged, as_json=as_json, junit=junit)
 
 
 def versions(*, as_json: JsonOption = False) -> None:

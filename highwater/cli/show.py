@@ -26,7 +26,11 @@ def report(
     runs: RunsArgument,
     *,
     form: Annotated[
-        str, Option("--format", help="html writes pages; md, json and junit are printed.")
+        str,
+        Option(
+            "--format",
+            help="html writes pages; md, json, junit and github (annotations) are printed.",
+        ),
     ] = "html",
     show: Annotated[bool, Option("--open", help="Open the last page in a browser.")] = False,
     store: StoreOption = DEFAULT_STORE,

@@ -9,7 +9,6 @@ from typing import Any, Final, Literal, Self
 import msgspec
 
 from highwater.harness.base.errors import StoreError, UsageError
-from highwater.harness.runs.history import STEPS_TABLE
 from highwater.harness.runs.steps import FaultStep, Steps, in_order
 from highwater.harness.runs.store import Run
 
@@ -100,7 +99,7 @@ class ExecutedSteps(msgspec.Struct, frozen=True, kw_only=True):
 
 def executed_steps(run: Run) -> ExecutedSteps:
     """Return the steps of a run's fault schedule; a story has no steps."""
-    rows = run.table(STEPS_TABLE).to_pylist()
+    rows = _step_rows(run)
     begin_ns = next((row["time_ns"] for row in rows if row["event"] == "begin"), 0)
 
     def seconds(row: dict[str, Any]) -> float:
@@ -138,6 +137,13 @@ def _fields(row: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
     return {name: row[name] for name in kind.__struct_fields__ if name in row}
 
 
+def _step_rows(run: Run) -> list[dict[str, Any]]:
+    from highwater.harness.runs.history import STEPS_TABLE  # noqa: PLC0415 - for Arrow, which the base lacks
+
+    rows: list[dict[str, Any]] = run.table(STEPS_TABLE).to_pylist()
+    return rows
+
+
 def whole_steps(run: Run) -> ExecutedSteps:
     """Return the steps of a run whose schedule can be executed again."""
     try:
@@ -147,7 +153,7 @@ def whole_steps(run: Run) -> ExecutedSteps:
             f"{run.name} did not record its steps: {error.message}",
             hint=f"Repeat the run from its seed, and replay the new run: {run.plan().command()}",
         ) from error
-    if not steps.taken and "begin" not in run.table(STEPS_TABLE)["event"].to_pylist():
+    if not steps.taken and all(row["event"] != "begin" for row in _step_rows(run)):
         raise UsageError(
             f"{run.name} ended before its schedule began: there are no steps to repeat",
             hint="Name another run, or repeat it: " + run.plan().command(),

@@ -19,7 +19,6 @@ from highwater.checkers.core.anomaly_kinds import (
     UNREACHED_INPUT,
 )
 from highwater.harness.base.errors import StoreError
-from highwater.harness.runs.history import INSTANCES_TABLE
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import Anomaly, Verdict
@@ -103,6 +102,8 @@ def input_counts(verdict: Verdict) -> dict[str, int]:
 
 
 def _lives(run: Run) -> dict[int, tuple[int, ...]] | None:
+    from highwater.harness.runs.history import INSTANCES_TABLE  # noqa: PLC0415 - for Arrow, which the base lacks
+
     try:
         rows = run.table(INSTANCES_TABLE).to_pylist()
     except StoreError:

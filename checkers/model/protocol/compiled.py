@@ -1,15 +1,18 @@
 """The decorator of the model's rules: plain Python functions that the search also compiles."""
 
 from collections.abc import Callable
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
-State = np.ndarray[Any, np.dtype[np.int8]]
-"""The state vector; ``state_layout`` names its fields."""
+    State = np.ndarray[Any, np.dtype[np.int8]]
+    """The state vector; ``state_layout`` names its fields."""
 
-Constants = np.ndarray[Any, np.dtype[np.int64]]
-"""The scope and the rules as one vector; ``scope`` names its fields."""
+    Constants = np.ndarray[Any, np.dtype[np.int64]]
+    """The scope and the rules as one vector; ``scope`` names its fields."""
+else:
+    State = Constants = Any  # the base lacks NumPy, and says what the scope's bounds are
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Final, Literal
 
-import numpy as np
-
 from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State
 from highwater.checkers.model.protocol.rules_by_release import Rules
@@ -148,6 +146,8 @@ K_ELR_OF_REPLICAS: Final = _RULES["elr_of_replicas"]
 
 def constants(scope: Scope, rules: Rules) -> Constants:
     """Return the scope and the rules as the vector that compiled code reads."""
+    import numpy as np  # noqa: PLC0415 - the base lacks it, and its help shows the bounds
+
     bounds = [getattr(scope, name) for name in ("brokers", "records", "failures", "moves", "late")]
     settings = [ACKS.index(scope.acks), scope.min_isr, int(scope.unclean)]
     settings += [int(scope.old_format), int(scope.by == "round")]
@@ -161,6 +161,8 @@ def initial(scope: Scope) -> State:
 
     Broker 0 leads in epoch 0.
     """
+    import numpy as np  # noqa: PLC0415 - see above
+
     s = np.zeros(layout.WIDTH, dtype=np.int8)
     everybody = (1 << scope.brokers) - 1
     s[layout.DECISION] = everybody << 2

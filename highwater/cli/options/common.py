@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from typer import Argument, Option
 
 from highwater.harness.base.errors import UsageError
+from highwater.harness.base.files import require_writable
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.runs import options as declared
 from highwater.harness.runs import parse_values
@@ -17,6 +18,18 @@ from highwater.harness.runs.plan import Plan
 
 StoreOption = Annotated[Path, Option("--store", help="Folder of runs.", show_default=True)]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON on standard output.")]
+
+
+def _writable(junit: Path | None) -> Path | None:
+    if junit is not None:
+        require_writable(junit, "--junit")
+    return junit
+
+
+JunitOption = Annotated[
+    Path | None,
+    Option("--junit", metavar="FILE", help="Write JUnit XML, too.", callback=_writable),
+]
 MessageOption = Annotated[
     list[str] | None,
     Option(

@@ -11,6 +11,7 @@ from highwater.cli.external import ConfirmOption, InventoryOption
 from highwater.cli.options.common import (
     DEFAULT_STORE,
     JsonOption,
+    JunitOption,
     MessageOption,
     StoreOption,
     UntilFailureOption,
@@ -90,6 +91,7 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
     shrink: ShrinkOption = False,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
+    junit: JunitOption = None,
     spark: SparkOptions,
 ) -> None:
     """Run your program under faults, and find lost and doubled inputs."""
@@ -120,8 +122,9 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
             plans, Store(store), until_failure=until_failure > 0, spark=spark, progress=progress
         )
     if shrink and judged[-1].verdict.verdict == INVALID:
+        console.write_junit(junit, [judged_run.run for judged_run in judged])
         _finish_shrunk(judged[-1], as_json=as_json, spark=spark)
-    console.finish(judged, as_json=as_json)
+    console.finish(judged, as_json=as_json, junit=junit)
 
 
 def _finish_shrunk(judged: "JudgedRun", *, as_json: bool, spark: SparkOptions) -> NoReturn:

@@ -36,8 +36,9 @@ def test_what_workers_need_is_what_kernels_import() -> None:
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     of = packages_distributions()
     imported = {one for name in done.stdout.split() for one in of.get(name, ())}
-    ours = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
-    named = {re.split(r"[\[>=<]", one)[0] for one in ours} - {"pyspark"}
+    ours = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    libraries = [*ours["dependencies"], *ours["optional-dependencies"]["run"]]
+    named = {re.split(r"[\[>=<]", one)[0] for one in libraries} - {"pyspark"}
     line = re.search(r"pip install -c constraints.txt (.*)", (DOCS / "spark.md").read_text("utf-8"))
     assert line is not None
     assert line[1].split() == sorted(imported & named)

@@ -12,7 +12,8 @@ from highwater.campaigns.matrix_run import unfinished, write_matrix_page
 from highwater.cli.matrix import exit_code, table
 from highwater.harness.base.errors import StoreError, UsageError
 from highwater.harness.base.exit_codes import BROKEN, FAILED, OK, UNKNOWN
-from highwater.harness.campaigns.matrix_cells import SCHEMA, Axes, Matrix, MatrixFolder, MatrixRow
+from highwater.harness.campaigns.matrix_cells import Axes, Matrix, MatrixFolder, MatrixRow
+from highwater.harness.campaigns.matrix_table import SCHEMA
 from highwater.harness.releases.catalogue import CATALOGUE, release
 from highwater.harness.runs.store import RunStatus
 from highwater.reports.pages.matrix import headline, sums

@@ -45,6 +45,13 @@ def test_the_fewest_faults_are_part_of_the_runs_object(
     assert said["shrunk"]["folder"] == str(lost.run.path / "shrunk")
 
 
+def test_the_verdicts_are_written_for_ci_too(lost: api.JudgedRun, tmp_path: Path) -> None:
+    file = tmp_path / "ci" / "junit.xml"
+    done = CliRunner().invoke(app, ["app", "--junit", str(file), "--", "cat"])
+    assert done.exit_code == BROKEN
+    assert f'name="{lost.run.name}"' in file.read_text("utf-8")
+
+
 def test_a_search_that_fails_leaves_the_verdict(
     lost: api.JudgedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:

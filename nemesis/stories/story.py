@@ -132,6 +132,7 @@ class StoryNeeds:
         expiry: whether brokers soon delete what has expired.
         joined: how many members of a group the story starts.
         group: whether transactions of the story commit a group's offsets.
+        clocks: whether each broker has a clock of its own.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
@@ -146,6 +147,7 @@ class StoryNeeds:
     expiry: bool = False
     joined: int = 0
     group: bool = False
+    clocks: bool = False
 
     @property
     def client(self) -> str:

@@ -46,6 +46,8 @@ _FACTS: Final[Mapping[str, FaultFacts]] = {
     "power-failure": FaultFacts(state="without power", silent=True, idle=True, empties=True),
     "wipe": FaultFacts(idle=True, empties=True),
     "segment-deleted": FaultFacts(idle=True),
+    "files-lost": FaultFacts(idle=True),
+    "disk-restored": FaultFacts(empties=True),
     "bit-flip": FaultFacts(idle=True),
     "hold-message": _OF_MESSAGE,
     "drop-message": _OF_MESSAGE,

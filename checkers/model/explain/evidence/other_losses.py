@@ -32,6 +32,9 @@ _BREACH: Final = re.compile(
 )
 """A leader's line about a segment that it deletes from the remote tier (KIP-405)."""
 
+_FROM_THE_FRONT: Final = frozenset(("segment-deleted", "files-lost"))
+"""Faults that remove the oldest segment."""
+
 _OVERHEAD_BYTES: Final = 1024
 """The most bytes that a batch of one record adds to the record's value."""
 
@@ -62,7 +65,7 @@ def _removed_from_the_front(case: LostRecord) -> Links:
     for fault in case.faults_removing:
         rows = (row for row in case.trace.leaderships if row.time_ns > fault.start_ns)
         later = next((row for row in rows if row.leader == fault.broker), None)
-        if fault.name == "segment-deleted" and later and case.begun_ns <= fault.effect_ns:
+        if fault.name in _FROM_THE_FRONT and later and case.begun_ns <= fault.effect_ns:
             says = f"Broker {fault.broker} led then, in epoch {later.epoch}."
             link = event_link("elections", says, later, fault.broker)
             return (case.ack, fault_link(fault), link)

@@ -111,16 +111,18 @@ class ClockJournal:
                     begun, offset = line[2:].split()
                     self._spans.append((int(begun), round(float(offset) * 1e9)))
 
-    def real_ns(self, shown_ns: int) -> int:
-        """Return when a node's clock showed a time, by this machine's clock; ask in order.
+    def ahead_ns(self, shown_ns: int) -> int:
+        """Return how far a node's clock was ahead when it showed a time; ask in order.
 
-        The time is exact while the clock does not change, and at most ``READ_EVERY_S`` wrong after.
+        This is exact while the clock does not change, and for ``READ_EVERY_S`` after a change the
+        offset before or after it.
         """
         for number in range(self._at, len(self._spans)):
-            begun, offset = self._spans[number]
-            end = self._spans[number + 1][0] if number + 1 < len(self._spans) else shown_ns - offset
-            real = shown_ns - offset
-            if begun - _SLACK_NS <= real <= end + READ_EVERY_S * 1_000_000_000 + _SLACK_NS:
+            begun_ns, offset_ns = self._spans[number]
+            real_ns = shown_ns - offset_ns
+            end_ns = self._spans[number + 1][0] if number + 1 < len(self._spans) else real_ns
+            late_ns = READ_EVERY_S * 1_000_000_000 + _SLACK_NS
+            if begun_ns - _SLACK_NS <= real_ns <= end_ns + late_ns:
                 self._at = number
-                return real
-        return shown_ns - self._spans[self._at][1]
+                return offset_ns
+        return self._spans[self._at][1]

@@ -31,6 +31,9 @@ _DAY_S: Final = 86_400
 BUMPS_S: Final = (-_DAY_S, -3600, -60, -5, 5, 60, 3600, _DAY_S, 8 * _DAY_S)
 """Seconds by which a clock jumps; 8 days are more than Kafka's default retention."""
 
+DAY_AHEAD: Final = (BUMPS_S.index(_DAY_S) + 0.5) / len(BUMPS_S)
+"""The choice of a target for which a clock jumps a day ahead."""
+
 _STROBES_S: Final = (5, 60, 3600)
 _DRIFTS: Final = (-0.5, -0.1, 0.1, 0.5, 2.0)
 """Seconds that a clock gains in a second; a step of a second hides what is finer."""

@@ -48,7 +48,7 @@ _CHECKPOINTS: Final = (HIGH_WATERMARK, RECOVERY_POINT, LOG_START)
 
 
 def _processes(_: Release, driver: str) -> str:
-    return "" if driver == "local" else "only processes of this machine can be changed so"
+    return "" if driver == "local" else "only local processes"
 
 
 def _choose(aim: FaultTarget, choices: tuple[float, ...]) -> float:
@@ -86,7 +86,7 @@ def _moving(target: Broker, offsets_s: Iterable[float]) -> Iterator[None]:
 
 @aimed("clock-bump", why_not=_processes, needs=CLOCKS)
 def clock_bump(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Step a broker's wall clock by 5 s to 8 days, forward or back; healing sets it right."""
+    """Step a broker's wall clock by 5 s to 8 days, forward or back."""
     target, offset_s = cluster.brokers[aim.victim], _choose(aim, BUMPS_S)
     with _set_back(target):
         target.shift_clock(offset_s)
@@ -95,7 +95,7 @@ def clock_bump(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed("clock-strobe", why_not=_processes, needs=CLOCKS)
 def clock_strobe(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Let a broker's wall clock jump ahead by up to an hour, and back, again and again."""
+    """Let a broker's wall clock jump up to an hour ahead and back, repeatedly."""
     target, ahead_s = cluster.brokers[aim.victim], _choose(aim, _STROBES_S)
     with _moving(target, itertools.cycle((ahead_s, 0.0))):
         yield f"the clock of broker {target.id} jumps {ahead_s:g} s ahead and back"
@@ -103,7 +103,7 @@ def clock_strobe(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed("clock-drift", why_not=_processes, needs=CLOCKS)
 def clock_drift(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Let a broker's wall clock go at half the speed to three times the speed."""
+    """Let a broker's wall clock run at half to three times the speed."""
     target, gain = cluster.brokers[aim.victim], _choose(aim, _DRIFTS)
     with _moving(target, itertools.count(gain, gain)):
         yield f"the clock of broker {target.id} gains {gain:g} s a second"
@@ -126,7 +126,7 @@ def _files(target: Broker) -> list[Path]:
 
 @aimed("disk-stall", why_not=_processes, needs=STRACE)
 def disk_stall(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Let every read, write and flush of a broker's files hang; healing lets them go on."""
+    """Let every read, write and flush of a broker's files hang until healing."""
     yield from _slowed(cluster, aim, _STALL, "hangs")
 
 
@@ -152,7 +152,7 @@ def _slowed(cluster: Cluster, aim: FaultTarget, action: str, says: str) -> Itera
 
 @aimed("disk-eio", why_not=_processes, needs=STRACE)
 def disk_eio(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Let one write, flush or read of a broker's files fail (EIO), and the next ones succeed.
+    """Let one write, flush or read of a broker's files fail (EIO).
 
     Healing restarts the broker, as an administrator would, if it has not ended itself.
 

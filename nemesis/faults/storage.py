@@ -130,7 +130,7 @@ def index_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 @aimed("files-lost")
 def files_lost(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
-    """Delete one file of the oldest segment of each of a broker's replicas: log or index."""
+    """Delete one file of the oldest segment of each of a broker's replicas."""
     with _dead(cluster, aim) as target:
         names: list[str] = []
         cuts: list[RemovedOffsets] = []
@@ -143,7 +143,7 @@ def files_lost(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect
 
 @aimed("disk-restored")
 def disk_restored(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
-    """Put a broker's log directories back as they were seconds ago, as from a snapshot.
+    """Put a broker's log directories back as they were seconds ago.
 
     The broker is frozen while its files are copied, so that all are of one moment. Then the broker
     runs until its replicas have grown, for ``_GROWS_S`` at most.

@@ -206,7 +206,7 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         ),
         (changed(nemesis=("session-expiry",)), "on KRaft", "docs/faults.md"),
         (changed(nemesis=("disk-full",), driver="docker"), "of this machine", "docs/faults.md"),
-        (changed(nemesis=("clock-bump",), driver="docker"), "of this machine", "docs/faults.md"),
+        (changed(nemesis=("clock-bump",), driver="docker"), "local processes", "docs/faults.md"),
         (
             changed(nemesis=(), story="clock-ahead", driver="docker", workload=ALONE),
             "only local processes have",

@@ -4,11 +4,13 @@ A driver (such as ``local``) opens a cluster of real brokers and returns these P
 package knows whether a broker is a process or a container.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
+from highwater.clusters.core.system_calls import CallRule
 from highwater.clusters.relay.network import Network
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base.errors import HarnessError
@@ -88,6 +90,7 @@ class NodeOptions:
         controllers: number of ZooKeepers or KRaft controllers, an odd number; ids count from 100.
         dynamic_quorum: whether voters of the KRaft quorum can be added and removed (KIP-853).
         tiered: whether brokers have a remote tier (KIP-405), in a folder that all brokers share.
+        clocks: whether each broker has a wall clock of its own.
     """
 
     trace_flushes: bool = False
@@ -96,6 +99,7 @@ class NodeOptions:
     controllers: int = 1
     dynamic_quorum: bool = False
     tiered: bool = False
+    clocks: bool = False
 
 
 PLAIN: Final = NodeOptions()
@@ -274,6 +278,24 @@ class Broker(ClusterNode, Protocol):
 
         Raises:
             HarnessError: the broker is down, or is not a process of this machine.
+        """
+
+    def inject_calls(self, rule: CallRule) -> AbstractContextManager[Callable[[], int]]:
+        """Delay system calls of the running broker, or let them fail, while the context is open.
+
+        The context is a function that returns how many calls were changed so far.
+
+        Raises:
+            HarnessError: the broker is down, or cannot be traced on this machine.
+        """
+
+    def shift_clock(self, offset_s: float) -> None:
+        """Set how many seconds the broker's wall clock is ahead of this machine's clock.
+
+        Use this only where brokers have clocks of their own. A restart keeps the offset.
+
+        Raises:
+            HarnessError: the broker has the clock of this machine.
         """
 
     def restart(self) -> None:

@@ -2,12 +2,14 @@
 
 import contextlib
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import BrokerState
+from highwater.clusters.core.system_calls import CallRule
 from highwater.clusters.external.healing import ClusterHealer, unhealed_error
 from highwater.clusters.external.inventory import Inventory
 from highwater.clusters.external.journal import Journal
@@ -67,6 +69,12 @@ class ExternalBroker:
 
     def limit_writes(self, *, limited: bool) -> None:
         self._out_of_reach(limited)
+
+    def inject_calls(self, rule: CallRule) -> AbstractContextManager[Callable[[], int]]:
+        self._out_of_reach(rule)
+
+    def shift_clock(self, offset_s: float) -> None:
+        self._out_of_reach(offset_s)
 
     def kill(self) -> None:
         if self.state != "down":

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from highwater.clusters.brokers.real_cluster import rehearse
@@ -14,7 +15,7 @@ from highwater.clusters.core.addresses import (
 )
 from highwater.clusters.core.interfaces import NodeOptions
 from highwater.clusters.local.jvm_process import ChildProcess
-from highwater.clusters.nodes import flush_trace, jvm
+from highwater.clusters.nodes import broker_clock, flush_trace, jvm
 from highwater.clusters.nodes.site import NodePlan
 from highwater.clusters.nodes.wiring import LISTENER_NAMES
 from highwater.clusters.releases.jars import classpath, lock_file, remote_storage_classpath
@@ -40,6 +41,7 @@ def open_site(release: Release, *, brokers: int, wired: bool, options: NodeOptio
         controllers=options.controllers,
         traced=options.trace_flushes,
         tiered=options.tiered,
+        clocks=options.clocks,
     )
 
 
@@ -61,8 +63,10 @@ class LocalSite:
         controllers: int = 1,
         traced: bool = False,
         tiered: bool = False,
+        clocks: bool = False,
     ) -> None:
         self._traced = traced
+        self._clocks = clocks
         self._tiered = tiered
         self._runtimes = {release.name: self._runtime(release, sharing)}
         self.public = AddressGroup(brokers, controllers)
@@ -88,6 +92,8 @@ class LocalSite:
 
     def begin(self, plan: NodePlan) -> ChildProcess:
         require_free(plan.public, plan.title)
+        if self._clocks and plan.name.startswith("broker"):
+            plan = replace(plan, command=broker_clock.command(plan.command, plan.log))
         return ChildProcess(
             plan.title,
             flush_trace.command(plan) if self._traced else plan.command,

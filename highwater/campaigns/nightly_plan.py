@@ -261,7 +261,7 @@ def can_be_had(setting: NightlyCell, kafka: Release, driver: str) -> bool:
     if setting.story:
         story = STORIES[setting.story]
         lacks = story.needs.idempotence and not kafka.idempotence
-        elsewhere = story.needs.tiered and driver != "local"
+        elsewhere = (story.needs.tiered or story.needs.clocks) and driver != "local"
         return not (lacks or elsewhere or story.why_not(kafka))
     names = (setting.nemesis or "").split(",")
     return not any(find_fault(name).why_not(kafka, driver) for name in names)

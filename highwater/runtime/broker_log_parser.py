@@ -7,6 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from highwater.clusters.nodes.broker_clock import ClockJournal
+from highwater.harness.runs.faults.clock_notes import clock_note
+
 _PARTITION: Final = r"\[?(?P<topic>[\w.-]+)[,-](?P<partition>\d+)\]?"
 """A partition's name: ``[events,0]`` from old brokers, ``events-0`` from all others."""
 
@@ -121,7 +124,8 @@ LINES_MAX: Final = 20_000
 def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[str, object]]:
     """Yield the lines that matter to replication from every ``broker-<id>.log`` below ``logs``.
 
-    From KRaft controllers' logs only unclean elections are read, each once; ``broker`` is -1.
+    A line of a broker whose clock was moved gets this machine's time, and a note. From KRaft
+    controllers' logs only unclean elections are read, each once; ``broker`` is -1.
 
     Args:
         topic: lines about other topics are left out.
@@ -129,8 +133,12 @@ def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[st
     """
     for path in sorted(logs.glob("broker-*.log")):
         broker = int(path.stem.removeprefix("broker-"))
+        clock = ClockJournal(path)
         for row in itertools.islice(_ours(path, topic), LINES_MAX):
-            yield {**row, "broker": broker, "time_ns": row["time_ns"] - started_at_ns}
+            ahead_ns = clock.ahead_ns(row["time_ns"])
+            time_ns = row["time_ns"] - ahead_ns - started_at_ns
+            line = row["line"] + clock_note(ahead_ns)
+            yield {**row, "broker": broker, "time_ns": time_ns, "line": line}
     decided: set[str] = set()
     for row in sorted(_unclean(logs, topic), key=lambda row: int(row["time_ns"])):
         decision = str(row["line"]).partition(_DECISION)[2]

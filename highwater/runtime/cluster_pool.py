@@ -179,7 +179,7 @@ def _keeper(cluster: Cluster, plan: Plan, run: Run) -> Callable[[], None]:
         copy_metadata_logs(cluster.directory / "coordination", run.path / "coordination")
         run.logs.mkdir(exist_ok=True)
         try:
-            for path in sorted(logs.glob("*.log")):
+            for path in sorted([*logs.glob("*.log"), *logs.glob("*.clock")]):
                 with path.open("rb") as log, (run.logs / path.name).open("wb") as excerpt:
                     log.seek(sizes.get(path.name, 0))
                     shutil.copyfileobj(log, excerpt)

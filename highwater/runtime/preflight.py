@@ -5,6 +5,7 @@ import shutil
 from typing import Final
 
 from highwater.clusters.drivers import require_driver
+from highwater.clusters.nodes import broker_clock
 from highwater.clusters.nodes.flush_trace import STRACE
 from highwater.clusters.releases.jars import remote_storage_jars
 from highwater.harness.base import limits
@@ -244,6 +245,12 @@ def _check_story(plan: Plan, story: Story) -> None:
         raise UsageError(
             f"the story {story.name} cannot be played on Kafka {plan.kafka}: {reason}",
             hint="Choose another release, or another story.",
+        )
+    if story.needs.clocks and (plan.driver != "local" or broker_clock.why_not()):
+        raise UsageError(
+            f"the story {story.name} moves clocks, which"
+            f" {broker_clock.why_not() or 'only local processes have'}",
+            hint="Use --cluster local, on Linux.",
         )
     if plan.topic.min_insync_replicas > story.min_isr_most:
         raise UsageError(

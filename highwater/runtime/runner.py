@@ -39,7 +39,7 @@ from highwater.nemesis.faults.upgrades import climb_all
 from highwater.nemesis.injector import Nemesis
 from highwater.nemesis.model_replay.script_lookup import find_script
 from highwater.nemesis.schedules import generator, step_executor
-from highwater.nemesis.schedules.cluster_needs import dynamic_quorum, wired
+from highwater.nemesis.schedules.cluster_needs import clocks, dynamic_quorum, wired
 from highwater.nemesis.schedules.upgrade_path import levels, settings
 from highwater.nemesis.stories.registry import find_story
 from highwater.runtime.broker_log_parser import endings, log_lines
@@ -107,6 +107,7 @@ def node_options(plan: Plan) -> NodeOptions:
         controllers=plan.controllers,
         dynamic_quorum=dynamic_quorum(plan),
         tiered=plan.tiered,
+        clocks=clocks(plan),
     )
 
 

@@ -12,7 +12,7 @@ import os
 import random
 import shutil
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -168,15 +168,84 @@ def wipe(directory: Path) -> list[RemovedOffsets]:
 def remove_segment(directory: Path, topic: str) -> list[RemovedOffsets]:
     """Remove the oldest segment of each replica of a topic, and the indexes of that segment."""
     lost = []
+    for offsets, files in _oldest_segments(directory, topic):
+        lost.append(offsets)
+        for file in files:
+            file.unlink()
+    return [loss for loss in lost if loss.end > loss.first]
+
+
+def _oldest_segments(
+    directory: Path, topic: str
+) -> Iterator[tuple[RemovedOffsets, Sequence[Path]]]:
+    """Yield the offsets and the files of the oldest segment of each replica of a topic."""
     for replica in partitions(directory, topic):
         replica_segments = segments(replica)
         if replica_segments:
             whole = _whole(replica)
             end = int(replica_segments[1].stem) if len(replica_segments) > 1 else whole.end
-            lost.append(_cut(replica, whole.first, end))
-            for file in replica.glob(f"{replica_segments[0].stem}.*"):
-                file.unlink()
+            files = sorted(replica.glob(f"{replica_segments[0].stem}.*"))
+            yield _cut(replica, whole.first, end), files
+
+
+def remove_file(
+    directory: Path, topic: str, choice: float
+) -> tuple[list[str], list[RemovedOffsets]]:
+    """Remove one file of the oldest segment of each replica of a topic.
+
+    Args:
+        choice: 0 up to 1; decides which file.
+
+    Returns:
+        The names of the files, and the offsets that were in them.
+    """
+    names, lost = [], []
+    for offsets, files in _oldest_segments(directory, topic):
+        file = files[int(choice * len(files))]
+        file.unlink()
+        names.append(f"{file.parent.name}/{file.name}")
+        lost += [offsets] if SEGMENT.fullmatch(file.name) and offsets.end > offsets.first else []
+    return names, lost
+
+
+def ends(directory: Path, topic: str) -> dict[str, RemovedOffsets]:
+    """Return the offsets that each replica of a topic, and of Kafka's own topics, holds."""
+    return {replica.name: _whole(replica) for replica in _used(directory, topic)}
+
+
+def copy_log_directory(directory: Path, topic: str, target: Path) -> None:
+    """Copy a log directory, without the replicas of other topics."""
+    target.mkdir(parents=True)
+    for entry in _entries(directory, topic):
+        if entry.is_dir():
+            shutil.copytree(entry, target / entry.name)
+        else:
+            shutil.copy2(entry, target / entry.name)
+
+
+def restore(directory: Path, topic: str, copy: Path) -> list[RemovedOffsets]:
+    """Put a copy of a log directory back; return the offsets that its replicas have lost."""
+    before = ends(directory, topic)
+    for entry in _entries(directory, topic):
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    shutil.copytree(copy, directory, dirs_exist_ok=True)
+    after = ends(directory, topic)
+    lost = [
+        RemovedOffsets(
+            whole.topic, whole.partition, after[name].end if name in after else 0, whole.end
+        )
+        for name, whole in before.items()
+    ]
     return [loss for loss in lost if loss.end > loss.first]
+
+
+def _entries(directory: Path, topic: str) -> list[Path]:
+    """Return what is in a log directory, without the replicas of other topics."""
+    others = {*partitions(directory)} - {*_used(directory, topic)}
+    return [entry for entry in sorted(directory.iterdir()) if entry not in others]
 
 
 def remove_indexes(directory: Path, topic: str) -> int:

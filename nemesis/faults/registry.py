@@ -149,11 +149,15 @@ Needs = Literal[
     "--log-dirs",
     "--keys",
     "highwater app",
+    "strace",
+    "libfaketime",
 ]
 CLIENTS: Final = "--wire-clients"
 MESSAGE: Final = "--message"
 CONTROLLERS: Final = "--controllers"
 TRACES: Final = "--trace-flushes"
+STRACE: Final = "strace"
+CLOCKS: Final = "libfaketime"
 LOG_DIRS: Final = "--log-dirs"
 KEYS: Final = "--keys"
 PROGRAM: Final = "highwater app"
@@ -187,7 +191,9 @@ class Fault:
             coordinator; ``--controllers``, because a single controller has no quorum;
             ``--trace-flushes``, because the fault needs to know the flushed files; ``--log-dirs``,
             because one of several directories fails; ``--keys``, because the topic must be
-            compacted; or ``highwater app``, because the fault hits a program under test.
+            compacted; ``highwater app``, because the fault hits a program under test;
+            ``strace``, because it changes a broker's system calls; or ``libfaketime``, because
+            brokers need clocks of their own.
         commands: the commands of an inventory that the fault needs on an external cluster; None if
             no commands are enough for the fault.
         awaits_coordination: whether the injection waits until ZooKeeper or a controller reports
@@ -223,6 +229,7 @@ class Fault:
 
 _OUT_OF_REACH: Final[Mapping[str, str]] = {
     "storage": "the files of its brokers are not accessible",
+    "machine": "its brokers run on other machines",
     "network": "there is no wire between its nodes",
     "clients": "there is no wire before its clients",
     "messages": "there is no wire between its nodes",
@@ -240,6 +247,7 @@ def _capabilities(commands: Collection[str]) -> set[str]:
 _FAMILIES: Final = (
     "process",
     "storage",
+    "machine",
     "network",
     "clients",
     "messages",

@@ -15,7 +15,8 @@ from typing import Final
 
 from highwater.checkers.kafka_files.checkpoints import HIGH_WATERMARK, LEADER_EPOCH
 from highwater.clusters.core.interfaces import Broker, Cluster, UnreachableError
-from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
+from highwater.harness.base.scratch import temporary
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.release import Release
 from highwater.harness.runs.faults.effects import FaultEffect, RemovedOffsets
@@ -35,6 +36,9 @@ _GARBAGE_BYTES: Final = 64
 _UP_LIMIT_S: Final = 20.0
 _OFFLINE_LIMIT_S: Final = 60.0
 _BROKEN: Final = ".broken"
+_GROWS_RECORDS: Final = 1000
+_GROWS_S: Final = 5.0
+_LOOK_S: Final = 0.5
 WRITTEN_BACK_S: Final = 30.0
 """Seconds after which the kernel writes dirty pages to disk (vm.dirty_expire_centisecs)."""
 
@@ -122,6 +126,62 @@ def index_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
         folders = target.log_directories
         count = sum(disk_damage.remove_indexes(folder, aim.topic.name) for folder in folders)
         yield f"{count} indexes of broker {target.id} are deleted"
+
+
+@aimed("files-lost")
+def files_lost(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
+    """Delete one file of the oldest segment of each of a broker's replicas."""
+    with _dead(cluster, aim) as target:
+        names: list[str] = []
+        cuts: list[RemovedOffsets] = []
+        for folder in target.log_directories:
+            removed = disk_damage.remove_file(folder, aim.topic.name, aim.choice)
+            names, cuts = names + removed[0], cuts + removed[1]
+        says = f"broker {target.id} has no longer {', '.join(names) or 'a file of no replica'}"
+        yield _loss(aim.topic, cuts, says, "no record was in them")
+
+
+@aimed("disk-restored")
+def disk_restored(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
+    """Put a broker's log directories back as they were seconds ago.
+
+    The broker is frozen while its files are copied, so that all are of one moment. Then the broker
+    runs until its replicas have grown, for ``_GROWS_S`` at most.
+    """
+    target = cluster.brokers[aim.victim]
+    folders, topic = target.log_directories, aim.topic.name
+    with temporary("snapshot") as whole:
+        copies = {folder: whole / str(number) for number, folder in enumerate(folders)}
+        target.pause()
+        try:
+            for folder, copy in copies.items():
+                disk_damage.copy_log_directory(folder, topic, copy)
+        finally:
+            target.resume()
+        enough = _written(target, topic) + _GROWS_RECORDS
+        with contextlib.suppress(WaitTimeoutError):
+            await_condition(
+                lambda: _written(target, topic),
+                lambda count: count >= enough,
+                what=f"{_GROWS_RECORDS} records more",
+                limit_s=_GROWS_S,
+                every_s=_LOOK_S,
+            )
+        with _dead(cluster, aim):
+            cuts = [
+                loss
+                for folder, copy in copies.items()
+                for loss in disk_damage.restore(folder, topic, copy)
+            ]
+            says = f"the disk of broker {target.id} is restored from a snapshot"
+            yield _loss(aim.topic, cuts, says, "nothing had changed")
+
+
+def _written(target: Broker, topic: str) -> int:
+    """Return how many records have ever been in a broker's replicas."""
+    folders = target.log_directories
+    ranges = [disk_damage.ends(folder, topic) for folder in folders]
+    return sum(offsets.end for replicas in ranges for offsets in replicas.values())
 
 
 @aimed("bit-flip")

@@ -1,9 +1,9 @@
-"""Requirements of a plan's faults: the wire, or voters that can change."""
+"""Requirements of a plan's faults: the wire, clocks, or voters that can change."""
 
 from typing import Final
 
 from highwater.harness.runs.plan import Plan
-from highwater.nemesis.faults.registry import Fault, find_fault
+from highwater.nemesis.faults.registry import CLOCKS, Fault, find_fault
 from highwater.nemesis.schedules.fault_spec import FaultSpec
 from highwater.nemesis.stories.registry import STORIES
 
@@ -28,6 +28,16 @@ def dynamic_quorum(plan: Plan) -> bool:
         UsageError: the plan names a fault that does not exist.
     """
     return any(fault.changes_voters for fault in _faults(plan))
+
+
+def clocks(plan: Plan) -> bool:
+    """Return whether the plan's brokers need clocks of their own.
+
+    Raises:
+        UsageError: the plan names a fault that does not exist.
+    """
+    by_story = plan.story in STORIES and STORIES[plan.story].needs.clocks
+    return by_story or any(fault.needs == CLOCKS for fault in _faults(plan))
 
 
 def _faults(plan: Plan) -> list[Fault]:

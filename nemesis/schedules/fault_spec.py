@@ -12,6 +12,7 @@ from typing import Final, Self, TypeVar
 
 from highwater.clusters.core.addresses import controller_ids
 from highwater.clusters.core.interfaces import UnreachableError
+from highwater.clusters.nodes import broker_clock, syscall_injection
 from highwater.harness.base.errors import UsageError, WaitTimeoutError
 from highwater.harness.base.limits import WEIGHT
 from highwater.harness.base.suggestions import nearest
@@ -21,10 +22,12 @@ from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults.coordinators import COORDINATORS
 from highwater.nemesis.faults.registry import (
     CLIENTS,
+    CLOCKS,
     CONTROLLERS,
     KEYS,
     LOG_DIRS,
     PROGRAM,
+    STRACE,
     TRACES,
     Fault,
     Needs,
@@ -222,6 +225,16 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
             "Add --log-dirs 2.",
         ),
         KEYS: (workload.keys, "needs a compacted topic", "Add --keys 100."),
+        CLOCKS: (
+            not broker_clock.why_not(),
+            broker_clock.why_not(),
+            "Leave out the fault.",
+        ),
+        STRACE: (
+            not (syscall_injection.why_not() or plan.trace_flushes),
+            syscall_injection.why_not() or "needs strace, which traces flushes in this run",
+            "Leave out the fault, or --trace-flushes.",
+        ),
         PROGRAM: (plan.program, "hits a program under test", "Use highwater app."),
         "--transactions": (workload.transactions, "needs transactions", "Add --transactions."),
         "--subscribe": (

@@ -8,7 +8,8 @@ old, each broker closes the segment and deletes it (``UnifiedLog.deleteSegments`
 the same segment keeps all of them.
 
 ``append-time`` and ``bounded-timestamp`` are the guards: the brokers' own time, and the refusal of
-old timestamps (KIP-937).
+old timestamps (KIP-937). Neither helps where the clock of a broker is ahead (``clock-ahead``): a
+broker compares the timestamps with its own time, and the leader's new log start holds for all.
 """
 
 import time
@@ -18,6 +19,7 @@ from typing import Final
 from highwater.harness.releases.release import Release
 from highwater.harness.runs.history import FAIL
 from highwater.nemesis.context import ScheduleContext
+from highwater.nemesis.faults.machine import DAY_AHEAD
 from highwater.nemesis.stories.helpers import await_answer, await_leo
 from highwater.nemesis.stories.story import (
     EXPIRY_CHECK_MS,
@@ -70,6 +72,33 @@ def _unbounded(release: Release) -> str:
 def old_timestamp(context: ScheduleContext) -> None:
     """Send records of yesterday to a topic with retention.ms of an hour."""
     _send_old(context)
+    _await_deletion(context)
+    context.send(RECENT, leader=context.replicas[0])
+
+
+@story(
+    "clock-ahead",
+    HazardEnding(hazard=OLD_TIMESTAMP, ending=Prediction(lost=frozenset(OLD))),
+    needs=StoryNeeds(expiry=True, clocks=True),
+    outcome="Every release deletes them at once.",
+    topic_config={**_RETENTION, "message.timestamp.type": "LogAppendTime"},
+    min_isr_most=3,
+    why_not=_by_file,
+)
+def clock_ahead(context: ScheduleContext) -> None:
+    """Play append-time with records of today, and a leader whose clock jumps a day ahead."""
+    leader = context.replicas[0]
+    for value in OLD:
+        context.send(value, leader=leader)
+    _await_copies(context)
+    context.nemesis.inject("clock-bump", leader, choice=DAY_AHEAD)
+    _await_deletion(context)
+    context.nemesis.heal(leader)
+    context.send(RECENT, leader=leader)
+
+
+def _await_deletion(context: ScheduleContext) -> None:
+    """Wait until retention has deleted the records on every replica."""
     end = len(OLD)
     context.until(
         lambda: {
@@ -80,7 +109,6 @@ def old_timestamp(context: ScheduleContext) -> None:
         limit_s=_LIMIT_S,
     )
     context.note(f"every replica's log begins at {end}: retention has deleted {', '.join(OLD)}")
-    context.send(RECENT, leader=context.replicas[0])
 
 
 @story(
@@ -135,6 +163,12 @@ def _send_old(context: ScheduleContext) -> None:
     for value in OLD:
         _send(context, value)
         await_answer(context, value, limit_s=_LIMIT_S)
+    _await_copies(context)
+    context.note(f"{', '.join(OLD)} are acknowledged, with timestamps of yesterday", step=1)
+
+
+def _await_copies(context: ScheduleContext) -> None:
+    """Wait until every replica has appended the records."""
     await_leo(
         context,
         len(OLD),
@@ -142,4 +176,3 @@ def _send_old(context: ScheduleContext) -> None:
         *context.replicas,
         limit_s=_LIMIT_S,
     )
-    context.note(f"{', '.join(OLD)} are acknowledged, with timestamps of yesterday", step=1)

@@ -133,6 +133,7 @@ class StoryNeeds:
         expiry: whether brokers soon delete expired records and offsets.
         joined: how many members of a group the story starts.
         group: whether transactions of the story commit a group's offsets.
+        clocks: whether each broker has a clock of its own.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
@@ -147,6 +148,7 @@ class StoryNeeds:
     expiry: bool = False
     joined: int = 0
     group: bool = False
+    clocks: bool = False
 
     @property
     def client(self) -> str:

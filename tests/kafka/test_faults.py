@@ -474,6 +474,8 @@ def test_every_fault_is_tested() -> None:
         if one.family in others or one.needs == CONTROLLERS  # test_controllers
     }
     elsewhere |= {"torn-files", "log-dir-failure"}  # test_torn_files, test_log_dirs
+    elsewhere |= {one.name for one in faults().values() if one.family == "machine"}
+    elsewhere |= {"files-lost", "disk-restored"}  # test_machine_faults
     elsewhere |= {ROLLING}  # test_rolling
     elsewhere |= {"cleaner-kill"}  # test_compaction
     elsewhere |= {"move-txn-coordinator", "move-group-coordinator"}  # test_transactions

@@ -97,6 +97,7 @@ AT_NIGHT = {
         Cell("old-timestamp"),
         Cell("append-time"),
         Cell("bounded-timestamp"),
+        Cell("clock-ahead"),
         Cell("expired-positions"),
         Cell("earliest-positions"),
         Cell("removed-group"),

@@ -25,12 +25,17 @@ from highwater.checkers.explain.observations import FILES, LEADERS, LOGS
 from highwater.checkers.explain.tolerances import SECOND
 from highwater.checkers.explain.trace import BrokerLogLine
 from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.faults.clock_notes import CLOCK_READ_NS, ahead_ns
+from highwater.harness.runs.faults.facts import facts_of
 from highwater.harness.runs.history import FAIL, OK
 
 _BREACH: Final = re.compile(
     r"due to retention size (?P<allowed>\d+) breach\. Log size after deletion will be (?P<left>\d+)"
 )
 """A leader's line about a segment that it deletes from the remote tier (KIP-405)."""
+
+_FROM_THE_FRONT: Final = frozenset(("segment-deleted", "files-lost"))
+"""Faults that remove the oldest segment."""
 
 _OVERHEAD_BYTES: Final = 1024
 """The most bytes that a batch of one record adds to the record's value."""
@@ -62,7 +67,7 @@ def _removed_from_the_front(case: LostRecord) -> Links:
     for fault in case.faults_removing:
         rows = (row for row in case.trace.leaderships if row.time_ns > fault.start_ns)
         later = next((row for row in rows if row.leader == fault.broker), None)
-        if fault.name == "segment-deleted" and later and case.begun_ns <= fault.effect_ns:
+        if fault.name in _FROM_THE_FRONT and later and case.begun_ns <= fault.effect_ns:
             says = f"Broker {fault.broker} led then, in epoch {later.epoch}."
             link = event_link("elections", says, later, fault.broker)
             return (case.ack, fault_link(fault), link)
@@ -181,7 +186,12 @@ def _begun(rule: str, line: BrokerLogLine) -> ExplanationLink:
 def _expired(case: LostRecord) -> Links:
     """Return the broker that deleted the record's segment, if the topic's settings allow it.
 
+<<<<<<< HEAD:checkers/explain/evidence/other_losses.py
     With LogAppendTime the timestamp is the broker's own, so the record must be old.
+=======
+    With LogAppendTime the timestamp is the broker's own, so that no younger record may be deleted,
+    by the clock of the broker that deletes it.
+>>>>>>> disk:checkers/model/explain/evidence/other_losses.py
     """
     offset, settings = case.send["offset"], case.observed.plan.topic.settings()
     kept_ns = int(settings["retention.ms"]) * 1_000_000
@@ -191,10 +201,24 @@ def _expired(case: LostRecord) -> Links:
         moved = next((line for line in starts if line.offset > offset), None)
         for line in case.trace.of_kind(broker, "retention") if moved else ():
             age_ns = line.time_ns - case.begun_ns
-            if line.offset <= offset and age_ns >= 0 and (chosen or age_ns > kept_ns):
+            is_old = chosen or age_ns + ahead_ns(line.text) > kept_ns
+            if line.offset <= offset and age_ns >= 0 and is_old:
                 assert moved is not None
-                return (case.ack, _by_retention(case, line, kept_ns), _begun("retention", moved))
+                says, begun = _by_retention(case, line, kept_ns), _begun("retention", moved)
+                return (case.ack, *_clock_fault(case, line), says, begun)
     return ()
+
+
+def _clock_fault(case: LostRecord, line: BrokerLogLine) -> Links:
+    """Return the fault that had moved the clock of a line."""
+    return tuple(
+        fault_link(fault)
+        for fault in case.observed.faults
+        if ahead_ns(line.text)
+        and facts_of(fault.name).moves_clock
+        and fault.broker == line.broker
+        and fault.start_ns <= line.time_ns <= fault.until_ns + CLOCK_READ_NS
+    )[-1:]
 
 
 def _by_retention(case: LostRecord, line: BrokerLogLine, kept_ns: int) -> ExplanationLink:
@@ -204,7 +228,9 @@ def _by_retention(case: LostRecord, line: BrokerLogLine, kept_ns: int) -> Explan
         f" because retention.ms, {kept_ns / SECOND:,g} s, had passed since the newest timestamp in"
         " it."
     )
-    if age_ns <= kept_ns:
+    if ahead := ahead_ns(line.text):
+        says += f" The broker's clock was {ahead / SECOND:,g} s ahead."
+    if age_ns + ahead <= kept_ns:
         says += f" So the producer had given {value} an old timestamp."
     return event_link("retention", says, line, line.broker)
 

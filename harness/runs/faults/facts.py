@@ -21,6 +21,7 @@ class FaultFacts:
         killed: whether a signal or a command kills the broker's process.
         empties: whether the fault removes records of every topic from the broker's disk.
         of_message: whether the fault is on single messages.
+        moves_clock: whether the fault moves the broker's wall clock.
     """
 
     state: str = ""
@@ -30,9 +31,11 @@ class FaultFacts:
     killed: bool = False
     empties: bool = False
     of_message: bool = False
+    moves_clock: bool = False
 
 
 _NOTHING: Final = FaultFacts()
+_OF_CLOCK: Final = FaultFacts(moves_clock=True)
 _OF_MESSAGE: Final = FaultFacts(of_message=True)
 _FACTS: Final[Mapping[str, FaultFacts]] = {
     "kill": FaultFacts(state="killed", silent=True, idle=True, killed=True),
@@ -45,7 +48,12 @@ _FACTS: Final[Mapping[str, FaultFacts]] = {
     "power-failure": FaultFacts(state="without power", silent=True, idle=True, empties=True),
     "wipe": FaultFacts(idle=True, empties=True),
     "segment-deleted": FaultFacts(idle=True),
+    "files-lost": FaultFacts(idle=True),
+    "disk-restored": FaultFacts(empties=True),
     "bit-flip": FaultFacts(idle=True),
+    "clock-bump": _OF_CLOCK,
+    "clock-strobe": _OF_CLOCK,
+    "clock-drift": _OF_CLOCK,
     "hold-message": _OF_MESSAGE,
     "drop-message": _OF_MESSAGE,
     "repeat-message": _OF_MESSAGE,

@@ -23,6 +23,7 @@ from highwater.checkers.explain.trace import (
     Trace,
 )
 from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.faults.clock_notes import clock_note
 from highwater.harness.runs.faults.effects import FaultEffect, RemovedOffsets
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.history import OPERATIONS
@@ -172,9 +173,9 @@ def deleted(begin: int) -> tuple[BrokerLogLine, ...]:
     return expired, moved
 
 
-def expired(begin: int) -> tuple[BrokerLogLine, ...]:
+def expired(begin: int, note: str = "") -> tuple[BrokerLogLine, ...]:
     """Broker 2 deleted a segment, because its newest timestamp was too old."""
-    said = "due to log retention time 60000ms breach based on the largest record timestamp"
+    said = f"due to log retention time 60000ms breach based on the largest record timestamp{note}"
     gone = BrokerLogLine(time_ns=ELECTED, broker=2, kind="retention", offset=0, text=said)
     return gone, deleted(begin)[1]
 
@@ -353,6 +354,23 @@ def test_retention_deletes_what_its_producer_made_old(
     assert bool(links) == bool(why)
     assert not links or why in links[1].says
     assert not links or ("old timestamp" in links[1].says) == ("an old" in why)
+
+
+@pytest.mark.parametrize(("ahead_s", "explained"), [(3600, True), (5, False), (-3600, False)])
+def test_retention_deletes_what_is_old_by_a_clock_that_is_ahead(
+    ahead_s: int, *, explained: bool
+) -> None:
+    moved = fault("clock-bump", 2, SENT, ELECTED + SECOND)
+    config = MINUTE | {"message.timestamp.type": "LogAppendTime"}
+    lines = expired(4, clock_note(ahead_s * SECOND))
+    links = RULES["retention"].links(
+        replace(OLD, config=config, lines=lines, faults=(moved,)).record()
+    )
+    assert bool(links) == explained
+    if explained:
+        assert [link.rule for link in links] == ["acks=all", "clock-bump", "retention", "retention"]
+        assert "was 3,600 s ahead" in links[2].says
+        assert "an old timestamp" not in links[2].says
 
 
 @pytest.mark.parametrize(("ended_ns", "explained"), [(ACKED - 1, True), (ACKED, False)])

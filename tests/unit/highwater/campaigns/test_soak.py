@@ -16,10 +16,12 @@ from highwater.harness.releases.catalogue import CATALOGUE, release
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.faults.registry import (
     CLIENTS,
+    CLOCKS,
     CONTROLLERS,
     LOG_DIRS,
     MESSAGE,
     PROGRAM,
+    STRACE,
     TRACES,
     faults,
 )
@@ -68,8 +70,9 @@ def test_every_plan_can_be_done_and_every_fault_and_release_has_its_turn() -> No
     for plan in plans:
         check_plan(plan)
     assert {plan.kafka for plan in plans} == set(ALL)
-    # a soak has no clients on the wire, one controller, one log directory, and no trace
-    assert drawn(plans) == possible(CLIENTS, MESSAGE, CONTROLLERS, LOG_DIRS, PROGRAM, TRACES)
+    # a soak has no clients on the wire, one controller, one log directory, no trace and no clocks
+    lacks = (CLIENTS, CLOCKS, MESSAGE, CONTROLLERS, LOG_DIRS, PROGRAM, STRACE, TRACES)
+    assert drawn(plans) == possible(*lacks)
 
 
 def test_with_three_controllers_the_faults_that_need_them_have_their_turn_too() -> None:
@@ -77,7 +80,8 @@ def test_with_three_controllers_the_faults_that_need_them_have_their_turn_too() 
     for plan in plans:
         check_plan(plan)
         assert plan.controllers == 3
-    assert drawn(plans) == possible(CLIENTS, MESSAGE, LOG_DIRS, PROGRAM, TRACES)
+    lacks = (CLIENTS, CLOCKS, MESSAGE, LOG_DIRS, PROGRAM, STRACE, TRACES)
+    assert drawn(plans) == possible(*lacks)
     assert "controller-isolate" in drawn(plans)
 
 

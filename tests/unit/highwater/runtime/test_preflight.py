@@ -206,6 +206,17 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         ),
         (changed(nemesis=("session-expiry",)), "on KRaft", "docs/faults.md"),
         (changed(nemesis=("disk-full",), driver="docker"), "of this machine", "docs/faults.md"),
+        (changed(nemesis=("clock-bump",), driver="docker"), "local processes", "docs/faults.md"),
+        (
+            changed(nemesis=(), story="clock-ahead", driver="docker", workload=ALONE),
+            "only local processes have",
+            "--cluster local",
+        ),
+        (
+            changed(nemesis=("disk-stall",), trace_flushes=True, driver="local"),
+            "which traces flushes in this run",
+            "--trace-flushes",
+        ),
         (changed(nemesis=("epochs-missing",), kafka="0.10.2.2"), "KIP-101", "docs/faults.md"),
         (changed(story="loss"), "not both", "Leave one"),
         (changed(nemesis=("unclean-election",)), "clean elections", "--unclean"),

@@ -7,10 +7,13 @@ import pytest
 from highwater.harness.runs.faults.effects import FaultEffect, RemovedOffsets, removed_offsets
 from highwater.nemesis.faults.disk_damage import (
     batches,
+    copy_log_directory,
     flip_bit,
     lose_unflushed,
+    remove_file,
     remove_indexes,
     remove_segment,
+    restore,
     segments,
     tear,
     wipe,
@@ -168,3 +171,37 @@ def test_a_torn_file_is_empty_or_has_zeros_alone_and_the_choice_decides(tmp_path
         assert says.endswith("is empty") == (not file.read_bytes())
     assert contents == {b"", bytes(8)}
     assert tear([], 0.5) == ""
+
+
+def test_one_file_of_the_oldest_segment_goes(tmp_path: Path) -> None:
+    folder = replica(tmp_path)
+    replica(tmp_path, base=6)
+    (folder / f"{0:020}.index").touch()
+    assert remove_file(tmp_path, "events", 0.0) == ([f"events-0/{0:020}.index"], [])
+    names, lost = remove_file(tmp_path, "events", 0.9)
+    assert names == [f"events-0/{0:020}.log"]
+    assert lost == [RemovedOffsets(topic="events", partition=0, first=0, end=6)]
+    assert [file.name for file in folder.iterdir()] == [f"{6:020}.log"]
+
+
+def test_a_disk_is_as_it_was_but_for_other_topics(tmp_path: Path) -> None:
+    disk, copy = tmp_path / "disk", tmp_path / "copy"
+    folder, other = replica(disk), disk / "others-0"
+    other.mkdir()
+    flushed(disk, 2)
+    copy_log_directory(disk, "events", copy)
+    replica(disk, batches_of_two=5)
+    flushed(disk, 8)
+    (folder / "leader-epoch-checkpoint").touch()
+    (other / "new").touch()
+    replica(disk / "events-1").rename(disk / "__offsets-0")
+    (disk / "events-1").rmdir()
+    assert restore(disk, "events", copy) == [
+        RemovedOffsets(topic="__offsets", partition=0, first=0, end=6),
+        RemovedOffsets(topic="events", partition=0, first=6, end=10),
+    ]
+    assert end(folder) == 6
+    assert not (folder / "leader-epoch-checkpoint").exists()
+    assert not (disk / "__offsets-0").exists()
+    assert (other / "new").exists()
+    assert "events 0 2" in (disk / "recovery-point-offset-checkpoint").read_text("ascii")

@@ -82,6 +82,7 @@ ENDINGS: dict[str, Ending] = {
     "earliest-share": lambda *_: NOTHING,
     # Retention and expired positions, as the settings say.
     "old-timestamp": lambda *_: gone("m1", "m2", "m3"),
+    "clock-ahead": lambda *_: gone("m1", "m2", "m3"),
     "append-time": lambda *_: NOTHING,
     "bounded-timestamp": lambda *_: NOTHING,
     "expired-positions": lambda *_: SKIPPED,
@@ -100,7 +101,7 @@ SINCE: dict[str, tuple[int, ...]] = {
     "replaced-disk": (2, 7),
     "tiered-new-leader": (3, 9),
     **dict.fromkeys(("added-partition-share", "earliest-share"), (4, 2)),
-    **dict.fromkeys(("old-timestamp", "append-time"), (0, 10, 1)),
+    **dict.fromkeys(("old-timestamp", "clock-ahead", "append-time"), (0, 10, 1)),
     "bounded-timestamp": (3, 6),
 }
 """The first release that can play a story, if not any can."""

@@ -1,0 +1,128 @@
+"""A broker's own wall clock: a preloaded library adds seconds to the time of this machine.
+
+libfaketime reads the offset from the first line of a file, at most once a second, and takes the
+lines that begin with ``#`` for comments: they are the journal of earlier offsets. The monotonic
+clock, and the times of files, stay as they are. A JVM reads the wall clock by ``clock_gettime`` of
+the C library, so that no privilege is necessary; a container would need the library inside. Without
+``FAKETIME_FORCE_MONOTONIC_FIX=0`` every wait of a thread with a time-out ends at once.
+"""
+
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from highwater.clusters.releases.client_wheels import wheel_folder
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.waiting import await_condition
+
+READ_EVERY_S: Final = 1
+_WHEEL: Final = "libfaketime==3.0.1"
+_LIBRARY: Final = "libfaketime/vendor/libfaketime/src/libfaketime.so.1"
+_SUFFIX: Final = ".clock"
+_SLACK_NS: Final = 250_000_000
+"""How long a thread may take from reading its clock to writing a line."""
+
+
+def clock_of(log: Path) -> Path:
+    """Return the path of a node's clock file, beside its log."""
+    return log.with_suffix(_SUFFIX)
+
+
+def why_not() -> str:
+    """Return why a broker cannot have a clock of its own here; empty if it can."""
+    there = sys.platform == "linux" and platform.machine() == "x86_64"
+    return "" if there else "needs libfaketime, which is there for Linux on x86-64"
+
+
+def command(words: Sequence[str], log: Path) -> list[str]:
+    """Return a node's command with a clock of its own, which keeps its offset over a restart.
+
+    Raises:
+        HarnessError: this machine has no such library.
+    """
+    environment = shutil.which("env")
+    if why_not() or environment is None:
+        raise HarnessError(
+            "a broker cannot have a clock of its own: that needs libfaketime, and the program env",
+            hint="Leave clock faults out.",
+        )
+    if not clock_of(log).exists():
+        _write(log, 0.0, "")
+    return [
+        environment,
+        f"LD_PRELOAD={wheel_folder(_WHEEL) / _LIBRARY}",
+        f"FAKETIME_TIMESTAMP_FILE={clock_of(log)}",
+        f"FAKETIME_CACHE_DURATION={READ_EVERY_S - 1}",
+        "FAKETIME_FORCE_MONOTONIC_FIX=0",
+        "FAKETIME_DONT_FAKE_MONOTONIC=1",
+        "FAKETIME_DONT_RESET=1",
+        "NO_FAKE_STAT=1",
+        *words,
+    ]
+
+
+def shift(log: Path, offset_s: float) -> None:
+    """Set how many seconds a node's clock is ahead of this machine's; return when it shows that.
+
+    Raises:
+        HarnessError: the node was started without a clock of its own.
+    """
+    file = clock_of(log)
+    if not file.exists():
+        raise HarnessError(
+            f"{log.stem} has the clock of this machine",
+            hint="Name a clock fault before the brokers start.",
+        )
+    _write(log, offset_s, file.read_text("ascii").partition("\n")[2])
+    set_at = time.monotonic()
+    await_condition(
+        lambda: time.monotonic() - set_at,
+        lambda age_s: age_s > READ_EVERY_S,
+        what=f"{log.stem} to read its clock",
+        limit_s=5.0 * READ_EVERY_S,
+    )
+
+
+def _write(log: Path, offset_s: float, journal: str) -> None:
+    """Replace a clock file at once, so that no reader sees half of it."""
+    file = clock_of(log)
+    new = file.with_name(f"{file.name}.new")
+    new.write_text(f"{offset_s:+.3f}\n{journal}# {time.time_ns()} {offset_s:+.3f}\n", "ascii")
+    new.replace(file)
+
+
+class ClockJournal:
+    """The offsets of a node's clock over time; without a clock file there is none.
+
+    Args:
+        log: path of the node's log.
+    """
+
+    def __init__(self, log: Path) -> None:
+        self._spans = [(0, 0)]
+        self._at = 0
+        if clock_of(log).exists():
+            for line in clock_of(log).read_text("ascii").splitlines():
+                if line.startswith("# "):
+                    begun, offset = line[2:].split()
+                    self._spans.append((int(begun), round(float(offset) * 1e9)))
+
+    def ahead_ns(self, shown_ns: int) -> int:
+        """Return how far a node's clock was ahead when it showed a time; ask in order.
+
+        This is exact while the clock does not change, and for ``READ_EVERY_S`` after a change the
+        offset before or after it.
+        """
+        for number in range(self._at, len(self._spans)):
+            begun_ns, offset_ns = self._spans[number]
+            real_ns = shown_ns - offset_ns
+            end_ns = self._spans[number + 1][0] if number + 1 < len(self._spans) else real_ns
+            late_ns = READ_EVERY_S * 1_000_000_000 + _SLACK_NS
+            if begun_ns - _SLACK_NS <= real_ns <= end_ns + late_ns:
+                self._at = number
+                return offset_ns
+        return self._spans[self._at][1]

@@ -104,6 +104,7 @@ def test_one_message_a_step_loses_exactly_what_the_rules_give_up(
     assert (one.model.status, one.model.observed.forked) == ("as-predicted", forked)
 
 
+@pytest.mark.nightly  # by day without brokers: test_schedule_replay.py
 def test_what_does_not_come_true_is_named_and_never_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

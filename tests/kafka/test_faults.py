@@ -1,7 +1,8 @@
 """Every fault on real brokers, one after the other: it took effect, seen from outside, and healed.
 
 One release of each coordination, as processes. Each fault strikes one of them, two of three the old
-one, which starts faster, and both where HIGHWATER_EVERY_FAULT is set. ``test_cluster`` has what is done to a process or a container itself.
+one, which starts faster, and both where HIGHWATER_EVERY_FAULT is set. ``test_cluster`` has what is
+done to a process or a container itself.
 """
 
 import contextlib

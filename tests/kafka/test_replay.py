@@ -74,6 +74,7 @@ def test_a_deposed_leader_acknowledges_what_is_lost_today_too(tmp_path: Path) ->
     assert (lost(one), one.verdict.verdict) == ({"m2"}, "valid")
 
 
+@pytest.mark.nightly  # by day test_levers.py pulls the same levers on the same release
 def test_a_leader_that_is_shut_down_last_loses_what_all_replicas_seemed_to_hold(
     tmp_path: Path,
 ) -> None:

@@ -1,7 +1,7 @@
 """Tests that processes and containers pass alike; ``--highwater-driver=docker`` chooses containers.
 
 What they expect follows from the release alone, so passing on both means the same verdicts on both.
-``make test`` has containers without a story (test_cluster.py, test_nemesis.py), the nightly all.
+``make test`` has containers without a story (test_cluster.py), the nightly all.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Clusters of real brokers: what the verbs do to them, what the probe sees, what is left behind."""
+"""Clusters of real brokers: verbs and faults, what the probe sees, what is left behind."""
 
 import contextlib
 import os
@@ -15,6 +15,7 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
+from highwater.clusters.admin import sessions
 from highwater.clusters.core import addresses
 from highwater.clusters.core.interfaces import (
     Cluster,
@@ -24,13 +25,19 @@ from highwater.clusters.core.interfaces import (
     UnreachableError,
 )
 from highwater.clusters.drivers import open_cluster
-from highwater.harness.base.errors import HarnessError
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
+from highwater.nemesis.hw_lag_window import await_window
+from highwater.nemesis.injector import Nemesis
 from tests.kafka.conftest import Opener
 from tests.kafka.test_advise import READING, advise, hazard_topics, losing
+from tests.support.schedule_contexts import NotedFaults
+from tests.support.settled import await_settled
 
 pytestmark = pytest.mark.kafka
+
+STRUCK = {"kill": "down", "pause": "paused", "stop": "down", "power-failure": "down"}
 
 HARNESS = """
 import signal, sys, time
@@ -101,7 +108,7 @@ def await_sessions(probe: Probe, expected: set[int]) -> None:
         probe.live_brokers,
         lambda live: live == expected,
         what=f"brokers {expected} to have sessions",
-        limit_s=30,
+        limit_s=60,
         passing=(UnreachableError,),
     )
 
@@ -204,6 +211,71 @@ def test_a_topic_twice_is_refused_with_kafkas_reason(cluster: Cluster) -> None:
     cluster.create_topic("twice", [[1]], {})
     with pytest.raises(HarnessError, match=r"refuses to create topic 'twice'"):
         cluster.create_topic("twice", [[1]], {})
+
+
+@pytest.mark.parametrize("names", [("kill", "pause"), ("stop", "power-failure")], ids="-".join)
+def test_faults_strike_and_heal_side_by_side(
+    cluster: Cluster, probe: Probe, names: tuple[str, str]
+) -> None:
+    notes = NotedFaults()
+    nemesis = Nemesis(cluster, notes)
+    struck = dict(zip((1, 3), names, strict=True))
+    for broker, name in struck.items():
+        nemesis.inject(name, broker)
+    try:
+        assert nemesis.broken_brokers == {1, 3}
+        for broker, name in struck.items():
+            assert cluster.brokers[broker].state == STRUCK[name]
+        await_sessions(probe, {2})
+    finally:
+        nemesis.heal_all()
+    assert {(phase, broker) for _, phase, broker in notes.rows} == {
+        (phase, broker) for phase in ("inject", "heal") for broker in struck
+    }
+    assert {broker.state for broker in cluster.brokers.values()} == {"running"}
+    await_sessions(probe, {1, 2, 3})
+
+
+def test_who_ended_by_itself_is_started_again(cluster: Cluster, probe: Probe) -> None:
+    started: list[int | None] = []
+    cluster.brokers[3].kill()  # no nemesis knows of it
+    what = "every broker to have a session"
+    sessions.await_sessions(
+        cluster, probe, what=what, limit_s=90, note=lambda _says, broker: started.append(broker)
+    )
+    assert started == [3]
+    assert cluster.brokers[3].state == "running"
+    assert probe.live_brokers() == {1, 2, 3}
+
+
+def test_a_zombie_needs_somebody_who_can_tell(cluster: Cluster) -> None:
+    if cluster.release.coordination != "kraft":
+        pytest.skip("ZooKeeper can tell")
+    nemesis = Nemesis(cluster, NotedFaults())
+    nemesis.inject("pause", 1)
+    nemesis.inject("pause", 2)
+    try:
+        with pytest.raises(UnreachableError, match="no broker is left"):
+            nemesis.inject("zombie", 3)
+        assert cluster.brokers[3].state == "running"
+    finally:
+        nemesis.heal_all()
+
+
+def test_the_window_opens_on_an_ack_and_shuts_by_itself(cluster: Cluster, probe: Probe) -> None:
+    cluster.create_topic("lag", [[1, 2, 3]], {"min.insync.replicas": "1"})
+    acked: list[int | None] = []
+    common = {"bootstrap.servers": cluster.bootstrap, "acks": "all"}
+    producer = Producer(common | dict(cluster.release.client))
+    producer.produce("lag", b"m0", partition=0, on_delivery=lambda _, m: acked.append(m.offset()))
+    await_condition(
+        lambda: producer.poll(0.005), lambda _: bool(acked), what="an ack", limit_s=30, every_s=0
+    )
+    seen = await_window(probe, "lag", 0, (2, 3), offset=0, limit_s=0.4)
+    assert all((state.leo, state.hw) == (1, 0) for state in seen.values())
+    assert await_settled(probe, "lag", 0, (1, 2, 3), offset=1, limit_s=60) == 1
+    with pytest.raises(WaitTimeoutError, match=r"2, 3 to hold lag-0@0 above their HW.*hw=1"):
+        await_window(probe, "lag", 0, (2, 3), offset=0, limit_s=0.2)
 
 
 @pytest.mark.parametrize("name", ["0.10.2.2", MODERN])

@@ -73,7 +73,7 @@ def await_gone(processes: Sequence[psutil.Process]) -> None:
     ("how", "phase"),
     [
         (signal.SIGINT, "booting"),
-        (signal.SIGTERM, "running"),
+        pytest.param(signal.SIGTERM, "running", marks=pytest.mark.nightly),
         pytest.param(signal.SIGKILL, "booting", marks=pytest.mark.nightly),
         pytest.param(signal.SIGINT, "running", marks=pytest.mark.nightly),
         pytest.param(signal.SIGTERM, "booting", marks=pytest.mark.nightly),
@@ -167,6 +167,7 @@ def test_a_hold_that_never_matches_is_unknown_and_one_without_an_end_is_released
     assert judged["lost"] == judged["unseen"] == 0
 
 
+@pytest.mark.nightly  # by day without brokers: test_operation_buffers.py
 @pytest.mark.skipif(
     os.geteuid() != 0 or sys.platform != "linux",
     reason="mounting a small tmpfs needs Linux and root",

@@ -31,6 +31,7 @@ from highwater.harness.runs.store import Store
 from highwater.nemesis.injector import Nemesis
 from highwater.runtime.runner import execute
 from tests.kafka.test_cluster import send
+from tests.support.schedule_contexts import NotedFaults
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -51,15 +52,6 @@ on_dynamic = pytest.mark.parametrize(
 OF_CONTROLLERS: Final = (METADATA_DIVERGENCE, LOST_DECISION)
 _DIRECTORY: Final = re.compile(r"^directory.id=(.+)$", re.MULTILINE)
 _ZXID: Final = re.compile(rb"Zxid: 0x([0-9a-f]+)")
-
-
-class Silence:
-    """Writes nothing down."""
-
-    def fault(
-        self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
-    ) -> None:
-        del name, phase, says, broker, fields
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +83,7 @@ def probe(trio: RealCluster) -> Iterator[Probe]:
 
 @pytest.fixture
 def nemesis(trio: RealCluster) -> Iterator[Nemesis]:
-    opened = Nemesis(trio, Silence())
+    opened = Nemesis(trio, NotedFaults())
     yield opened
     opened.heal_all()
 

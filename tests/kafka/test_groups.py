@@ -171,6 +171,7 @@ def answered(rows: list[Row]) -> bool:
     return {"accept", "reject"} <= {row["event"] for row in rows if row["outcome"] == "ok"}
 
 
+@pytest.mark.nightly  # by day with journals that are drawn: test_share_journals.py
 def test_what_is_acknowledged_in_java_and_given_again_is_found(
     cluster: RealCluster, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.faults import disk_damage
 from highwater.nemesis.injector import Nemesis
-from tests.kafka.test_torn_files import Notes
+from tests.support.schedule_contexts import NotedFaults
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -39,7 +39,7 @@ def test_one_of_two_log_directories_fails_and_is_repaired(tmp_path: Path, kafka:
         assert lost
         assert kept
         assert lost | kept == set(range(TOPIC.partitions))
-        notes = Notes()
+        notes = NotedFaults()
         nemesis = Nemesis(cluster, notes, TOPIC)
 
         def await_isr(partitions: set[int], isr: set[int], leader: int = -1) -> None:

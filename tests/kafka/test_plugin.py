@@ -182,7 +182,7 @@ def test_a_package_adds_a_fault_and_a_checker(tmp_path: Path) -> None:
     assert (again.returncode, told) == (0, [])  # it says so after a while, on a busy machine
 
 
-@pytest.mark.usefixtures("spark")
+@pytest.mark.spark
 def test_ctrl_c_leaves_nothing_and_a_broker_that_dies_at_start_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "test_stopped.py").write_text(
         """

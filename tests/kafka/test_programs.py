@@ -114,14 +114,9 @@ def writing() -> Plan:
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> list[JudgedRun]:
     path = tmp_path_factory.mktemp("programs")
-    with (
-        ClusterPool(path / "clusters") as pool,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        plans = (RIGHT, WRONG, fed(path / "orders.jsonl"))
+    with ClusterPool(path / "clusters") as pool:
+        plans = (RIGHT, WRONG)
         runs = [pool.execute(plan, Store(path), stop=threading.Event()) for plan in plans]
-        patch.setattr("highwater.runtime.programs.ending.END_LIMIT_S", 5.0)
-        runs.append(pool.execute(SILENT, Store(path), stop=threading.Event()))
     return judge_all(runs, spark)
 
 
@@ -132,9 +127,10 @@ def at_night(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> l
         ClusterPool(path / "clusters") as pool,
         pytest.MonkeyPatch.context() as patch,
     ):
-        plans = (printing(), writing(), DISCONNECTED)
+        plans = (printing(), writing(), DISCONNECTED, fed(path / "orders.jsonl"))
         runs = [pool.execute(plan, Store(path), stop=threading.Event()) for plan in plans]
         patch.setattr("highwater.runtime.programs.ending.END_LIMIT_S", 5.0)
+        runs.append(pool.execute(SILENT, Store(path), stop=threading.Event()))
         patch.setattr("highwater.runtime.programs.instances._TERM_S", 1.0)
         runs.append(pool.execute(ASTRAY, Store(path), stop=threading.Event()))
     return judge_all(runs, spark)
@@ -191,28 +187,29 @@ def test_a_program_that_commits_first_loses_inputs_and_is_told_why(
     assert mistake in page
 
 
-def test_the_users_own_records_are_inputs_under_their_names(judged: list[JudgedRun]) -> None:
-    verdict = judged[2].verdict
+@pytest.mark.nightly  # by day from files: unit/checkers/programs
+def test_the_users_own_records_are_inputs_under_their_names(at_night: list[JudgedRun]) -> None:
+    verdict = at_night[3].verdict
     assert verdict.verdict == "valid", verdict.reasons
     assert verdict.ledger.acknowledged == verdict.ledger.read == len(ORDERS)
     assert verdict.checkers["overtaken-input"] == "held"
-    assert judged[2].model is not None
-    assert judged[2].model.status == "explained"
-    names = judged[2].run.table("history/ops")["value"].unique().to_pylist()
+    assert at_night[3].model is not None
+    assert at_night[3].model.status == "explained"
+    names = at_night[3].run.table("history/ops")["value"].unique().to_pylist()
     assert {order["order"] for order in ORDERS} <= {*names}
     exempt = [
         row["input"]
-        for row in judged[2].run.table(OUTPUTS_TABLE).to_pylist()
+        for row in at_night[3].run.table(OUTPUTS_TABLE).to_pylist()
         if row["kind"] == "exempt"
     ]
     assert exempt == [order["order"] for order in ORDERS if "sum" not in order]
-    again = requested_app(("cat",), {"feed": str(judged[2].run.path)})
+    again = requested_app(("cat",), {"feed": str(at_night[3].run.path)})
     assert again.program is not None
     lines = Path(again.program.feed).read_text("utf-8").splitlines()
     by_name = {order["order"]: order for order in ORDERS}
     assert {order["order"]: order for order in map(json.loads, lines)} == by_name
     with pytest.raises(UsageError, match="has no records from --feed"):
-        requested_app(("cat",), {"feed": str(judged[0].run.path)})
+        requested_app(("cat",), {"feed": str(at_night[2].run.path)})
 
 
 @pytest.mark.nightly
@@ -256,8 +253,9 @@ def test_faults_of_its_connections_hit_an_instance(at_night: list[JudgedRun]) ->
     assert run.table(REQUESTS_TABLE).to_pylist()
 
 
-def test_of_a_program_that_reads_nothing_nothing_is_known(judged: list[JudgedRun]) -> None:
-    verdict = judged[3].verdict
+@pytest.mark.nightly  # by day from files: unit/checkers/programs
+def test_of_a_program_that_reads_nothing_nothing_is_known(at_night: list[JudgedRun]) -> None:
+    verdict = at_night[4].verdict
     assert verdict.verdict == "unknown"
     assert any("has committed no position" in reason for reason in verdict.reasons)
     assert any("has written nothing" in reason for reason in verdict.reasons)
@@ -267,7 +265,7 @@ def test_of_a_program_that_reads_nothing_nothing_is_known(judged: list[JudgedRun
 
 @pytest.mark.nightly
 def test_of_a_program_that_goes_astray_it_is_said_how(at_night: list[JudgedRun]) -> None:
-    run, verdict = at_night[3].run, at_night[3].verdict
+    run, verdict = at_night[5].run, at_night[5].verdict
     assert verdict.verdict == "unknown"
     said = " ".join(verdict.reasons)
     assert "the program reads it as mine, and not as HIGHWATER_GROUP" in said

@@ -74,6 +74,7 @@ def test_a_deposed_leader_acknowledges_what_is_lost_today_too(tmp_path: Path) ->
     assert (lost(one), one.verdict.verdict) == ({"m2"}, "valid")
 
 
+@pytest.mark.nightly  # by day test_levers.py pulls the same levers on the same release
 def test_a_leader_that_is_shut_down_last_loses_what_all_replicas_seemed_to_hold(
     tmp_path: Path,
 ) -> None:
@@ -104,6 +105,7 @@ def test_one_message_a_step_loses_exactly_what_the_rules_give_up(
     assert (one.model.status, one.model.observed.forked) == ("as-predicted", forked)
 
 
+@pytest.mark.nightly  # by day without brokers: test_schedule_replay.py
 def test_what_does_not_come_true_is_named_and_never_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,22 +11,11 @@ from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
 from highwater.harness.runs.plan import Topic
 from highwater.nemesis.injector import Nemesis
+from tests.support.schedule_contexts import NotedFaults
 
 pytestmark = [pytest.mark.kafka, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 TOPIC = Topic(name="events", replication_factor=1)
-
-
-class Notes:
-    """Keeps what is said of the faults."""
-
-    def __init__(self) -> None:
-        self.says: list[str] = []
-
-    def fault(
-        self, name: str, phase: str, says: str, broker: int | None = None, **_: object
-    ) -> None:
-        self.says.append(f"{name} {phase} {broker}: {says}")
 
 
 @pytest.mark.parametrize(("kafka", "at_risk"), [("3.7.2", True), (MODERN, False)])
@@ -36,7 +25,7 @@ def test_power_fails_twice(tmp_path: Path, kafka: str, *, at_risk: bool) -> None
     opened = open_cluster(release(kafka), tmp_path, brokers=1, broker_config={}, options=options)
     with contextlib.closing(opened) as cluster, contextlib.closing(cluster.probe()) as probe:
         cluster.create_topic(TOPIC.name, [[1]], TOPIC.settings())
-        notes = Notes()
+        notes = NotedFaults()
         nemesis = Nemesis(cluster, notes, TOPIC)
         nemesis.inject("torn-files", 1, choice=0.3)
         nemesis.heal_all()

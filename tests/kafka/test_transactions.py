@@ -144,7 +144,7 @@ def test_a_group_that_transforms_takes_each_record_once(
     cluster: RealCluster, tmp_path: Path
 ) -> None:
     made = plan(cluster, "transform", replace(transform=True))
-    rows = history(cluster, tmp_path, made, lambda w: w.counts().ok >= 1_500)
+    rows = history(cluster, tmp_path, made, lambda w: w.counts().ok >= 900)
     is_sound(rows)
     polled = [row for polled in operations(rows, "read").values() for row in polled]
     taken = defaultdict(list)

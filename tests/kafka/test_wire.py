@@ -20,7 +20,6 @@ from highwater.clusters.core.interfaces import Cluster, PartitionState, Probe, U
 from highwater.clusters.drivers import open_cluster
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN, release
-from highwater.harness.runs.history import FAULTS
 from highwater.nemesis.faults.network import DELAY_S
 from highwater.nemesis.hw_lag_window import await_window, hold_window
 from highwater.nemesis.injector import Nemesis
@@ -28,6 +27,7 @@ from highwater.nemesis.injector import Nemesis
 if TYPE_CHECKING:
     from highwater.clusters.relay.network import Network
 
+from tests.support.schedule_contexts import NotedFaults
 from tests.support.settled import await_settled
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
@@ -56,18 +56,6 @@ STOPS_REPLICATION = (
 )
 
 
-class Scribe:
-    def __init__(self) -> None:
-        self.says: list[str] = []
-
-    def fault(
-        self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
-    ) -> None:
-        assert set(fields) <= set(FAULTS.names)
-        del name, phase, broker
-        self.says.append(says)
-
-
 class Wired:
     """A cluster with a wire, and a topic that broker 1 leads."""
 
@@ -75,7 +63,7 @@ class Wired:
         assert cluster.network is not None
         self.cluster = cluster
         self.network: Network = cluster.network
-        self.nemesis = Nemesis(cluster, Scribe())
+        self.nemesis = Nemesis(cluster, NotedFaults())
         self.probe: Probe = cluster.probe()
         self.sent = 0
 
@@ -162,7 +150,7 @@ at_length = pytest.mark.parametrize(
 everywhere = pytest.mark.parametrize(
     "wired_cluster",
     [
-        _local("2.8.2"),
+        _local("2.8.2", AT_NIGHT),
         _local(MODERN),
         _local("0.9.0.1", AT_NIGHT),
         pytest.param(("docker", "3.9.2"), id="docker-3.9.2", marks=[pytest.mark.docker, AT_NIGHT]),

@@ -40,6 +40,7 @@ from tests.support.java_clients import (
     java_client,
     producer_arguments,
 )
+from tests.support.schedule_contexts import NotedFaults
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
@@ -386,14 +387,6 @@ CHOICE: Final = 0.9
 """With it ``misroute-client`` hits broker 1, and ``refuse-requests`` the next Produce, twice."""
 
 
-class Scribe:
-    def fault(
-        self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
-    ) -> None:
-        del name, phase, broker, fields
-        assert says
-
-
 def test_every_fault_of_clients_and_messages_is_tested() -> None:
     families = {"clients", "messages"}
     assert set(FAULTS) == {one.name for one in faults().values() if one.family in families}
@@ -408,7 +401,7 @@ def test_a_fault_takes_effect_and_heals(stage: Stage, fault: str) -> None:
     producer = Producer(stage.settings(name, enable_idempotence=False))
     producer.produce(TOPIC, b"first", partition=0)
     assert producer.flush(LIMIT_S) == 0  # so that it is connected to the leader
-    nemesis = Nemesis(stage.cluster, Scribe(), Topic(name=TOPIC))
+    nemesis = Nemesis(stage.cluster, NotedFaults(), Topic(name=TOPIC))
     words = message.replace("{name}", name)
     nemesis.inject(fault, client=name, message=words, choice=CHOICE)
     began = time.monotonic()

@@ -24,6 +24,11 @@ class NotedFaults:
         self.notes.append((name, phase, broker, says))
 
     @property
+    def says(self) -> list[str]:
+        """The sentences."""
+        return [says for *_, says in self.notes]
+
+    @property
     def rows(self) -> list[tuple[str, str, int | None]]:
         """The notes without their sentences."""
         return [(name, phase, broker) for name, phase, broker, _ in self.notes]

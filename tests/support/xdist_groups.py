@@ -14,7 +14,6 @@ DOCKER: Final = tuple(
         "cluster",
         "containers",
         "controllers",
-        "nemesis",
         "plugin",
         "wire",
         "wire_clients",
@@ -56,16 +55,26 @@ def group(path: str) -> str:
         return "docker"
     if path.startswith("tests/browser/"):
         return "browser"
-    needs_spark = not _has_brokers(path) and "spark" in (ROOT / path).read_text("utf-8")
-    return "spark" if needs_spark else path
+    return "spark" if not _has_brokers(path) and _needs_spark(path) else path
 
 
 def rank(path: str) -> int:
-    """The longest come first, so that nothing long is left when all else is done."""
+    """The longest come first, so that nothing long is left when all else is done.
+
+    While one process has Docker's, the other takes the brokers' tests that judge one after another:
+    then one process with brokers starts Spark, and not both.
+    """
     named = group(path)
     if named == "docker":
         return 0
-    return 1 if _has_brokers(path) else 2 if named == "spark" else 3
+    if _has_brokers(path):
+        return 1 if _needs_spark(path) else 2
+    return 3 if named == "spark" else 4
+
+
+@cache
+def _needs_spark(path: str) -> bool:
+    return "spark" in (ROOT / path).read_text("utf-8")
 
 
 def _has_brokers(scope: str) -> bool:

@@ -39,10 +39,11 @@ def test_the_longest_come_first() -> None:
     files = (
         "kafka/test_wire",
         "kafka/test_inspect",
+        "kafka/test_loops",
         "unit/checkers/test_golden_runs",
         "unit/nemesis/faults/test_registry",
     )
-    assert [rank(f"tests/{name}.py") for name in files] == [0, 1, 2, 3]
+    assert [rank(f"tests/{name}.py") for name in files] == [0, 1, 2, 3, 4]
 
 
 class Process:

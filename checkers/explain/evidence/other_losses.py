@@ -186,12 +186,8 @@ def _begun(rule: str, line: BrokerLogLine) -> ExplanationLink:
 def _expired(case: LostRecord) -> Links:
     """Return the broker that deleted the record's segment, if the topic's settings allow it.
 
-<<<<<<< HEAD:checkers/explain/evidence/other_losses.py
-    With LogAppendTime the timestamp is the broker's own, so the record must be old.
-=======
-    With LogAppendTime the timestamp is the broker's own, so that no younger record may be deleted,
-    by the clock of the broker that deletes it.
->>>>>>> disk:checkers/model/explain/evidence/other_losses.py
+    With LogAppendTime the timestamp is the broker's own, so the record must be old by the clock of
+    the broker that deletes it.
     """
     offset, settings = case.send["offset"], case.observed.plan.topic.settings()
     kept_ns = int(settings["retention.ms"]) * 1_000_000

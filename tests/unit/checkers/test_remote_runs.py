@@ -93,7 +93,7 @@ def test_large_segments_are_sparse_files_in_the_mirror(spark: SparkSession, tmp_
     assert manifest.verify(fetched, fetched.digests) == ()
 
 
-@pytest.mark.parametrize("most", [1 << 30, 0])
+@pytest.mark.parametrize("most", [pytest.param(1 << 30, marks=pytest.mark.nightly), 0])
 def test_a_topic_that_spark_hides_is_read(
     most: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

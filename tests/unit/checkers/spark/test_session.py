@@ -48,38 +48,45 @@ def start(program: str) -> subprocess.Popen[str]:
     )
 
 
-ENDS = ("killed with a JVM that hangs", "interrupted", "bereft", "ended")
-
-
 @pytest.mark.slow
-def test_no_jvm_is_left_behind_and_nothing_is_said() -> None:
-    processes = {how: start(PROGRAM) for how in ENDS}
-    jvms: dict[str, psutil.Process] = {}
-    folders: dict[str, Path] = {}
-    for how, process in processes.items():
-        assert process.stdout is not None
-        words = process.stdout.readline().split()
-        assert len(words) == 2, process.stderr and process.stderr.read()
-        jvms[how], folders[how] = psutil.Process(int(words[0])), Path(words[1])
-    jvms["killed with a JVM that hangs"].suspend()
-    processes["killed with a JVM that hangs"].kill()
-    processes["interrupted"].send_signal(signal.SIGINT)
-    jvms["bereft"].kill()
-    await_condition(
-        jvms["bereft"].status,
-        lambda status: status == psutil.STATUS_ZOMBIE,
-        what="the JVM to end",
-        limit_s=60,
-    )
-    said = {how: process.communicate(timeout=60)[1] for how, process in processes.items()}
-    gone, alive = psutil.wait_procs(jvms.values(), timeout=60)
-    assert not alive
-    assert len(gone) == len(ENDS)
-    assert {said[how] for how in ENDS if how != "interrupted"} == {""}
-    assert said["interrupted"].strip().endswith("KeyboardInterrupt")
-    assert "py4j" not in said["interrupted"]
-    assert not folders["ended"].exists()
-    assert not folders["interrupted"].exists()
+@pytest.mark.parametrize(
+    "how",
+    [
+        "killed with a JVM that hangs",
+        "interrupted",
+        pytest.param("bereft", marks=pytest.mark.nightly),  # by day the next test is
+        pytest.param("ended", marks=pytest.mark.nightly),  # as commands of other tests by day
+    ],
+)
+def test_no_jvm_is_left_behind_and_nothing_is_said(how: str) -> None:
+    process = start(PROGRAM)
+    assert process.stdout is not None
+    words = process.stdout.readline().split()
+    assert len(words) == 2, process.stderr and process.stderr.read()
+    jvm, folder = psutil.Process(int(words[0])), Path(words[1])
+    if how == "interrupted":
+        process.send_signal(signal.SIGINT)
+    elif how == "bereft":
+        jvm.kill()
+        await_condition(
+            jvm.status,
+            lambda status: status == psutil.STATUS_ZOMBIE,
+            what="the JVM to end",
+            limit_s=60,
+        )
+    elif how != "ended":
+        jvm.suspend()
+        process.kill()
+    said = process.communicate(timeout=60)[1]
+    gone, alive = psutil.wait_procs([jvm], timeout=60)
+    assert (len(gone), alive) == (1, [])
+    if how == "interrupted":
+        assert said.strip().endswith("KeyboardInterrupt")
+        assert "py4j" not in said
+    else:
+        assert said == ""
+    if how in {"ended", "interrupted"}:
+        assert not folder.exists()
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ _FAMILIES: Final = (
     "clients.added_partitions",
     "clients.expired_positions",
     "clients.removed_groups",
+    "clients.busy_coordinator",
 )
 
 _HERE: Final = __name__.rpartition(".")[0]

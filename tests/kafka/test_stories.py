@@ -100,6 +100,8 @@ AT_NIGHT = {
         Cell("expired-positions"),
         Cell("earliest-positions"),
         Cell("removed-group"),
+        Cell("kept-group"),
+        Cell("busy-coordinator"),
     ),
 }
 """The nightly plays all on all, too (``highwater.campaigns.nightly_plan``)."""

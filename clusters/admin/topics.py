@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest
+from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 
 from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.admin.metadata import CoordinationView, ZooKeeperView
@@ -24,6 +24,8 @@ _LIMIT_S = 30.0
 _ANSWER_S = 10.0
 _NONE, _TIMED_OUT, _EXISTS, _NOT_CONTROLLER = 0, 7, 36, 41
 _INVALID_PARTITIONS = 37
+_DELETE_VERSION = 1
+_UNKNOWN_TOPIC = 3
 
 
 def create_topic(
@@ -88,6 +90,33 @@ def add_partitions(
                 f" {result.error_message or f'error {result.error_code}'}"
             )
     _await_ready(probe, name, added)
+
+
+def delete_topic(brokers: Mapping[int, Address], probe: Probe, name: str) -> None:
+    """Delete a topic, and wait until brokers no longer report it. KRaft only.
+
+    Args:
+        brokers: the running brokers, which forward the request to the controller.
+
+    Raises:
+        HarnessError: Kafka refuses.
+        WaitTimeoutError: the topic was still there at the limit.
+    """
+    request = DeleteTopicsRequest(
+        version=_DELETE_VERSION, topic_names=[name], timeout_ms=int(_ANSWER_S * 1000)
+    )
+    with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
+        [response] = client.ask_any(tuple(brokers), request)
+    [result] = response.responses
+    if result.error_code not in {_NONE, _UNKNOWN_TOPIC}:
+        raise HarnessError(f"Kafka refuses to delete topic {name!r}: error {result.error_code}")
+    await_condition(
+        partial(probe.topic_state, name),
+        lambda state: state is None,
+        what=f"topic {name} to be deleted",
+        limit_s=_LIMIT_S,
+        passing=(UnreachableError,),
+    )
 
 
 def _addition(name: str, added: Mapping[int, Sequence[int]]) -> Any:  # noqa: ANN401 - as below

@@ -30,6 +30,7 @@ _FAMILIES: Final = (
     "clients.expired_positions",
     "clients.removed_groups",
     "clients.busy_coordinator",
+    "clients.recreated_topics",
 )
 
 _HERE: Final = __name__.rpartition(".")[0]

@@ -132,6 +132,7 @@ class StoryNeeds:
         expiry: whether brokers soon delete what has expired.
         joined: how many members of a group the story starts.
         group: whether transactions of the story commit a group's offsets.
+        before: what happens to the cluster before the run's topic is created.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
@@ -146,6 +147,7 @@ class StoryNeeds:
     expiry: bool = False
     joined: int = 0
     group: bool = False
+    before: Callable[[Plan, Cluster, Probe], None] | None = None
 
     @property
     def client(self) -> str:

@@ -102,6 +102,8 @@ AT_NIGHT = {
         Cell("removed-group"),
         Cell("kept-group"),
         Cell("busy-coordinator"),
+        Cell("recreated-topic"),
+        Cell("recreated-calmly"),
     ),
 }
 """The nightly plays all on all, too (``highwater.campaigns.nightly_plan``)."""

@@ -29,8 +29,8 @@ OFFSETS: Final = COORDINATOR_TOPICS[1]
 _HASTY: Final = {"retry.backoff.ms": 50}
 """A new transaction is refused while the last one ends: the client asks again soon."""
 
-_GROUPS: Final = 8_000
-_EXPIRES_S: Final = 20.0
+_GROUPS: Final = 12_000
+_EXPIRES_S: Final = 24.0
 """Seconds until the offsets of all these groups expire: enough to commit them all."""
 
 _EXPIRED_S: Final = 60.0
@@ -89,8 +89,6 @@ def busy_coordinator(context: ScheduleContext) -> None:
         coordinator,
         step=1,
     )
-    if at_next <= 0 and at_abort > _GROUPS // 2:
-        raise ScheduleNotFollowedError("the coordinator had removed all groups too early")
 
 
 def _end(call: Callable[[], str]) -> None:
@@ -114,4 +112,6 @@ def _commit_many(context: ScheduleContext, coordinator: int) -> None:
     early_s = expires_at - time.time()
     if early_s <= 0:
         raise ScheduleNotFollowedError(f"the groups' offsets were committed {-early_s:.1f} s late")
-    context.note(f"{_GROUPS:,} groups have an offset, which expires in {early_s:.1f} s", coordinator)
+    context.note(
+        f"{_GROUPS:,} groups have an offset, which expires in {early_s:.1f} s", coordinator
+    )

@@ -330,6 +330,22 @@ def test_retention_deletes_records_that_are_old_as_they_are_sent(
 
 
 @pytest.mark.parametrize(
+    ("groups", "recreated", "status"),
+    [
+        (False, "yes", "not affected"),
+        (True, None, "cannot tell"),
+        (True, "yes", "can lose"),
+        (True, "no", "guarded"),
+    ],
+)
+def test_a_group_keeps_its_offset_in_a_topic_that_is_made_anew(
+    groups: bool, recreated: str | None, status: str
+) -> None:
+    answers = SAID | ({"recreated": recreated} if recreated else {})
+    assert of(cluster("4.4.0", groups=groups), "recreated-topic", answers).status == status
+
+
+@pytest.mark.parametrize(
     ("reset", "away_s", "kept", "status"),
     [
         (None, None, "10080", "cannot tell"),

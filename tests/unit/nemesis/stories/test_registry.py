@@ -97,6 +97,8 @@ ENDINGS: dict[str, Ending] = {
         if (1, 0, 2) <= kafka.number < (3, 9, 1)
         else NOTHING
     ),
+    "recreated-topic": lambda *_: found(("foreign-offset", None)),
+    "recreated-calmly": lambda *_: NOTHING,
 }
 
 
@@ -126,7 +128,12 @@ def test_the_ending_of_a_story_follows_from_release_and_settings(name: str) -> N
         played.add(kafka.name)
         assert story.predict(kafka, plan) == ENDINGS[name](kafka, acks, unclean), (kafka, plan)
     first = SINCE.get(name, (0,))
-    assert played == {kafka.name for kafka in CATALOGUE.values() if kafka.number >= first}
+    kraft = name in {"recreated-topic", "recreated-calmly"}
+    assert played == {
+        kafka.name
+        for kafka in CATALOGUE.values()
+        if kafka.number >= first and (not kraft or kafka.coordination == "kraft")
+    }
 
 
 @pytest.mark.parametrize(
@@ -341,6 +348,7 @@ def test_a_single_controller_without_its_disk_knows_no_topic(topic: str) -> None
         ("tiered-new-leader", "3.3.2", "has no tiered storage"),
         ("tiered-new-leader", "3.7.2", "it has no remote.log.copy.disable"),
         ("old-timestamp", "0.9.0.1", "asks when a file was changed"),
+        ("recreated-topic", "3.9.2-zk", "deletes a topic by KRaft's way"),
         ("bounded-timestamp", "3.3.2", "has no message.timestamp.before.max.ms"),
         ("added-partition-share", "4.1.2", "share groups are there by default from 4.2 on"),
         ("added-partition-share", "3.9.2-zk", "share groups are there by default from 4.2 on"),

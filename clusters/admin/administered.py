@@ -53,8 +53,7 @@ class AdministeredCluster(ABC):
     def delete_topic(self, topic: str) -> None:
         """Send the request to a broker, which forwards it to the controller."""
         self._require_ours(topic)
-        with contextlib.closing(self.probe()) as probe:
-            topics.delete_topic(self._running(), probe, topic)
+        topics.delete_topic(self._running(), topic)
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """Put a broker first in the assignment and let the preferred leader be elected."""

@@ -11,9 +11,10 @@ from functools import partial
 from typing import Any
 
 from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from kafka.protocol.metadata import MetadataRequest
 
 from highwater.clusters.admin.kafka_protocol import ProtocolClient
-from highwater.clusters.admin.metadata import CoordinationView, ZooKeeperView
+from highwater.clusters.admin.metadata import METADATA_WITH_IDS, CoordinationView, ZooKeeperView
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import PartitionState, Probe, UnreachableError
 from highwater.harness.base.errors import HarnessError
@@ -92,7 +93,7 @@ def add_partitions(
     _await_ready(probe, name, added)
 
 
-def delete_topic(brokers: Mapping[int, Address], probe: Probe, name: str) -> None:
+def delete_topic(brokers: Mapping[int, Address], name: str) -> None:
     """Delete a topic, and wait until brokers no longer report it. KRaft only.
 
     Args:
@@ -105,18 +106,22 @@ def delete_topic(brokers: Mapping[int, Address], probe: Probe, name: str) -> Non
     request = DeleteTopicsRequest(
         version=_DELETE_VERSION, topic_names=[name], timeout_ms=int(_ANSWER_S * 1000)
     )
+    place = MetadataRequest.MetadataRequestTopic(name=name, topic_id=None)
+    known = MetadataRequest(
+        version=METADATA_WITH_IDS, topics=[place], allow_auto_topic_creation=False
+    )
     with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
         [response] = client.ask_any(tuple(brokers), request)
-    [result] = response.responses
-    if result.error_code not in {_NONE, _UNKNOWN_TOPIC}:
-        raise HarnessError(f"Kafka refuses to delete topic {name!r}: error {result.error_code}")
-    await_condition(
-        partial(probe.topic_state, name),
-        lambda state: state is None,
-        what=f"topic {name} to be deleted",
-        limit_s=_LIMIT_S,
-        passing=(UnreachableError,),
-    )
+        [result] = response.responses
+        if result.error_code not in {_NONE, _UNKNOWN_TOPIC}:
+            raise HarnessError(f"Kafka refuses to delete topic {name!r}: error {result.error_code}")
+        await_condition(
+            lambda: {client.ask(broker, known)[0].topics[0].error_code for broker in brokers},
+            lambda errors: errors == {_UNKNOWN_TOPIC},
+            what=f"topic {name} to be deleted",
+            limit_s=_LIMIT_S,
+            passing=(UnreachableError,),
+        )
 
 
 def _addition(name: str, added: Mapping[int, Sequence[int]]) -> Any:  # noqa: ANN401 - as below

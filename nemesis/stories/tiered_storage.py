@@ -1,15 +1,21 @@
-"""The story of a leader that counts a tiered partition twice, and deletes the supposed excess.
+"""Stories of a leader that counts a tiered partition twice, and deletes the supposed excess.
 
-A leader deletes the oldest segments of the remote tier when the partition is larger than
-retention.bytes. Segments in both tiers must count once: the leader does not count local segments
-below the highest offset that it knows to be in the remote tier. A leader learns that offset when it
-looks for segments to copy; a follower learns it at intervals; after a restart a broker does not
-know it. A new leader that looks for expired segments before it knows the offset counts every local
-segment, and its remote copy again (KAFKA-20732). If copying is disabled (KIP-950), this always
-happens: then a leader never asks for the offset.
+``tiered-new-leader``: a leader deletes the oldest segments of the remote tier when the partition is
+larger than retention.bytes. Segments in both tiers must count once: the leader does not count local
+segments below the highest offset that it knows to be in the remote tier. A leader learns that
+offset when it looks for segments to copy; a follower learns it at intervals; after a restart a
+broker does not know it. A new leader that looks for expired segments before it knows the offset
+counts every local segment, and its remote copy again (KAFKA-20732). If copying is disabled
+(KIP-950), this always happens: then a leader never asks for the offset.
+
+``failed-copies``: a leader writes what it will copy into Kafka's topic about the tier, then copies.
+Before 3.9 each attempt that failed counts from then on as a segment of the tier (KAFKA-17062,
+``RemoteLogManager.RLMTask.buildRetentionSizeData``).
 """
 
-from typing import Final
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
 
 from highwater.clusters.nodes.config_files import TIER_TASK_S
 from highwater.harness.releases.release import Release
@@ -31,17 +37,27 @@ _LOST: Final = frozenset(_RECORDS[:2])
 """The leader counts eleven segments: five of six count twice. Without the two oldest segments the
 size is below the limit, or above it by less than one more segment."""
 
+_TIER_BYTES: Final = 4_100_000
+"""Enough for six records and the fences after them, but not if another two count."""
+
 _COPYING: Final = "remote.log.copy.disable"
 _COPYING_STOPS: Final = (3, 9)
 """The first release in which copying can be disabled (KIP-950), and is a separate task."""
 
+_Seen = TypeVar("_Seen")
 _LIMIT_S: Final = 30.0
 _LOOK_S: Final = 1.0
 
 
-def _cannot_stop_copying(release: Release) -> str:
+def _no_tier(release: Release) -> str:
     if release.number < (3, 6):
         return "it has no tiered storage, which came with 3.6 (KIP-405)"
+    return ""
+
+
+def _cannot_stop_copying(release: Release) -> str:
+    if why := _no_tier(release):
+        return why
     if release.number < _COPYING_STOPS:
         return f"it has no {_COPYING}, which came with 3.9 (KIP-950)"
     return ""
@@ -95,6 +111,54 @@ def tiered_new_leader(context: ScheduleContext) -> None:
     context.note("copying to the remote tier is enabled again")
 
 
+@story(
+    "failed-copies",
+    HazardEnding(hazard="KAFKA-17062", ending=Prediction(lost=frozenset(_RECORDS[:1]))),
+    needs=StoryNeeds(tiered=True, record_bytes=_RECORD_BYTES),
+    outcome="From 3.6 to 3.8 the oldest record is lost on all replicas and in the remote tier.",
+    topic_config={
+        "remote.storage.enable": "true",
+        "segment.bytes": str(_SEGMENT_BYTES),
+        "retention.bytes": str(_TIER_BYTES),
+    },
+    min_isr_most=3,
+    why_not=_no_tier,
+)
+def failed_copies(context: ScheduleContext) -> None:
+    """Lose a record within retention.bytes: copies to the remote tier fail, and count."""
+    leader = context.replicas[0]
+    *first, last = _RECORDS
+    for record in first:
+        leo = context.send(record, leader=leader) + 1
+    _await_copies(context, leo - 1)
+    context.note(f"broker {leader} has copied {leo - 1} of {leo} segments")
+    with _outage(context):
+        context.send(last, leader=leader)
+        start = _look_until(
+            context,
+            lambda: context.probe.log_start(leader, context.topic, 0),
+            lambda start: start > 0,
+            looks=3,
+        )
+    context.note(f"the log begins at offset {start}", leader)
+
+
+@contextlib.contextmanager
+def _outage(context: ScheduleContext) -> Iterator[None]:
+    """Let all requests to the remote tier that concern the topic fail."""
+    tier = context.cluster.directory / REMOTE_TIER
+    [folder] = [at for at in tier.iterdir() if remote_partition(at.name, context.topic) == 0]
+    away = folder.rename(context.cluster.directory / folder.name)
+    folder.touch()
+    context.note("the remote tier fails", step=1)
+    try:
+        yield
+    finally:
+        folder.unlink()
+        away.rename(folder)
+        context.note("the remote tier works again")
+
+
 def _set_copying(context: ScheduleContext, disabled: str) -> None:
     context.cluster.configure(context.topic, {_COPYING: disabled})
 
@@ -133,8 +197,20 @@ def _let_leader_look(context: ScheduleContext, copied: set[int]) -> set[int]:
 
     If it finds none, let it look twice: at its first look it may not know any remote segment yet.
     """
-    deadline = context.clock() + 2 * TIER_TASK_S
-    while context.clock() < deadline and _copies(context) == copied:
-        context.hold(_LOOK_S)
+    _look_until(context, lambda: _copies(context), lambda copies: copies != copied, looks=2)
     context.hold(_LOOK_S)
     return _copies(context)
+
+
+def _look_until(
+    context: ScheduleContext,
+    look: Callable[[], _Seen],
+    condition: Callable[[_Seen], bool],
+    *,
+    looks: int,
+) -> _Seen:
+    """Wait for a condition while the leader looks this often at the tier; return what was seen."""
+    deadline = context.clock() + looks * TIER_TASK_S
+    while not condition(seen := look()) and context.clock() < deadline:
+        context.hold(_LOOK_S)
+    return seen

@@ -77,6 +77,7 @@ AT_NIGHT = {
         Cell("late-answer", min_isr=3),
         Cell("lost-metadata"),
         Cell("tiered-new-leader"),
+        Cell("failed-copies"),
         Cell("torn-transaction"),
         Cell("late-produce"),
         Cell("torn-transaction", client="java"),

@@ -75,6 +75,8 @@ ENDINGS: dict[str, Ending] = {
     ),
     # A new leader counts twice up to 4.3.
     "tiered-new-leader": lambda kafka, *_: gone("m0", "m1") if kafka.number < (4, 4) else NOTHING,
+    # Before 3.9 a copy that failed counts.
+    "failed-copies": lambda kafka, *_: gone("m0") if kafka.number < (3, 9) else NOTHING,
     # A group that begins at the latest skips a new partition.
     "added-partition": lambda *_: SKIPPED,
     "earliest-partition": lambda *_: NOTHING,
@@ -109,6 +111,7 @@ SINCE: dict[str, tuple[int, ...]] = {
     "busy-coordinator": (0, 11),
     "replaced-disk": (2, 7),
     "tiered-new-leader": (3, 9),
+    "failed-copies": (3, 6),
     **dict.fromkeys(("added-partition-share", "earliest-share"), (4, 2)),
     **dict.fromkeys(("old-timestamp", "append-time"), (0, 10, 1)),
     "bounded-timestamp": (3, 6),

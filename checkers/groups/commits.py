@@ -12,8 +12,8 @@ right as long as no commit was acknowledged, and after the last commit has expir
   the offsets topic (in the replica that goes furthest);
 - ``stale-commit``, if a member received it: the member then reads again what its group has read.
 
-``foreign-offset``: a coordinator returned an offset although no member had committed one there
-since the topic was created, so that it is of an earlier topic with this name.
+``foreign-offset``: a coordinator returned an offset to a member although no member had committed one
+there since the topic was created, so that it is of an earlier topic with this name.
 
 ``given-again``: a member was given a record from before the offset at which the member began, or
 from before the member's position. (Records that a member skips are ``poll-skip`` or
@@ -163,14 +163,14 @@ def _of_run(case: RunFiles, rows: list[Row]) -> Iterator[GroupFinding]:
 
 
 def foreign_offsets(rows: Iterable[Row]) -> Iterator[GroupFinding]:
-    """Yield the first offset of each place that was returned before anybody had committed one."""
+    """Yield the first offset of each place that a member got before any had committed one."""
     for (group, partition), of_place in by_place(rows).items():
         begun_ns = min(
             (r["invoke_ns"] for r in of_place if r["event"] == "commit"), default=FOREVER
         )
         for row in of_place:
             strange = row["event"] == "committed" and row["offset"] is not None
-            if strange and ended_ns(row) < begun_ns:
+            if strange and row["process"] != READER and ended_ns(row) < begun_ns:
                 yield GroupFinding(
                     kind=FOREIGN_OFFSET,
                     group=group,

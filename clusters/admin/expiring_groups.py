@@ -16,7 +16,9 @@ from highwater.clusters.core.interfaces import UnreachableError
 
 _VERSION: Final = 2
 _CONNECTIONS: Final = 24
-_AT_ONCE: Final = 20
+_AT_ONCE: Final = 2
+"""Requests on a connection: few, because the retention time counts from when one is read."""
+
 _ANSWERS_S: Final = 30.0
 
 

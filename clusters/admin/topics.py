@@ -107,7 +107,7 @@ def delete_topic(brokers: Mapping[int, Address], name: str) -> None:
         version=_DELETE_VERSION, topic_names=[name], timeout_ms=int(_ANSWER_S * 1000)
     )
     place = MetadataRequest.MetadataRequestTopic(name=name, topic_id=None)
-    known = MetadataRequest(
+    metadata = MetadataRequest(
         version=METADATA_WITH_IDS, topics=[place], allow_auto_topic_creation=False
     )
     with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
@@ -116,7 +116,7 @@ def delete_topic(brokers: Mapping[int, Address], name: str) -> None:
         if result.error_code not in {_NONE, _UNKNOWN_TOPIC}:
             raise HarnessError(f"Kafka refuses to delete topic {name!r}: error {result.error_code}")
         await_condition(
-            lambda: {client.ask(broker, known)[0].topics[0].error_code for broker in brokers},
+            lambda: {client.ask(broker, metadata)[0].topics[0].error_code for broker in brokers},
             lambda errors: errors == {_UNKNOWN_TOPIC},
             what=f"topic {name} to be deleted",
             limit_s=_LIMIT_S,

@@ -31,14 +31,11 @@ _RECORD_BYTES: Final = 600_000
 
 _SEGMENT_BYTES: Final = 1 << 20
 _RETENTION_BYTES: Final = 5_000_000
-"""Enough for the records and the fences after them, but not if five records count twice."""
+"""Enough for the records and the fences after them, but not if four or five count twice."""
 
 _LOST: Final = frozenset(_RECORDS[:2])
 """The leader counts eleven segments: five of six count twice. Without the two oldest segments the
 size is below the limit, or above it by less than one more segment."""
-
-_TIER_BYTES: Final = 4_100_000
-"""Enough for six records and the fences after them, but not if another two count."""
 
 _COPYING: Final = "remote.log.copy.disable"
 _COPYING_STOPS: Final = (3, 9)
@@ -119,7 +116,7 @@ def tiered_new_leader(context: ScheduleContext) -> None:
     topic_config={
         "remote.storage.enable": "true",
         "segment.bytes": str(_SEGMENT_BYTES),
-        "retention.bytes": str(_TIER_BYTES),
+        "retention.bytes": str(_RETENTION_BYTES),
     },
     min_isr_most=3,
     why_not=_no_tier,
@@ -138,9 +135,10 @@ def failed_copies(context: ScheduleContext) -> None:
             context,
             lambda: context.probe.log_start(leader, context.topic, 0),
             lambda start: start > 0,
-            looks=3,
+            looks=5,
         )
-    context.note(f"the log begins at offset {start}", leader)
+        context.cluster.configure(context.topic, {"retention.bytes": "-1"})
+    context.note(f"the log began at offset {start} when retention.bytes was lifted", leader)
 
 
 @contextlib.contextmanager

@@ -101,7 +101,6 @@ AT_NIGHT = {
         Cell("expired-positions"),
         Cell("earliest-positions"),
         Cell("removed-group"),
-        Cell("kept-group"),
         Cell("busy-coordinator"),
         Cell("recreated-topic"),
         Cell("recreated-calmly"),

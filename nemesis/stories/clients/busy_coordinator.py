@@ -20,7 +20,13 @@ from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.runs.history import OK
 from highwater.harness.runs.store import COORDINATOR_TOPICS
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
-from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
+from highwater.nemesis.stories.story import (
+    CLEANUP_S,
+    HazardEnding,
+    Prediction,
+    StoryNeeds,
+    story,
+)
 
 LATE_COMPLETION: Final = "KAFKA-17507"
 """The id of ``busy-coordinator``'s hazard in the catalogue."""
@@ -30,8 +36,12 @@ _HASTY: Final = {"retry.backoff.ms": 50}
 """A new transaction is refused while the last one ends: the client asks again soon."""
 
 _GROUPS: Final = 12_000
-_EXPIRES_S: Final = 24.0
+_EXPIRES_S: Final = 20 * CLEANUP_S
 """Seconds until the offsets of all these groups expire: enough to commit them all."""
+
+_AFTER_S: Final = 0.15 * CLEANUP_S
+"""They expire that long after the coordinator has looked, so that it removes all at its next look,
+and does nothing else meanwhile."""
 
 _EXPIRED_S: Final = 60.0
 
@@ -61,21 +71,27 @@ def busy_coordinator(context: ScheduleContext) -> None:
         lambda leader: leader >= 0,
         what="the leader of the groups to be reported",
     )
-    _commit_many(context, coordinator)
-    writer.begin()
-    writer.send_positions({0: 0}, member)
-    context.note(f"a transaction has offset 0 for {context.plan.group}")
 
     def appended() -> int:
         return context.probe.replica(coordinator, OFFSETS, 0).leo
 
+    def await_removal(after: int) -> None:
+        context.until(
+            appended,
+            lambda leo: leo > after,
+            what="the coordinator to remove groups",
+            limit_s=_EXPIRED_S,
+        )
+
     before = appended()
-    context.until(
-        appended,
-        lambda leo: leo > before,
-        what="the coordinator to begin to remove groups",
-        limit_s=_EXPIRED_S,
-    )
+    _commit_expiring(context, coordinator, 1, time.time())
+    await_removal(before + 1)
+    _commit_expiring(context, coordinator, _GROUPS, time.time() + _EXPIRES_S + _AFTER_S)
+    writer.begin()
+    writer.send_positions({0: 0}, member)
+    context.note(f"a transaction has offset 0 for {context.plan.group}")
+    before = appended()
+    await_removal(before)
     _end(writer.abort)
     at_abort = _GROUPS - (appended() - before)
     writer.begin()
@@ -96,22 +112,21 @@ def _end(call: Callable[[], str]) -> None:
         raise ScheduleNotFollowedError(f"the transaction did not end: {outcome}")
 
 
-def _commit_many(context: ScheduleContext, coordinator: int) -> None:
-    """Commit offsets of many groups, which expire at once.
+def _commit_expiring(
+    context: ScheduleContext, coordinator: int, count: int, expires_at: float
+) -> None:
+    """Commit an offset for each of so many groups, all of which expire at once.
 
     Raises:
         ScheduleNotFollowedError: the coordinator did not accept them all before they expire.
     """
     address = context.cluster.brokers[coordinator].address
-    groups = [f"{context.topic}-many-{number}" for number in range(_GROUPS)]
-    expires_at = time.time() + _EXPIRES_S
+    groups = [f"{context.topic}-many-{number}" for number in range(count)]
     try:
         commit_expiring(address, groups, context.topic, expires_at=expires_at)
     except UnreachableError as error:
         raise ScheduleNotFollowedError(error.message) from error
     early_s = expires_at - time.time()
-    if early_s <= 0:
+    if count > 1 and early_s <= 0:
         raise ScheduleNotFollowedError(f"the groups' offsets were committed {-early_s:.1f} s late")
-    context.note(
-        f"{_GROUPS:,} groups have an offset, which expires in {early_s:.1f} s", coordinator
-    )
+    context.note(f"{count:,} groups have an offset, which expires in {early_s:.1f} s", coordinator)

@@ -1,4 +1,4 @@
-"""Stories of a group that its coordinator removes while a transaction has offsets for it.
+"""The story of a group that its coordinator removes while a transaction has offsets for it.
 
 A group without members is removed when all its offsets have expired; the coordinator looks for such
 groups every ``offsets.retention.check.interval.ms`` (10 minutes by default). ``removed-group``: a
@@ -6,7 +6,7 @@ program without members, which assigns itself its partitions, commits its first 
 transaction. The coordinator of 4.0.0 takes the group for one without offsets while the transaction
 is open, and removes it (KAFKA-19163, ``OffsetMetadataManager.cleanupExpiredOffsets``). The commit
 succeeds, and the offsets are in the log; but the coordinator answers that the group has none, since
-it does not know the group. ``kept-group`` is the guard: the group has an offset before.
+it does not know the group.
 
 To see that the coordinator has looked, the story waits until a second group is gone, whose only
 transaction was aborted meanwhile.
@@ -32,27 +32,12 @@ _NEEDS: Final = StoryNeeds(transactions=True, group=True)
     "removed-group",
     HazardEnding(hazard=REMOVED_GROUP, ending=CONTRADICTED),
     needs=_NEEDS,
-    outcome=("On 4.0.0 the coordinator lacks the offset of a committed transaction."),
+    outcome="On 4.0.0 the coordinator lacks the offset of a committed transaction.",
     min_isr_most=3,
 )
 def removed_group(context: ScheduleContext) -> None:
     """Remove a group while its first offsets are in an open transaction, which then commits."""
     _remove(context, context.transactional("writer"))
-
-
-@story(
-    "kept-group",
-    HazardEnding(hazard=REMOVED_GROUP, ending=Prediction()),
-    needs=_NEEDS,
-    outcome="No release removes the group: it has an offset.",
-    min_isr_most=3,
-)
-def kept_group(context: ScheduleContext) -> None:
-    """Play removed-group, but with an offset that the group has committed before."""
-    writer = context.transactional("writer")
-    _begin(context, writer, "w0")
-    _commit(context, writer)
-    _remove(context, writer)
 
 
 def _remove(context: ScheduleContext, writer: NamedTransactions) -> None:

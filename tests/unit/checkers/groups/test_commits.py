@@ -62,3 +62,4 @@ def test_an_offset_that_nobody_has_committed_is_of_another_topic(
     found = list(foreign_offsets(journal))
     assert [finding.offset for finding in found] == offsets
     assert all("had committed nothing" in finding.says for finding in found)
+    assert not list(foreign_offsets([{**asked, "process": "reader"} for asked in journal]))

@@ -92,7 +92,6 @@ ENDINGS: dict[str, Ending] = {
     "removed-group": lambda kafka, *_: (
         found(("coordinator-contradiction", "")) if kafka.number == (4, 0, 0) else NOTHING
     ),
-    "kept-group": lambda *_: NOTHING,
     # Up to 3.9.0 a coordinator does not wait for the thread that ends a transaction.
     "busy-coordinator": lambda kafka, *_: (
         found(("coordinator-contradiction", ""))
@@ -107,7 +106,7 @@ ENDINGS: dict[str, Ending] = {
 SINCE: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("torn-transaction", "fenced-transaction", "reused-sequence"), (0, 11)),
     **dict.fromkeys(("flushed-abort", "late-produce", "hanging-transaction"), (0, 11)),
-    **dict.fromkeys(("fenced-produce", "removed-group", "kept-group"), (0, 11)),
+    **dict.fromkeys(("fenced-produce", "removed-group"), (0, 11)),
     "busy-coordinator": (0, 11),
     "replaced-disk": (2, 7),
     "tiered-new-leader": (3, 9),

@@ -12,7 +12,7 @@ right as long as no commit was acknowledged, and after the last commit has expir
   the offsets topic (in the replica that goes furthest);
 - ``stale-commit``, if a member received it: the member then reads again what its group has read.
 
-``foreign-offset``: a coordinator returned an offset to a member although no member had committed one
+``foreign-offset``: a coordinator returned an offset to a member although none had committed one
 there since the topic was created, so that it is of an earlier topic with this name.
 
 ``given-again``: a member was given a record from before the offset at which the member began, or

@@ -110,9 +110,8 @@ def _taken_for_another(case: LostRecord) -> Links:
 @explains(
     "counted-twice",
     hazard_of_release("KAFKA-17062") | hazard_of_release("KAFKA-20732"),
-    "A leader counted segments twice that are both local and remote, or whose copy failed, so that"
-    " the partition seemed larger than retention.bytes, and deleted the oldest (KAFKA-20732,"
-    " KAFKA-17062).",
+    "A leader counted segments twice, so that the partition seemed larger than retention.bytes, and"
+    " deleted the oldest.",
     applies=lambda case: case.observed.plan.tiered,
     needs=LOGS,
 )

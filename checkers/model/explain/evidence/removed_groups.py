@@ -34,7 +34,7 @@ def _removed(case: AnomalyCase) -> Links:
 @explains(
     "late-end",
     hazard_of_release(_LATE_END),
-    f"The late end of a transaction removed the offsets of the next one from memory ({_LATE_END}).",
+    "The late end of a transaction removed the next one's offsets from memory.",
 )
 def _late_end(case: AnomalyCase) -> Links:
     """Return the records of the log, if the last transaction is not its producer's first."""

@@ -103,6 +103,7 @@ AT_NIGHT = {
         Cell("removed-group"),
         Cell("busy-coordinator"),
         Cell("recreated-topic"),
+        Cell("recreated-consumer"),
         Cell("recreated-calmly"),
     ),
 }

@@ -18,6 +18,7 @@ from highwater.clusters.admin.sessions import await_cluster
 from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients.groups.membership import GroupMembership
+from highwater.harness.releases.group_protocols import CLASSIC, CONSUMER, CONSUMER_SINCE
 from highwater.harness.releases.release import Release
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import COORDINATOR_TOPICS
@@ -31,6 +32,7 @@ SKIPPED: Final = ("m1", "m2", "m3")
 GIVEN: Final = "m4"
 """The records of the new topic: as many as the old one had, and one more."""
 
+_FOREIGN: Final = Prediction(others=frozenset({("foreign-offset", "")}))
 _Seen = TypeVar("_Seen")
 _LIMIT_S: Final = 60.0
 _ASK_S: Final = 5.0
@@ -40,6 +42,12 @@ def _zookeeper(release: Release) -> str:
     if release.coordination == "kraft":
         return ""
     return "the story deletes a topic by KRaft's way"
+
+
+def _no_consumer_protocol(release: Release) -> str:
+    if release.number >= CONSUMER_SINCE:
+        return _zookeeper(release)
+    return "its groups have the classic protocol alone (KIP-848)"
 
 
 def _made_anew(plan: Plan, cluster: Cluster, probe: Probe, *, dead: bool) -> None:
@@ -89,10 +97,7 @@ def _group(plan: Plan) -> str:
 
 @story(
     "recreated-topic",
-    HazardEnding(
-        hazard=RECREATED_TOPIC,
-        ending=Prediction(others=frozenset({("foreign-offset", None)})),
-    ),
+    HazardEnding(hazard=RECREATED_TOPIC, ending=_FOREIGN),
     needs=StoryNeeds(joined=1, before=partial(_made_anew, dead=True)),
     outcome="The group begins at the old topic's offset.",
     min_isr_most=3,
@@ -101,6 +106,19 @@ def _group(plan: Plan) -> str:
 def recreated_topic(context: ScheduleContext) -> None:
     """Make a topic anew while its group's coordinator is dead."""
     _read(context)
+
+
+@story(
+    "recreated-consumer",
+    HazardEnding(hazard=RECREATED_TOPIC, ending=_FOREIGN),
+    needs=StoryNeeds(joined=1, before=partial(_made_anew, dead=True)),
+    outcome="The group begins at the old topic's offset.",
+    min_isr_most=3,
+    why_not=_no_consumer_protocol,
+)
+def recreated_consumer(context: ScheduleContext) -> None:
+    """Play recreated-topic with group.protocol=consumer."""
+    _read(context, CONSUMER)
 
 
 @story(
@@ -116,13 +134,14 @@ def recreated_calmly(context: ScheduleContext) -> None:
     _read(context)
 
 
-def _read(context: ScheduleContext) -> None:
+def _read(context: ScheduleContext, protocol: str = CLASSIC) -> None:
     """Send records to the new topic, and let the group read them, from the earliest on."""
     leader = context.replicas[0]
     for value in (*SKIPPED, GIVEN):
         offset = context.send(value, leader=leader)
     context.note(f"{context.topic} is a new topic with {offset + 1} records", step=1)
-    membership = GroupMembership(group=_group(context.plan), reset="earliest")
+    group = _group(context.plan)
+    membership = GroupMembership(group=group, reset="earliest", protocol=protocol)
     member = context.groups.join("member-0", membership)
     context.until(
         lambda: member.given.get(0, 0),

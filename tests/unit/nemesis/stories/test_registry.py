@@ -98,7 +98,8 @@ ENDINGS: dict[str, Ending] = {
         if (1, 0, 2) <= kafka.number < (3, 9, 1)
         else NOTHING
     ),
-    "recreated-topic": lambda *_: found(("foreign-offset", None)),
+    "recreated-topic": lambda *_: found(("foreign-offset", "")),
+    "recreated-consumer": lambda *_: found(("foreign-offset", "")),
     "recreated-calmly": lambda *_: NOTHING,
 }
 
@@ -110,6 +111,7 @@ SINCE: dict[str, tuple[int, ...]] = {
     "busy-coordinator": (0, 11),
     "replaced-disk": (2, 7),
     "tiered-new-leader": (3, 9),
+    "recreated-consumer": (4,),
     "failed-copies": (3, 6),
     **dict.fromkeys(("added-partition-share", "earliest-share"), (4, 2)),
     **dict.fromkeys(("old-timestamp", "append-time"), (0, 10, 1)),

@@ -4,7 +4,7 @@ A coordinator deletes the offsets of a deleted topic when it applies the deletio
 ids are compared by clients that send them). It learns of deletions as they happen, and not when it
 loads ``__consumer_offsets``: if it was dead or had just been replaced, it keeps the old topic's
 offsets. The group then begins there in the new topic, and skips what is before, whatever its
-``auto.offset.reset`` is. ``recreated-calmly`` is the same with a coordinator that is alive.
+``auto.offset.reset`` and ``group.protocol`` are. In ``recreated-calmly`` the coordinator is alive.
 """
 
 import contextlib

@@ -139,7 +139,9 @@ def test_partitions_that_a_silent_broker_has_added_are_there(
 
 
 def test_a_topic_is_deleted_when_no_broker_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = iter([[0], [0, 3], [3, 0], [3, 3]])  # of the deletion, and of each look at the brokers
+    answers = iter(
+        [[0], [0, 3], [3, 0], [3, 3]]
+    )  # of the deletion, and of each look at the brokers
 
     def ask(_: object, node: int, request: Any) -> list[Any]:  # noqa: ANN401 - kafka-python's
         if isinstance(request, DeleteTopicsRequest):

@@ -112,7 +112,7 @@ def tiered_new_leader(context: ScheduleContext) -> None:
     "failed-copies",
     HazardEnding(hazard="KAFKA-17062", ending=Prediction(lost=frozenset(_RECORDS[:1]))),
     needs=StoryNeeds(tiered=True, record_bytes=_RECORD_BYTES),
-    outcome="From 3.6 to 3.8 the oldest record is lost.",
+    outcome="Up to 3.8 the oldest record is lost.",
     topic_config={
         "remote.storage.enable": "true",
         "segment.bytes": str(_SEGMENT_BYTES),

@@ -99,12 +99,12 @@ def _group(plan: Plan) -> str:
     "recreated-topic",
     HazardEnding(hazard=RECREATED_TOPIC, ending=_FOREIGN),
     needs=StoryNeeds(joined=1, before=partial(_made_anew, dead=True)),
-    outcome="The group begins at the old topic's offset.",
+    outcome="The group begins at the old offset.",
     min_isr_most=3,
     why_not=_zookeeper,
 )
 def recreated_topic(context: ScheduleContext) -> None:
-    """Make a topic anew while its group's coordinator is dead."""
+    """Make a topic anew; the group's coordinator is dead."""
     _read(context)
 
 
@@ -112,7 +112,7 @@ def recreated_topic(context: ScheduleContext) -> None:
     "recreated-consumer",
     HazardEnding(hazard=RECREATED_TOPIC, ending=_FOREIGN),
     needs=StoryNeeds(joined=1, before=partial(_made_anew, dead=True)),
-    outcome="The group begins at the old topic's offset.",
+    outcome="The group begins at the old offset.",
     min_isr_most=3,
     why_not=_no_consumer_protocol,
 )

@@ -123,7 +123,8 @@ class ScheduleContext:
         topic: the topic under test.
         replicas: brokers of the partition under test, preferred leader first.
         added: number of each partition that the story adds, to the partition's brokers.
-        transactional: opens a transactional client; the argument is its process name.
+        transactional: opens a transactional client; the arguments are its process name, and
+            settings that override all others.
         producer: opens a client without transactions, with more settings than the workload's.
         groups: starts members of groups.
         stop: set from outside to end the run early.
@@ -141,7 +142,7 @@ class ScheduleContext:
     fault_log: FaultLog
     client: Client
     direct: DirectSender
-    transactional: Callable[[str], NamedTransactions]
+    transactional: Callable[..., NamedTransactions]
     producer: Callable[[str, Mapping[str, object]], Sender]
     groups: GroupClients
     topic: str

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from highwater.checkers.hazards.catalogue import HAZARDS
+from highwater.checkers.hazards.catalogue import HAZARDS, NOT_SHOWN
 from highwater.checkers.hazards.conditions import END, NEWEST
 from highwater.checkers.hazards.evaluate import default_command
 from highwater.checkers.hazards.hazard import Evidence, Hazard
@@ -90,6 +90,11 @@ def hazards() -> str:
             *_sections(ended),
             "\n## Ended before 3.0\n",
             _table(old),
+            "\n## Studied and not shown\n",
+            "| | what prevents it |",
+            "|---|---|",
+            *(f"| {issue} | {why} |" for issue, why in NOT_SHOWN.items()),
+            "",
         ]
     )
 

@@ -13,7 +13,7 @@ from highwater.checkers.explain.consistency import contradictions
 from highwater.checkers.explain.elections import wrong_elections
 from highwater.checkers.explain.evidence.evidence_links import Chain, Row, refuse
 from highwater.checkers.explain.evidence.forgotten_groups import forgotten
-from highwater.checkers.explain.evidence.group_beginnings import undelivered
+from highwater.checkers.explain.evidence.group_beginnings import foreign, undelivered
 from highwater.checkers.explain.evidence.licences import Explainer, Explanation
 from highwater.checkers.explain.evidence.markers import WITHDRAWN
 from highwater.checkers.explain.evidence.other_losses import OTHERWISE
@@ -60,6 +60,7 @@ _EXPLAINERS: Final[Mapping[str, Explainer[Any]]] = {
     "repeated-sequence": repeated,
     "phantom": phantom,
     "undelivered": undelivered,
+    "foreign-offset": foreign,
     "processed-twice": processed_twice,
     "stale-replica": stale,
     "unseen": unseen,

@@ -12,6 +12,9 @@ that is not right is
   the offsets topic (in the longest replica);
 - ``stale-commit``, if a member received it, which then reads records again that its group has read.
 
+``foreign-offset``: a coordinator returned an offset to a member although no member had committed one
+since the topic was created, so that it is of an earlier topic with this name.
+
 ``given-again``: a member was given a record below the offset at which the member began, or below
 the member's position. (Records that a member skips are ``poll-skip`` or ``undelivered``.)
 """
@@ -49,6 +52,7 @@ from highwater.harness.runs.plan import Plan
 LOST_COMMIT: Final = "lost-commit"
 STALE_COMMIT: Final = "stale-commit"
 GIVEN_AGAIN: Final = "given-again"
+FOREIGN_OFFSET: Final = "foreign-offset"
 
 READER: Final = "reader"
 """The process that requests the offsets after all members have ended."""
@@ -124,6 +128,16 @@ def _later(before: Row, after: Row) -> Row:
         says=in_words,
     ),
     Kind(
+        FOREIGN_OFFSET,
+        guarantee="A coordinator returns no offset of an earlier topic.",
+        singular="offset was returned that the group had not committed in this topic",
+        plural="offsets were returned that the group had not committed in this topic",
+        severity=Severity.SERIOUS,
+        promise="at least once: a group is given every record (KIP-932, KIP-1327)",
+        breaks=always,
+        says=in_words,
+    ),
+    Kind(
         GIVEN_AGAIN,
         guarantee="A member receives no record from before its position.",
         singular="record was returned to a member that was past it",
@@ -143,6 +157,29 @@ def commits(tables: Tables) -> pa.Table:
 def _of_run(case: RunFiles, rows: list[Row]) -> Iterator[GroupFinding]:
     yield from wrong_offsets(rows, committed_on_disk(case), offsets_retention_ns(case.plan))
     yield from repeated(rows)
+    if not case.plan.workload.transform:  # whose offsets are committed by producers
+        yield from foreign_offsets(rows)
+
+
+def foreign_offsets(rows: Iterable[Row]) -> Iterator[GroupFinding]:
+    """Yield the first offset of each place that a member got before any had committed one."""
+    for (group, partition), of_place in by_place(rows).items():
+        begun_ns = min(
+            (r["invoke_ns"] for r in of_place if r["event"] == "commit"), default=FOREVER
+        )
+        for row in of_place:
+            strange = row["event"] == "committed" and row["offset"] is not None
+            if strange and row["process"] != READER and ended_ns(row) < begun_ns:
+                yield GroupFinding(
+                    kind=FOREIGN_OFFSET,
+                    group=group,
+                    partition=partition,
+                    offset=row["offset"],
+                    says=f"{row['process']} was to begin at offset {row['offset']} of partition"
+                    f" {partition}, as the coordinator said; but group {group} had committed"
+                    " nothing there since the topic was created.",
+                )
+                break
 
 
 def offsets_retention_ns(plan: Plan) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -12,13 +12,12 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.base.suggestions import nearest
 
 
-def _read() -> tuple[Hazard, ...]:
-    """Return the entries of the file, with each condition in place of its name.
+def _read(written: dict[str, Any]) -> tuple[Hazard, ...]:
+    """Return the entries, with each condition in place of its name.
 
     Hazards of the newest release come first, then those that ended last; among these, the latest
     year first.
     """
-    written = msgspec.toml.decode(Path(__file__).with_name("hazards.toml").read_bytes())
     named = written["conditions"]
     for entry in written["hazards"]:
         entry["conditions"] = [
@@ -28,8 +27,12 @@ def _read() -> tuple[Hazard, ...]:
     return tuple(sorted(hazards, key=lambda hazard: (hazard.end, hazard.year), reverse=True))
 
 
-HAZARDS: Final = _read()
+_WRITTEN: Final = msgspec.toml.decode(Path(__file__).with_name("hazards.toml").read_bytes())
+HAZARDS: Final = _read(_WRITTEN)
 """Every hazard, in the order of the page."""
+
+NOT_SHOWN: Final[Mapping[str, str]] = MappingProxyType(_WRITTEN["not-shown"])
+"""What was studied and could not be shown, by Kafka's issue: what prevents it."""
 
 BY_ID: Final[Mapping[str, Hazard]] = MappingProxyType(
     {name: hazard for hazard in HAZARDS for name in (hazard.id, *hazard.aliases)}

@@ -57,6 +57,7 @@ CLIENT_OPTIONS: Final[Mapping[str, str]] = {
     "group-protocol": "--group-protocol classic or consumer",
     "record-age": "--record-age DURATION",
     "away": "--away DURATION",
+    "recreated": "--recreated yes or no",
 }
 """The facts that a cluster does not return, with the option by which the user states each fact."""
 
@@ -551,7 +552,7 @@ class ConsumerGroups(_Condition, frozen=True):
         """The condition in a few words."""
         named = {"auto.offset.reset": self.resets, "group.protocol": self.protocols}
         words = [f"`{name}` = {' or '.join(values)}" for name, values in named.items() if values]
-        return f"consumer groups with {' and '.join(words)}"
+        return "consumer groups" + (f" with {' and '.join(words)}" if words else "")
 
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether the cluster has such consumer groups."""

@@ -50,6 +50,11 @@ class AdministeredCluster(ABC):
         ):
             topics.add_partitions(view, running, probe, topic, added)
 
+    def delete_topic(self, topic: str) -> None:
+        """Send the request to a broker, which forwards it to the controller."""
+        self._require_ours(topic)
+        topics.delete_topic(self._running(), topic)
+
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """Put a broker first in the assignment and let the preferred leader be elected."""
         self._change_leadership(leadership.move, topic, partition, broker)

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest
+from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from kafka.protocol.metadata import MetadataRequest
 
 from highwater.clusters.admin.kafka_protocol import ProtocolClient
-from highwater.clusters.admin.metadata import CoordinationView, ZooKeeperView
+from highwater.clusters.admin.metadata import METADATA_WITH_IDS, CoordinationView, ZooKeeperView
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import PartitionState, Probe, UnreachableError
 from highwater.harness.base.errors import HarnessError
@@ -24,6 +25,8 @@ _LIMIT_S = 30.0
 _ANSWER_S = 10.0
 _NONE, _TIMED_OUT, _EXISTS, _NOT_CONTROLLER = 0, 7, 36, 41
 _INVALID_PARTITIONS = 37
+_DELETE_VERSION = 1
+_UNKNOWN_TOPIC = 3
 
 
 def create_topic(
@@ -88,6 +91,37 @@ def add_partitions(
                 f" {result.error_message or f'error {result.error_code}'}"
             )
     _await_ready(probe, name, added)
+
+
+def delete_topic(brokers: Mapping[int, Address], name: str) -> None:
+    """Delete a topic, and wait until brokers no longer report it. KRaft only.
+
+    Args:
+        brokers: the running brokers, which forward the request to the controller.
+
+    Raises:
+        HarnessError: Kafka refuses.
+        WaitTimeoutError: the topic was still there at the limit.
+    """
+    request = DeleteTopicsRequest(
+        version=_DELETE_VERSION, topic_names=[name], timeout_ms=int(_ANSWER_S * 1000)
+    )
+    place = MetadataRequest.MetadataRequestTopic(name=name, topic_id=None)
+    metadata = MetadataRequest(
+        version=METADATA_WITH_IDS, topics=[place], allow_auto_topic_creation=False
+    )
+    with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
+        [response] = client.ask_any(tuple(brokers), request)
+        [result] = response.responses
+        if result.error_code not in {_NONE, _UNKNOWN_TOPIC}:
+            raise HarnessError(f"Kafka refuses to delete topic {name!r}: error {result.error_code}")
+        await_condition(
+            lambda: {client.ask(broker, metadata)[0].topics[0].error_code for broker in brokers},
+            lambda errors: errors == {_UNKNOWN_TOPIC},
+            what=f"topic {name} to be deleted",
+            limit_s=_LIMIT_S,
+            passing=(UnreachableError,),
+        )
 
 
 def _addition(name: str, added: Mapping[int, Sequence[int]]) -> Any:  # noqa: ANN401 - as below

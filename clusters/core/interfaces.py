@@ -367,6 +367,9 @@ class Cluster(Protocol):
         from every replica.
         """
 
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic, and wait until brokers no longer report it. KRaft only."""
+
     def add_partitions(self, topic: str, added: Mapping[int, Sequence[int]]) -> None:
         """Add partitions to a topic, then wait until they are ready, as for a new topic.
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from confluent_kafka import TopicPartition
@@ -44,6 +45,7 @@ class NamedTransactions:
         library: the producers' library.
         process: the producer's name in the history.
         size: bytes of a record.
+        changes: settings that override all others.
 
     Raises:
         HarnessError: no coordinator accepted the producer in time.
@@ -58,6 +60,7 @@ class NamedTransactions:
         topic: str,
         size: int,
         library: ClientLibrary = LIBRDKAFKA,
+        changes: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         self.sent = 0
         """Number of records sent so far."""
@@ -69,7 +72,7 @@ class NamedTransactions:
         """Record name to error name, for records that were not appended as far as the client
         knows."""
         self._library = library
-        self._settings: Settings = {**settings, **_PATIENCE, "linger.ms": 0}
+        self._settings: Settings = {**settings, **_PATIENCE, "linger.ms": 0, **changes}
         self._process = process
         self._topic = topic
         self._size = size

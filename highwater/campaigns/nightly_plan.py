@@ -120,7 +120,7 @@ def plan_night(
     drivers: Sequence[str],
     marks: Sequence[CellResult] = (),
     jobs: int = 8,
-    minutes: float = 60,
+    minutes: float = 70,
 ) -> Night:
     """Choose a night's cells, and distribute them over machines.
 

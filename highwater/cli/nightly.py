@@ -43,7 +43,7 @@ def plan(  # noqa: PLR0913 - a command's options are its arguments
         "local,docker"
     ),
     jobs: Annotated[int, Option(help="Machines.", min=1, max=256)] = 8,
-    minutes: Annotated[float, Option(help="For the cells of each machine.", min=1)] = 60,
+    minutes: Annotated[float, Option(help="For the cells of each machine.", min=1)] = 70,
     out: Annotated[
         Path | None, Option(help="Write night.json, matrices and a script a machine there.")
     ] = None,

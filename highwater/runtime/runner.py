@@ -261,6 +261,8 @@ def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[list[list
         plan.topic.partitions - plan.topic.added,
     )
     first = assignment[:present]
+    if plan.story and (before := find_story(plan.story).needs.before) is not None:
+        before(plan, cluster, probe)
     cluster.create_topic(plan.topic.name, first, plan.topic.settings())
     if plan.program is not None and plan.program.out:
         cluster.create_topic(plan.program.out, first, {**plan.topic.settings(), **APPEND_TIMES})

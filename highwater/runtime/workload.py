@@ -449,8 +449,13 @@ class RunningWorkload:
         limit_s = self._answer_limit_s if limit_s is None else limit_s
         return self._sender.send(value, partition, limit_s=limit_s)
 
-    def transactional(self, name: str) -> NamedTransactions:
+    def transactional(
+        self, name: str, changes: Mapping[str, object] = MappingProxyType({})
+    ) -> NamedTransactions:
         """Open a client that sends single records in transactions; ``name`` is its process.
+
+        Args:
+            changes: settings that override all others.
 
         Raises:
             HarnessError: no coordinator has accepted the client in time.
@@ -464,6 +469,7 @@ class RunningWorkload:
             topic=topic,
             size=size,
             library=self._clients.producers,
+            changes=changes,
         )
         self._transactional.append(client)
         return client

@@ -29,6 +29,8 @@ _FAMILIES: Final = (
     "clients.added_partitions",
     "clients.expired_positions",
     "clients.removed_groups",
+    "clients.busy_coordinator",
+    "clients.recreated_topics",
 )
 
 _HERE: Final = __name__.rpartition(".")[0]

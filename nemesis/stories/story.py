@@ -134,6 +134,7 @@ class StoryNeeds:
         joined: how many members of a group the story starts.
         group: whether transactions of the story commit a group's offsets.
         clocks: whether each broker has a clock of its own.
+        before: what happens to the cluster before the run's topic is created.
     """
 
     wire: Literal["", "nodes", "clients"] = ""
@@ -149,6 +150,7 @@ class StoryNeeds:
     joined: int = 0
     group: bool = False
     clocks: bool = False
+    before: Callable[[Plan, Cluster, Probe], None] | None = None
 
     @property
     def client(self) -> str:

@@ -1,15 +1,21 @@
-"""The story of a leader that counts a tiered partition twice, and deletes the supposed excess.
+"""Stories of a leader that counts a tiered partition twice, and deletes the supposed excess.
 
-A leader deletes the oldest segments of the remote tier when the partition is larger than
-retention.bytes. Segments in both tiers must count once: the leader does not count local segments
-below the highest known offset in the remote tier. A leader learns that offset when it looks for
-segments to copy, and a follower learns it at intervals. After a restart a broker does not know it.
-A new leader that looks for expired segments before it knows the offset counts every local segment,
-and its remote copy again (KAFKA-20732). If copying is disabled (KIP-950), this always happens,
-because a leader then never reads the offset.
+``tiered-new-leader``: a leader deletes the oldest segments of the remote tier when the partition is
+larger than retention.bytes. Segments in both tiers must count once: the leader does not count local
+segments below the highest known offset in the remote tier. A leader learns that offset when it
+looks for segments to copy, and a follower learns it at intervals. After a restart a broker does not
+know it. A new leader that looks for expired segments before it knows the offset counts every local
+segment, and its remote copy again (KAFKA-20732). If copying is disabled (KIP-950), this always
+happens, because a leader then never reads the offset.
+
+``failed-copies``: a leader first writes the copy that it will make into Kafka's topic about the
+tier, then copies. Before 3.9 each failed attempt counts from then on as a segment of the tier
+(KAFKA-17062, ``RemoteLogManager.RLMTask.buildRetentionSizeData``).
 """
 
-from typing import Final
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
 
 from highwater.clusters.nodes.config_files import TIER_TASK_S
 from highwater.harness.releases.release import Release
@@ -25,7 +31,7 @@ _RECORD_BYTES: Final = 600_000
 
 _SEGMENT_BYTES: Final = 1 << 20
 _RETENTION_BYTES: Final = 5_000_000
-"""Enough for the records and the fences after them, but not if five records count twice."""
+"""Enough for the records and the fences after them, but not if four or five count twice."""
 
 _LOST: Final = frozenset(_RECORDS[:2])
 """The leader counts eleven segments: five of six count twice. Without the two oldest segments the
@@ -35,13 +41,20 @@ _COPYING: Final = "remote.log.copy.disable"
 _COPYING_STOPS: Final = (3, 9)
 """The first release in which copying can be disabled (KIP-950), and is a separate task."""
 
+_Seen = TypeVar("_Seen")
 _LIMIT_S: Final = 30.0
 _LOOK_S: Final = 1.0
 
 
-def _cannot_stop_copying(release: Release) -> str:
+def _no_tier(release: Release) -> str:
     if release.number < (3, 6):
         return "it has no tiered storage, which came with 3.6 (KIP-405)"
+    return ""
+
+
+def _cannot_stop_copying(release: Release) -> str:
+    if why := _no_tier(release):
+        return why
     if release.number < _COPYING_STOPS:
         return f"it has no {_COPYING}, which came with 3.9 (KIP-950)"
     return ""
@@ -95,6 +108,55 @@ def tiered_new_leader(context: ScheduleContext) -> None:
     context.note("copying to the remote tier is enabled again")
 
 
+@story(
+    "failed-copies",
+    HazardEnding(hazard="KAFKA-17062", ending=Prediction(lost=frozenset(_RECORDS[:1]))),
+    needs=StoryNeeds(tiered=True, record_bytes=_RECORD_BYTES),
+    outcome="Up to 3.8 the oldest record is lost.",
+    topic_config={
+        "remote.storage.enable": "true",
+        "segment.bytes": str(_SEGMENT_BYTES),
+        "retention.bytes": str(_RETENTION_BYTES),
+    },
+    min_isr_most=3,
+    why_not=_no_tier,
+)
+def failed_copies(context: ScheduleContext) -> None:
+    """Let copies to the remote tier fail: they count for retention.bytes."""
+    leader = context.replicas[0]
+    *first, last = _RECORDS
+    for record in first:
+        leo = context.send(record, leader=leader) + 1
+    _await_copies(context, leo - 1)
+    context.note(f"broker {leader} has copied {leo - 1} of {leo} segments")
+    with _outage(context):
+        context.send(last, leader=leader)
+        start = _look_until(
+            context,
+            lambda: context.probe.log_start(leader, context.topic, 0),
+            lambda start: start > 0,
+            looks=5,
+        )
+        context.cluster.configure(context.topic, {"retention.bytes": "-1"})
+    context.note(f"the log began at offset {start} when retention.bytes was lifted", leader)
+
+
+@contextlib.contextmanager
+def _outage(context: ScheduleContext) -> Iterator[None]:
+    """Let all requests to the remote tier that concern the topic fail."""
+    tier = context.cluster.directory / REMOTE_TIER
+    [folder] = [at for at in tier.iterdir() if remote_partition(at.name, context.topic) == 0]
+    away = folder.rename(context.cluster.directory / folder.name)
+    folder.touch()
+    context.note("the remote tier fails", step=1)
+    try:
+        yield
+    finally:
+        folder.unlink()
+        away.rename(folder)
+        context.note("the remote tier works again")
+
+
 def _set_copying(context: ScheduleContext, disabled: str) -> None:
     context.cluster.configure(context.topic, {_COPYING: disabled})
 
@@ -134,8 +196,20 @@ def _let_leader_look(context: ScheduleContext, copied: set[int]) -> set[int]:
     If it finds none, wait for a second check: at the first one it may not know any remote segment
     yet.
     """
-    deadline = context.clock() + 2 * TIER_TASK_S
-    while context.clock() < deadline and _copies(context) == copied:
-        context.hold(_LOOK_S)
+    _look_until(context, lambda: _copies(context), lambda copies: copies != copied, looks=2)
     context.hold(_LOOK_S)
     return _copies(context)
+
+
+def _look_until(
+    context: ScheduleContext,
+    look: Callable[[], _Seen],
+    condition: Callable[[_Seen], bool],
+    *,
+    looks: int,
+) -> _Seen:
+    """Wait for a condition while the leader looks this often at the tier; return what was seen."""
+    deadline = context.clock() + looks * TIER_TASK_S
+    while not condition(seen := look()) and context.clock() < deadline:
+        context.hold(_LOOK_S)
+    return seen

@@ -77,6 +77,7 @@ AT_NIGHT = {
         Cell("late-answer", min_isr=3),
         Cell("lost-metadata"),
         Cell("tiered-new-leader"),
+        Cell("failed-copies"),
         Cell("torn-transaction"),
         Cell("late-produce"),
         Cell("torn-transaction", client="java"),
@@ -101,6 +102,10 @@ AT_NIGHT = {
         Cell("expired-positions"),
         Cell("earliest-positions"),
         Cell("removed-group"),
+        Cell("busy-coordinator"),
+        Cell("recreated-topic"),
+        Cell("recreated-consumer"),
+        Cell("recreated-calmly"),
     ),
 }
 """The nightly plays all on all, too (``highwater.campaigns.nightly_plan``)."""

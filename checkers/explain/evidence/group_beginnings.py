@@ -13,6 +13,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from highwater.checkers.groups.commits import offsets_retention_ns
+from highwater.checkers.groups.events import FOREVER, by_place, ended_ns
+from highwater.checkers.hazards.catalogue import find_hazard
+from highwater.checkers.hazards.evaluate import of_release
 from highwater.checkers.explain.evidence.evidence_links import (
     AnomalyCase,
     Chain,
@@ -233,6 +237,40 @@ def _expired(question: Row, last: Row, retention_ns: int) -> ExplanationLink:
         time_ns=question["complete_ns"],
     )
 
+
+@explains(
+    "recreated-topic",
+    SEEN_TO_HAPPEN,
+    "It is of a deleted topic.",
+)
+def _of_an_earlier_topic(case: AnomalyCase) -> Links | Chain:
+    """Return where the member began, if the group had committed nothing in this topic by then."""
+    observed, anomaly = case.observed, case.anomaly
+    trace = observed.traces.get(anomaly["partition"])
+    here = [row for row in observed.journal if row["partition"] == anomaly["partition"]]
+    answers = [row for row in here if row["event"] == "committed"]
+    matching = [row for row in answers if row["offset"] == anomaly["offset"]]
+    if trace is None or not trace.leaderships or not matching:
+        return refuse("The journals do not show who was told the offset.")
+    begun_ns = min((row["invoke_ns"] for row in here if row["event"] == "commit"), default=FOREVER)
+    if begun_ns < ended_ns(matching[0]):
+        return refuse("A member may have committed an offset before.")
+    return (_returned(matching[0]),)
+
+
+def _returned(answer: Row) -> ExplanationLink:
+    return ExplanationLink(
+        rule="recreated-topic",
+        says=f"{answer['process']} asked where its group begins, and the coordinator had offset"
+        f" {answer['offset']}. No member had committed since the topic was created, so it is from"
+        " before: of an earlier topic with this name. Offsets have names of topics, and a"
+        " coordinator that is down as a topic is deleted keeps them.",
+        event=f"{answer['process']}: committed, offset {answer['offset']}",
+        time_ns=answer["complete_ns"],
+    )
+
+
+foreign: Final = Explainer((_of_an_earlier_topic,))
 
 undelivered: Final = Explainer(
     (_after_its_offset_expired, _before_its_beginning, _committed_at_work),

@@ -114,9 +114,9 @@ def _taken_for_another(case: LostRecord) -> Links:
 
 @explains(
     "counted-twice",
-    hazard_of_release("KAFKA-20732"),
-    "A new leader counted twice the segments that are both local and remote, so that the"
-    " partition seemed larger than retention.bytes, and deleted the oldest (KAFKA-20732).",
+    hazard_of_release("KAFKA-17062") | hazard_of_release("KAFKA-20732"),
+    "A leader counted segments twice, so that the partition seemed larger than retention.bytes, and"
+    " deleted the oldest.",
     applies=lambda case: case.observed.plan.tiered,
     needs=LOGS,
 )
@@ -163,7 +163,7 @@ def _deleted(line: BrokerLogLine, breach: re.Match[str], sent: int) -> Explanati
         f"Broker {line.broker} deleted a segment of the remote tier, by its log because without it"
         f" the partition would still have {int(breach['left']):,} bytes, and retention.bytes is"
         f" {int(breach['allowed']):,}. But all records ever sent to the partition have at most"
-        f" {sent:,} bytes: the broker had counted segments twice, as local and as remote."
+        f" {sent:,} bytes: the broker had counted segments twice."
     )
     return event_link("counted-twice", says, line, line.broker)
 

@@ -1,11 +1,13 @@
-"""Explains a coordinator without an offset of its log, because it removed the group.
+"""Explains a coordinator without an offset of its log: it removed the group, or the offset.
 
 4.0.0 removes a group without members while its first offsets are in an open transaction
-(KAFKA-19163). The log then has the offsets, but no coordinator knows the group.
+(KAFKA-19163). Up to 3.9.0 a coordinator may end a transaction of a producer after the producer has
+added offsets to its next one, and then removes these (KAFKA-17507). The log has the offsets.
 """
 
 from typing import Final
 
+from highwater.checkers.groups.coordinator_answers import ENDS, REMOVES_GROUP
 from highwater.checkers.explain.evidence.evidence_links import AnomalyCase, Links
 from highwater.checkers.explain.evidence.licences import (
     Explainer,
@@ -15,22 +17,37 @@ from highwater.checkers.explain.evidence.licences import (
 from highwater.checkers.groups.coordinator_answers import REMOVES_GROUP
 from highwater.checkers.model.report_types import ExplanationLink
 
-_HAZARD: Final = "KAFKA-19163"
+_REMOVED_GROUP: Final = "KAFKA-19163"
+_LATE_END: Final = "KAFKA-17507"
 
 
 @explains(
     "removed-group",
-    hazard_of_release(_HAZARD),
-    f"The group was removed while a transaction had its first offsets ({_HAZARD}).",
+    hazard_of_release(_REMOVED_GROUP),
+    f"The group was removed while a transaction had its first offsets ({_REMOVED_GROUP}).",
 )
 def _removed(case: AnomalyCase) -> Links:
     """Return the records of the log, if one removes the group while a transaction is open."""
+    removed = any(record["note"] == REMOVES_GROUP for record in case.anomaly["copies"])
+    return _links(case, _REMOVED_GROUP) if removed else ()
+
+
+@explains(
+    "late-end",
+    hazard_of_release(_LATE_END),
+    "The late end of a transaction removed the next one's offsets from memory.",
+)
+def _late_end(case: AnomalyCase) -> Links:
+    """Return the records of the log, if the last transaction is not its producer's first."""
+    ends = [record["value"] for record in case.anomaly["copies"] if record["note"].startswith(ENDS)]
+    return _links(case, _LATE_END) if ends and ends.count(ends[-1]) > 1 else ()
+
+
+def _links(case: AnomalyCase, rule: str) -> Links:
     contradiction, *records = case.anomaly["copies"]
-    if all(record["note"] != REMOVES_GROUP for record in records):
-        return ()
     return tuple(
         ExplanationLink(
-            rule=_HAZARD,
+            rule=rule,
             says=f"At offset {record['offset']} of __consumer_offsets {record['note']}.",
             event=contradiction["note"],
         )
@@ -39,5 +56,6 @@ def _removed(case: AnomalyCase) -> Links:
 
 
 removed_group: Final = Explainer(
-    (_removed,), "No record of the log removes the group while a transaction is open."
+    (_removed, _late_end),
+    "The log does not remove the group meanwhile, and its producer had no transaction before.",
 )

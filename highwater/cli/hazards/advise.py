@@ -54,7 +54,7 @@ _OTHER_LIBRARIES: Final = ("kafkajs", "platformatic")
 """Libraries with findings that run through drivers of the user's (docs/driver.md)."""
 
 
-def _answers(
+def _answers(  # noqa: PLR0913 - a command's options are its arguments
     *,
     acks: Annotated[
         str | None, Option(help="The weakest acks of any producer: 0, 1 or all (-1 is all).")
@@ -95,6 +95,10 @@ def _answers(
             help="Oldest timestamp of a new record: 720h.",
         ),
     ] = None,
+    recreated: Annotated[
+        Literal["yes", "no"] | None,
+        Option(help="Whether topics are deleted and made anew."),
+    ] = None,
     away: Annotated[
         str | None,
         Option(metavar="DURATION", help="Longest time of a group without members: 72h."),
@@ -109,6 +113,7 @@ def _answers(
         "offset-reset": offset_reset,
         "group-protocol": group_protocol,
         "record-age": record_age and str(parse_values.duration(record_age)),
+        "recreated": recreated,
         "away": away and str(parse_values.duration(away)),
     }
     return {name: value for name, value in answers.items() if value}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from highwater.checkers.groups.commits import offsets_retention_ns, wrong_offsets
+from highwater.checkers.groups.commits import foreign_offsets, offsets_retention_ns, wrong_offsets
 from highwater.harness.runs.plan import Plan
 
 MINUTE_NS = 60_000_000_000
@@ -44,3 +44,22 @@ def test_a_commit_is_forgotten_after_its_time(
         for finding in wrong_offsets(rows, on_disk, offsets_retention_ns(Plan(kafka="4.4.0")))
     ]
     assert kept == ["stale-commit", "lost-commit"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "offsets"),
+    [
+        ([("committed", 5, 3)], [3]),
+        ([("committed", 5, None), ("commit", 9, 1), ("committed", 15, 1)], []),
+        ([("commit", 5, 3), ("committed", 9, 3)], []),
+        ([("committed", 5, 3), ("commit", 9, 4), ("committed", 15, 4)], [3]),
+    ],
+)
+def test_an_offset_that_nobody_has_committed_is_of_another_topic(
+    rows: list[tuple[str, int, int | None]], offsets: list[int]
+) -> None:
+    journal = [row(event, "member-0", at_ns, offset) for event, at_ns, offset in rows]
+    found = list(foreign_offsets(journal))
+    assert [finding.offset for finding in found] == offsets
+    assert all("had committed nothing" in finding.says for finding in found)
+    assert not list(foreign_offsets([{**asked, "process": "reader"} for asked in journal]))

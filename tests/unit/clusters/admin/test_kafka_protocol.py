@@ -6,10 +6,15 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.protocol.admin import CreatePartitionsResponse, ElectLeadersResponse
+from kafka.protocol.admin import (
+    CreatePartitionsResponse,
+    DeleteTopicsRequest,
+    ElectLeadersResponse,
+)
 from kafka.protocol.metadata import ApiVersionsRequest
 
 from highwater.clusters.admin import elections, topics
@@ -131,6 +136,26 @@ def test_partitions_that_a_silent_broker_has_added_are_there(
     else:
         with pytest.raises(HarnessError, match="as many already"):
             topics.add_partitions(*given)  # type: ignore[arg-type]
+
+
+def test_a_topic_is_deleted_when_no_broker_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter(
+        [[0], [0, 3], [3, 0], [3, 3]]
+    )  # of the deletion, and of each look at the brokers
+
+    def ask(_: object, node: int, request: Any) -> list[Any]:  # noqa: ANN401 - kafka-python's
+        if isinstance(request, DeleteTopicsRequest):
+            return [SimpleNamespace(responses=[SimpleNamespace(error_code=next(answers)[0])])]
+        codes[:] = next(answers) if node == 1 else codes
+        return [SimpleNamespace(topics=[SimpleNamespace(error_code=codes[node - 1])])]
+
+    codes: list[int] = []
+    monkeypatch.setattr(ProtocolClient, "ask", ask)
+    topics.delete_topic(BROKERS, "events")
+    assert codes == [3, 3]
+    answers = iter([[29]])
+    with pytest.raises(HarnessError, match=r"refuses to delete topic 'events': error 29"):
+        topics.delete_topic(BROKERS, "events")
 
 
 @pytest.mark.parametrize("silent", [0, 1])

@@ -75,6 +75,8 @@ ENDINGS: dict[str, Ending] = {
     ),
     # A new leader counts twice up to 4.3.
     "tiered-new-leader": lambda kafka, *_: gone("m0", "m1") if kafka.number < (4, 4) else NOTHING,
+    # Before 3.9 a copy that failed counts.
+    "failed-copies": lambda kafka, *_: gone("m0") if kafka.number < (3, 9) else NOTHING,
     # A group that begins at the latest skips a new partition.
     "added-partition": lambda *_: SKIPPED,
     "earliest-partition": lambda *_: NOTHING,
@@ -91,6 +93,15 @@ ENDINGS: dict[str, Ending] = {
     "removed-group": lambda kafka, *_: (
         found(("coordinator-contradiction", "")) if kafka.number == (4, 0, 0) else NOTHING
     ),
+    # Up to 3.9.0 a coordinator does not wait for the thread that ends a transaction.
+    "busy-coordinator": lambda kafka, *_: (
+        found(("coordinator-contradiction", ""))
+        if (1, 0, 2) <= kafka.number < (3, 9, 1)
+        else NOTHING
+    ),
+    "recreated-topic": lambda *_: found(("foreign-offset", "")),
+    "recreated-consumer": lambda *_: found(("foreign-offset", "")),
+    "recreated-calmly": lambda *_: NOTHING,
 }
 
 
@@ -98,8 +109,11 @@ SINCE: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("torn-transaction", "fenced-transaction", "reused-sequence"), (0, 11)),
     **dict.fromkeys(("flushed-abort", "late-produce", "hanging-transaction"), (0, 11)),
     **dict.fromkeys(("fenced-produce", "removed-group"), (0, 11)),
+    "busy-coordinator": (0, 11),
     "replaced-disk": (2, 7),
     "tiered-new-leader": (3, 9),
+    "recreated-consumer": (4,),
+    "failed-copies": (3, 6),
     **dict.fromkeys(("added-partition-share", "earliest-share"), (4, 2)),
     **dict.fromkeys(("old-timestamp", "clock-ahead", "append-time"), (0, 10, 1)),
     "bounded-timestamp": (3, 6),
@@ -119,7 +133,12 @@ def test_the_ending_of_a_story_follows_from_release_and_settings(name: str) -> N
         played.add(kafka.name)
         assert story.predict(kafka, plan) == ENDINGS[name](kafka, acks, unclean), (kafka, plan)
     first = SINCE.get(name, (0,))
-    assert played == {kafka.name for kafka in CATALOGUE.values() if kafka.number >= first}
+    kraft = name in {"recreated-topic", "recreated-calmly"}
+    assert played == {
+        kafka.name
+        for kafka in CATALOGUE.values()
+        if kafka.number >= first and (not kraft or kafka.coordination == "kraft")
+    }
 
 
 @pytest.mark.parametrize(
@@ -338,6 +357,7 @@ def test_a_single_controller_without_its_disk_knows_no_topic(topic: str) -> None
         ("tiered-new-leader", "3.3.2", "has no tiered storage"),
         ("tiered-new-leader", "3.7.2", "it has no remote.log.copy.disable"),
         ("old-timestamp", "0.9.0.1", "uses the files' times"),
+        ("recreated-topic", "3.9.2-zk", "deletes a topic by KRaft's way"),
         ("bounded-timestamp", "3.3.2", "has no message.timestamp.before.max.ms"),
         ("added-partition-share", "4.1.2", "share groups are there by default from 4.2 on"),
         ("added-partition-share", "3.9.2-zk", "share groups are there by default from 4.2 on"),

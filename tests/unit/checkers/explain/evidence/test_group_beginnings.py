@@ -98,6 +98,17 @@ def test_an_offset_that_has_expired_explains_what_a_group_was_not_given(
         assert "61.0 s later member-1 joined" in found.because[-1].says
 
 
+@pytest.mark.parametrize("committed", [False, True])
+def test_an_offset_of_an_earlier_topic(tmp_path: Path, committed: bool) -> None:
+    run = RunBuilder(tmp_path / "run", kafka="4.4.0", workload=Workload(producers=0, joined=1))
+    run.leader(1, 0, [1, 2, 3])
+    if committed:
+        run.journal("commit", "member-0", 3, group=GROUP)
+    run.journal("committed", "member-0", 3, group=GROUP)
+    found = finding(run, "foreign-offset", partition=0, offset=3, copies=[COPY])
+    assert found.verdict == ("unexplained" if committed else "explained")
+
+
 def test_a_read_without_an_end_explains_nothing(tmp_path: Path) -> None:
     """It is of a transaction that a crash left open."""
     topic = Topic(partitions=2)

@@ -21,6 +21,9 @@ from tests.histories.journals import contradicted
         ("4.0.1", True, False, ""),
         ("4.0.0", False, False, ""),
         ("4.0.0", False, True, ""),
+        ("3.9.0", False, True, "KAFKA-17507"),
+        ("3.9.2", False, True, ""),
+        ("3.9.0", False, False, ""),
     ],
 )
 def test_a_lacking_offset_is_explained_by_its_release_and_by_the_log(

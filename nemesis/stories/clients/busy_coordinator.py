@@ -1,0 +1,129 @@
+"""The story of a coordinator that is too busy to end a transaction before the next one begins.
+
+A group's coordinator keeps the offsets of open transactions by their producer. When it has written
+the marker that ends a transaction, one thread moves or removes that producer's offsets. In 1.0.2,
+and from 1.1.1 to 3.9.0, the coordinator answers WriteTxnMarkers without waiting for the thread
+(KAFKA-17507, ``GroupMetadataManager.scheduleHandleTxnCompletion``). So the producer may begin its
+next transaction and add offsets to it first; then the end of the first transaction removes these
+offsets from memory, and the commit of the second finds none. The log has them.
+
+The thread also removes expired offsets, and loads partitions of ``__consumer_offsets``. Here it is
+busy with thousands of groups whose offsets expire at once.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from highwater.clusters.admin.expiring_groups import commit_expiring
+from highwater.clusters.core.interfaces import UnreachableError
+from highwater.harness.runs.history import OK
+from highwater.harness.runs.store import COORDINATOR_TOPICS
+from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
+from highwater.nemesis.stories.story import (
+    CLEANUP_S,
+    HazardEnding,
+    Prediction,
+    StoryNeeds,
+    story,
+)
+
+LATE_COMPLETION: Final = "KAFKA-17507"
+"""The id of ``busy-coordinator``'s hazard in the catalogue."""
+
+OFFSETS: Final = COORDINATOR_TOPICS[1]
+_HASTY: Final = {"retry.backoff.ms": 50}
+"""A new transaction is refused while the last one ends: the client asks again soon."""
+
+_GROUPS: Final = 12_000
+_EXPIRES_S: Final = 20 * CLEANUP_S
+"""Seconds until the offsets of all these groups expire: enough to commit them all."""
+
+_AFTER_S: Final = 0.15 * CLEANUP_S
+"""They expire that long after the coordinator has looked, so that it removes all at its next look,
+and does nothing else meanwhile."""
+
+_EXPIRED_S: Final = 60.0
+
+
+@story(
+    "busy-coordinator",
+    HazardEnding(
+        hazard=LATE_COMPLETION,
+        ending=Prediction(others=frozenset({("coordinator-contradiction", "")})),
+    ),
+    needs=StoryNeeds(transactions=True, group=True),
+    outcome="Up to 3.9.0 the coordinator lacks the offset.",
+    min_isr_most=3,
+)
+def busy_coordinator(context: ScheduleContext) -> None:
+    """Begin a transaction before a busy coordinator has ended the last."""
+    writer = context.transactional("writer", _HASTY)
+    member = context.groups.outside(context.plan.group)
+    writer.begin()
+    end = writer.send("m0", 0) + 1
+    writer.commit()
+    coordinator = context.until(
+        lambda: context.probe.partition(OFFSETS, 0).leader,
+        lambda leader: leader >= 0,
+        what="the leader of the groups to be reported",
+    )
+
+    def appended() -> int:
+        return context.probe.replica(coordinator, OFFSETS, 0).leo
+
+    def await_removal(after: int) -> None:
+        context.until(
+            appended,
+            lambda leo: leo > after,
+            what="the coordinator to remove groups",
+            limit_s=_EXPIRED_S,
+        )
+
+    before = appended()
+    _commit_expiring(context, coordinator, 1, time.time())
+    await_removal(before + 1)
+    _commit_expiring(context, coordinator, _GROUPS, time.time() + _EXPIRES_S + _AFTER_S)
+    writer.begin()
+    writer.send_positions({0: 0}, member)
+    context.note(f"a transaction has offset 0 for {context.plan.group}")
+    before = appended()
+    await_removal(before)
+    _end(writer.abort)
+    at_abort = _GROUPS - (appended() - before)
+    writer.begin()
+    writer.send_positions({0: end}, member)
+    at_next = _GROUPS - (appended() - before)
+    _end(writer.commit)
+    context.note(
+        f"of {_GROUPS:,} groups the coordinator still had {at_abort:,} to remove when it had"
+        f" aborted that transaction, and {at_next:,} when the next one had offset {end}; that one"
+        " is committed",
+        coordinator,
+        step=1,
+    )
+
+
+def _end(call: Callable[[], str]) -> None:
+    if (outcome := call()) not in {"", OK}:
+        raise ScheduleNotFollowedError(f"the transaction did not end: {outcome}")
+
+
+def _commit_expiring(
+    context: ScheduleContext, coordinator: int, count: int, expires_at: float
+) -> None:
+    """Commit an offset for each of so many groups, all of which expire at once.
+
+    Raises:
+        ScheduleNotFollowedError: the coordinator did not accept them all before they expire.
+    """
+    address = context.cluster.brokers[coordinator].address
+    groups = [f"{context.topic}-many-{number}" for number in range(count)]
+    try:
+        commit_expiring(address, groups, context.topic, expires_at=expires_at)
+    except UnreachableError as error:
+        raise ScheduleNotFollowedError(error.message) from error
+    early_s = expires_at - time.time()
+    if count > 1 and early_s <= 0:
+        raise ScheduleNotFollowedError(f"the groups' offsets were committed {-early_s:.1f} s late")
+    context.note(f"{count:,} groups have an offset, which expires in {early_s:.1f} s", coordinator)

@@ -1,0 +1,152 @@
+"""Stories of a topic that is deleted and made anew while a group is away.
+
+A coordinator deletes the offsets of a deleted topic when it applies the deletion (KIP-516's topic
+ids are compared by clients that send them). It learns of deletions as they happen, and not when it
+loads ``__consumer_offsets``: if it was dead or had just been replaced, it keeps the old topic's
+offsets. The group then begins there in the new topic, and skips what is before, whatever its
+``auto.offset.reset`` and ``group.protocol`` are. In ``recreated-calmly`` the coordinator is alive.
+"""
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from highwater.clusters.admin.sessions import await_cluster
+from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.clients.groups.membership import GroupMembership
+from highwater.harness.releases.group_protocols import CLASSIC, CONSUMER, CONSUMER_SINCE
+from highwater.harness.releases.release import Release
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.store import COORDINATOR_TOPICS
+from highwater.nemesis.context import ScheduleContext
+from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
+
+RECREATED_TOPIC: Final = "recreated-topic"
+"""The id of the hazard in the catalogue."""
+
+SKIPPED: Final = ("m1", "m2", "m3")
+GIVEN: Final = "m4"
+"""The records of the new topic: as many as the old one had, and one more."""
+
+_FOREIGN: Final = Prediction(others=frozenset({("foreign-offset", "")}))
+_Seen = TypeVar("_Seen")
+_LIMIT_S: Final = 60.0
+_ASK_S: Final = 5.0
+
+
+def _zookeeper(release: Release) -> str:
+    if release.coordination == "kraft":
+        return ""
+    return "the story deletes a topic by KRaft's way"
+
+
+def _no_consumer_protocol(release: Release) -> str:
+    if release.number >= CONSUMER_SINCE:
+        return _zookeeper(release)
+    return "its groups have the classic protocol alone (KIP-848)"
+
+
+def _made_anew(plan: Plan, cluster: Cluster, probe: Probe, *, dead: bool) -> None:
+    """Let a group commit in a topic of the same name, and delete that topic."""
+    topic, group = plan.topic.name, _group(plan)
+    access: dict[str, str] = {"bootstrap.servers": cluster.bootstrap, **cluster.client}
+    cluster.create_topic(topic, [sorted(cluster.brokers)], plan.topic.settings())
+    producer = Producer({**access, "acks": "all"})
+    for _ in SKIPPED:
+        producer.produce(topic, b"old", partition=0)
+    producer.flush(_LIMIT_S)
+    reader = Consumer({**access, "group.id": group, "enable.auto.commit": False})
+    with contextlib.closing(reader):
+        end = TopicPartition(topic, 0, len(SKIPPED))
+        commit = partial(reader.commit, offsets=[end], asynchronous=False)
+        _await(commit, bool, "the group to commit the old topic's end")
+        coordinator = probe.partition(COORDINATOR_TOPICS[1], 0).leader
+        if dead and coordinator is not None:
+            cluster.brokers[coordinator].kill()
+        cluster.delete_topic(topic)
+        if dead and coordinator is not None:
+            _await(
+                partial(probe.partition, COORDINATOR_TOPICS[1], 0),
+                lambda state: state.leader not in (None, -1, coordinator),
+                "another broker to be the coordinator",
+            )
+            cluster.brokers[coordinator].start()
+            await_cluster(cluster, probe)
+        else:
+            place = TopicPartition(topic, 0)
+            _await(
+                lambda: reader.committed([place], timeout=_ASK_S)[0].offset,
+                lambda offset: offset < 0,
+                "the coordinator to delete the old topic's offset",
+            )
+
+
+def _await(look: Callable[[], _Seen], until: Callable[[_Seen], bool], what: str) -> None:
+    await_condition(
+        look, until, what=what, limit_s=_LIMIT_S, passing=(UnreachableError, KafkaException)
+    )
+
+
+def _group(plan: Plan) -> str:
+    return f"{plan.topic.name}-group"
+
+
+@story(
+    "recreated-topic",
+    HazardEnding(hazard=RECREATED_TOPIC, ending=_FOREIGN),
+    needs=StoryNeeds(joined=1, before=partial(_made_anew, dead=True)),
+    outcome="The group begins at the old offset.",
+    min_isr_most=3,
+    why_not=_zookeeper,
+)
+def recreated_topic(context: ScheduleContext) -> None:
+    """Make a topic anew; the group's coordinator is dead."""
+    _read(context)
+
+
+@story(
+    "recreated-consumer",
+    HazardEnding(hazard=RECREATED_TOPIC, ending=_FOREIGN),
+    needs=StoryNeeds(joined=1, before=partial(_made_anew, dead=True)),
+    outcome="The group begins at the old offset.",
+    min_isr_most=3,
+    why_not=_no_consumer_protocol,
+)
+def recreated_consumer(context: ScheduleContext) -> None:
+    """Play recreated-topic with group.protocol=consumer."""
+    _read(context, CONSUMER)
+
+
+@story(
+    "recreated-calmly",
+    HazardEnding(hazard=RECREATED_TOPIC, ending=Prediction()),
+    needs=StoryNeeds(joined=1, before=partial(_made_anew, dead=False)),
+    outcome="The group is given everything.",
+    min_isr_most=3,
+    why_not=_zookeeper,
+)
+def recreated_calmly(context: ScheduleContext) -> None:
+    """Play recreated-topic with a live coordinator."""
+    _read(context)
+
+
+def _read(context: ScheduleContext, protocol: str = CLASSIC) -> None:
+    """Send records to the new topic, and let the group read them, from the earliest on."""
+    leader = context.replicas[0]
+    for value in (*SKIPPED, GIVEN):
+        offset = context.send(value, leader=leader)
+    context.note(f"{context.topic} is a new topic with {offset + 1} records", step=1)
+    group = _group(context.plan)
+    membership = GroupMembership(group=group, reset="earliest", protocol=protocol)
+    member = context.groups.join("member-0", membership)
+    context.until(
+        lambda: member.given.get(0, 0),
+        lambda after: after > offset,
+        what=f"the group to be given {GIVEN}",
+        limit_s=_LIMIT_S,
+    )
+    context.note(f"the group was given {GIVEN}")

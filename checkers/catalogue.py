@@ -19,7 +19,7 @@ from highwater.checkers.disks.corrupt import corrupt
 from highwater.checkers.disks.divergence import divergence
 from highwater.checkers.disks.replica_logs import missing, repeated_sequence
 from highwater.checkers.groups.commits import commits
-from highwater.checkers.groups.coordinator_answers import coordinator_contradiction
+from highwater.checkers.coordinators.contradictions import coordinator_contradiction
 from highwater.checkers.groups.ownership import two_owners
 from highwater.checkers.groups.share_groups import share_groups
 from highwater.checkers.groups.undelivered import undelivered_records

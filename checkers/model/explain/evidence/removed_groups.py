@@ -6,7 +6,7 @@
 
 from typing import Final
 
-from highwater.checkers.groups.coordinator_answers import REMOVES_GROUP
+from highwater.checkers.coordinators.offsets import REMOVES_GROUP
 from highwater.checkers.model.explain.evidence.evidence_links import AnomalyCase, Links
 from highwater.checkers.model.explain.evidence.licences import (
     Explainer,

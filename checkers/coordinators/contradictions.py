@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from highwater.checkers.coordinator_logs import coordinator_copies, newest
-from highwater.checkers.coordinators.folded_logs import Answer, Row, whole
+from highwater.checkers.coordinators.folded_logs import CoordinatorAnswer, Row, whole
 from highwater.checkers.coordinators.offsets import offset_answers, wrong_offsets
 from highwater.checkers.coordinators.shares import TOPIC as SHARES
 from highwater.checkers.coordinators.shares import wrong_shares
@@ -47,7 +47,8 @@ _PRODUCER: Final = ("run", "producer_id", "producer_epoch")
 
 def _unanswered(_tables: Tables, case: RunFiles) -> str:
     workload = case.plan.workload
-    if case.lacks(GROUPS_TABLE) or workload.transactions or workload.share or _offsets(case):
+    has_log = case.plan.external is None and (workload.transactions or workload.share)
+    if case.lacks(GROUPS_TABLE) or has_log or _offsets(case):
         return ""
     return f"no coordinator's answer was recorded together with the end of {OFFSETS}"
 
@@ -102,13 +103,13 @@ def _whole(logs: list[list[Row]]) -> Sequence[Row]:
     return log if whole(log) else []
 
 
-def _offsets(case: RunFiles) -> list[Answer]:
+def _offsets(case: RunFiles) -> list[CoordinatorAnswer]:
     return [] if case.plan.external else offset_answers(case.rows(GROUPS_TABLE))
 
 
-def _answers(case: RunFiles, topic: str) -> list[Answer]:
+def _answers(case: RunFiles, topic: str) -> list[CoordinatorAnswer]:
     return [
-        Answer(
+        CoordinatorAnswer(
             (row["name"], row["partition"]),
             row["offset"]
             if topic == SHARES
@@ -161,9 +162,7 @@ def _partition_facts(tables: Tables, cases: Sequence[RunFiles]) -> dict[str, Par
             most=most[run],
             everywhere=frozenset(everywhere[run]),
             whole=frozenset(
-                end.partition
-                for end in ends
-                if end.run == run and (run, end.partition) not in cut
+                end.partition for end in ends if end.run == run and (run, end.partition) not in cut
             ),
             acknowledged=acknowledged[run],
         )

@@ -32,7 +32,7 @@ class Fold(Protocol):
         """Return the states that a coordinator may have for a place; None: it has none."""
 
 
-class Answer(NamedTuple):
+class CoordinatorAnswer(NamedTuple):
     """A coordinator's answer.
 
     Attributes:
@@ -52,7 +52,7 @@ class Contradiction(NamedTuple):
         expected: the states that its end gives.
     """
 
-    answer: Answer
+    answer: CoordinatorAnswer
     log: Sequence[Row]
     expected: frozenset[Any]
 
@@ -63,7 +63,7 @@ def whole(log: Sequence[Row]) -> bool:
 
 
 def contradicted(
-    answers: Sequence[Answer], replicas: Iterable[Sequence[Row]], new: Callable[[], Fold]
+    answers: Sequence[CoordinatorAnswer], replicas: Iterable[Sequence[Row]], new: Callable[[], Fold]
 ) -> Iterator[Contradiction]:
     """Yield the answers that contradict every whole replica which is not shorter than their end."""
     logs: list[tuple[Sequence[Row], Fold, list[set[Any]]]] = []
@@ -78,7 +78,9 @@ def contradicted(
             yield Contradiction(answer, log, fold.possible(answer.place))
 
 
-def _possible(log: Sequence[Row], fold: Fold, answers: Sequence[Answer]) -> list[set[Any]]:
+def _possible(
+    log: Sequence[Row], fold: Fold, answers: Sequence[CoordinatorAnswer]
+) -> list[set[Any]]:
     """Return for each distinct answer the states of its place at its end of a log, or later."""
     distinct = [*dict.fromkeys(answers)]
     states: list[set[Any]] = [set() for _ in distinct]
@@ -91,6 +93,6 @@ def _possible(log: Sequence[Row], fold: Fold, answers: Sequence[Answer]) -> list
             states[number] |= fold.possible(place)
             watched[place].append(states[number])
         for change in () if row is None else fold.apply(row):
-            for of_answer in watched[change.place] if change.place in watched else ():
-                of_answer |= fold.possible(change.place)
+            for later in watched.get(change.place, ()):
+                later.update(fold.possible(change.place))
     return states

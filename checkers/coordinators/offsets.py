@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from highwater.checkers.coordinators.folded_logs import Answer, Place, Row, contradicted
+from highwater.checkers.coordinators.folded_logs import CoordinatorAnswer, Place, Row, contradicted
 from highwater.checkers.core.anomaly_kinds import COORDINATOR_CONTRADICTION
 from highwater.checkers.groups.commits import READER
 from highwater.checkers.groups.events import GroupFinding
@@ -18,17 +18,17 @@ a marker, which then says how."""
 _SHOWN_MAX: Final = 8
 
 
-def offset_answers(rows: Iterable[Row]) -> list[Answer]:
+def offset_answers(rows: Iterable[Row]) -> list[CoordinatorAnswer]:
     """Return the answers that were recorded together with the end of the log."""
     return [
-        Answer((row["group"], row["partition"]), row["offset"], row["end"])
+        CoordinatorAnswer((row["group"], row["partition"]), row["offset"], row["end"])
         for row in rows
         if row["event"] == "committed" and row["process"] == READER and row["end"] is not None
     ]
 
 
 def wrong_offsets(
-    answers: Sequence[Answer], replicas: Iterable[Sequence[Row]], topic: str
+    answers: Sequence[CoordinatorAnswer], replicas: Iterable[Sequence[Row]], topic: str
 ) -> Iterator[GroupFinding]:
     """Yield the answers about offsets of a topic that contradict the coordinator's log."""
     for answer, log, offsets in contradicted(answers, replicas, partial(OffsetsLog, topic)):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from highwater.checkers.coordinators.folded_logs import Answer, Place, Row, contradicted
+from highwater.checkers.coordinators.folded_logs import CoordinatorAnswer, Place, Row, contradicted
 from highwater.checkers.core.anomaly_kinds import COORDINATOR_CONTRADICTION
 from highwater.checkers.groups.events import GroupFinding
 from highwater.checkers.kafka_files.coordinator_records import ShareRecord, share_record
@@ -125,7 +125,7 @@ def _update(share: _Share, record: ShareRecord) -> None:
 
 
 def wrong_shares(
-    answers: Sequence[Answer],
+    answers: Sequence[CoordinatorAnswer],
     replicas: Sequence[Sequence[Row]],
     newest: Sequence[Row],
     members: Iterable[Row],
@@ -153,8 +153,8 @@ def wrong_shares(
     groups = {row["group"] for row in members}
     for record, why in log.wrong:
         if record.place[0] in groups:
-            shown = ((record.at, None, why),)
-            yield _finding(record.place, f"at offset {record.at} of {TOPIC} {why}.", shown=shown)
+            proof = ((record.at, None, why),)
+            yield _finding(record.place, f"at offset {record.at} of {TOPIC} {why}.", records=proof)
     answered = {
         ((row["group"], row["partition"]), row["offset"]): row
         for row in members
@@ -170,7 +170,7 @@ def _finding(
     place: Place,
     says: str,
     offset: int | None = None,
-    shown: tuple[tuple[int, int | None, str], ...] = (),
+    records: tuple[tuple[int, int | None, str], ...] = (),
 ) -> GroupFinding:
     group, partition = place
     return GroupFinding(
@@ -179,5 +179,5 @@ def _finding(
         partition=partition,
         offset=offset,
         says=f"Share group {group}, partition {partition}: {says}",
-        records=shown,
+        records=records,
     )

@@ -7,7 +7,7 @@ The rules are those of ``TransactionMetadata`` and ``TransactionStateManager`` o
   that was not acknowledged may be followed by what the coordinator had in memory: so an Empty, or
   a Prepare state before a Complete one, shows nothing;
 - a marker is written only after its Prepare state, and into all partitions before the Complete
-  state. A marker may be repeated;
+  state. A marker may be repeated. Producers that the log does not have are not judged;
 - a commit is acknowledged only after its PrepareCommit.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from highwater.checkers.coordinators.folded_logs import Answer, Place, Row, contradicted
+from highwater.checkers.coordinators.folded_logs import CoordinatorAnswer, Place, Row, contradicted
 from highwater.checkers.core.anomaly_kinds import COORDINATOR_CONTRADICTION
 from highwater.checkers.groups.events import GroupFinding
 from highwater.checkers.kafka_files.coordinator_records import (
@@ -90,7 +90,7 @@ class TransactionsLog:
 
 
 def wrong_transactions(
-    answers: Sequence[Answer],
+    answers: Sequence[CoordinatorAnswer],
     replicas: Sequence[Sequence[Row]],
     newest: Sequence[Row],
     topic: str,
@@ -160,9 +160,7 @@ def _wrong_order(records: Iterable[TransactionRecord]) -> Iterator[tuple[int, st
 def _undecided(
     ids: Mapping[str, Sequence[TransactionRecord]], facts: PartitionFacts, topic: str
 ) -> Iterator[GroupFinding]:
-    """Yield ends of transactions that clients or partitions show and the log does not; or vice
-    versa.
-    """
+    """Yield ends of transactions that only the log shows, or only partitions or clients show."""
     decided: dict[Marker, str] = {}
     complete: Counter[Marker] = Counter()
     commits: Counter[tuple[int, int]] = Counter()
@@ -188,7 +186,8 @@ def _undecided(
         if marker.partition in facts.whole and facts.most.get(marker, 0) < count:
             yield _of_marker(decided[marker], marker, count, facts.most.get(marker, 0))
     for marker in sorted(facts.everywhere - decided.keys()):
-        yield _of_marker(names.get(marker.producer_id, "?"), marker, 0, facts.most[marker])
+        if marker.producer_id in names:
+            yield _of_marker(names[marker.producer_id], marker, 0, facts.most[marker])
     for (producer, epoch), count in sorted(facts.acknowledged.items()):
         if count > commits[producer, epoch]:
             says = (

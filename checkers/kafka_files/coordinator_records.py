@@ -90,9 +90,7 @@ _SNAPSHOT: Final = Schema(
     *(("state_epoch", Int32), ("leader_epoch", Int32), ("start", Int64)),
     *(("created_ms", Int64), ("written_ms", Int64), ("batches", _BATCHES)),
 )
-_UPDATE: Final = Schema(
-    *_NUMBERS, ("leader_epoch", Int32), ("start", Int64), ("batches", _BATCHES)
-)
+_UPDATE: Final = Schema(*_NUMBERS, ("leader_epoch", Int32), ("start", Int64), ("batches", _BATCHES))
 
 
 class TransactionRecord(NamedTuple):

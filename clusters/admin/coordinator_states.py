@@ -1,4 +1,4 @@
-"""What coordinators answer about transactional ids (KIP-664) and share groups (KIP-932)."""
+"""Questions to coordinators about transactional ids (KIP-664) and share groups (KIP-932)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -106,8 +106,8 @@ def share_starts(
     for _, topics, error_code, *_ in groups:
         _refuse_errors(broker, error_code)
         for _, _, _, of_topic, _ in topics or ():
-            for partition, start, _, partition_error, *_ in of_topic or ():
-                _refuse_errors(broker, partition_error)
+            for partition, start, *answer in of_topic or ():
+                _refuse_errors(broker, answer[1])
                 starts[partition] = None if start < 0 else start
     return starts
 

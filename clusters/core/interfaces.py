@@ -196,7 +196,6 @@ class Probe(ClusterView, Protocol):
             UnreachableError: the broker is down or paused, or does not lead the partition.
         """
 
-
     def transactions(self, broker: int) -> frozenset[CoordinatedState]:
         """Return the states of all transactional ids of a coordinator (3.0 and later, KIP-664).
 

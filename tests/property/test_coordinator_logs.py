@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import pytest
 
-from highwater.checkers.coordinators.folded_logs import Answer
+from highwater.checkers.coordinators.folded_logs import CoordinatorAnswer
 from highwater.checkers.coordinators.offsets import wrong_offsets
 from tests.support.seeds import FIRST, HISTORIES
 
@@ -155,11 +155,10 @@ def found(made: Coordinator, answers: list[Row], *logs: list[Row]) -> set[Place]
     """The places about which the coordinator is accused."""
     replicas = logs or (made.log, made.log, made.log)
     given = [
-        Answer((row["group"], row["partition"]), row["offset"], row["end"]) for row in answers
+        CoordinatorAnswer((row["group"], row["partition"]), row["offset"], row["end"])
+        for row in answers
     ]
-    return {
-        (finding.group, finding.partition) for finding in wrong_offsets(given, replicas, TOPIC)
-    }
+    return {(finding.group, finding.partition) for finding in wrong_offsets(given, replicas, TOPIC)}
 
 
 def clear(made: Coordinator, rng: random.Random, answers: list[Row]) -> Row | None:

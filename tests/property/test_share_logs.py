@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 
-from highwater.checkers.coordinators.folded_logs import Answer
+from highwater.checkers.coordinators.folded_logs import CoordinatorAnswer
 from highwater.checkers.coordinators.shares import wrong_shares
 from tests.support.seeds import FIRST, HISTORIES
 
@@ -139,10 +139,12 @@ class Coordinator:
             for at in free
         ]
 
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[CoordinatorAnswer]:
         """What a client is answered about all partitions."""
         return [
-            Answer((GROUP, at), None if share.updates < 0 else share.start, len(self.log))
+            CoordinatorAnswer(
+                (GROUP, at), None if share.updates < 0 else share.start, len(self.log)
+            )
             for at, share in enumerate(self.shares)
         ]
 
@@ -172,7 +174,7 @@ def coordinator(rng: random.Random) -> Coordinator:
 
 
 def accused(
-    made: Coordinator, answers: list[Answer] | None = None, *, undamaged: bool = True
+    made: Coordinator, answers: list[CoordinatorAnswer] | None = None, *, undamaged: bool = True
 ) -> Accused:
     """What the coordinator is accused of."""
     findings = wrong_shares(

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 
-from highwater.checkers.coordinators.folded_logs import Answer
+from highwater.checkers.coordinators.folded_logs import CoordinatorAnswer
 from highwater.checkers.coordinators.transactions import (
     Marker,
     PartitionFacts,
@@ -161,17 +161,17 @@ class Coordinator:
         for number in sorted(id_.partitions):
             marker = self.marker(id_, number)
             self.complete[marker] += 1
-            if self.markers[marker] < self.complete[marker]:
-                self.markers[marker] = self.complete[marker]
+            self.markers[marker] = max(self.markers[marker], self.complete[marker])
         id_.partitions = set()
         done = COMMITTED if id_.status == COMMITTING else ABORTED
         for _ in range(self.rng.choice((1, 1, 1, 2))):
             self.state(id_, done)
 
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[CoordinatorAnswer]:
         """What a client is answered about all ids."""
         return [
-            Answer((name, 0), self.answer(self.ids.get(name)), len(self.log)) for name in NAMES
+            CoordinatorAnswer((name, 0), self.answer(self.ids.get(name)), len(self.log))
+            for name in NAMES
         ]
 
     def answer(self, id_: Id | None) -> tuple[str, int, int] | None:
@@ -219,7 +219,9 @@ def facts(made: Coordinator, **changes: Any) -> PartitionFacts:  # noqa: ANN401
 
 
 def accused(
-    made: Coordinator, answers: list[Answer] | None = None, shown: PartitionFacts | None = None
+    made: Coordinator,
+    answers: list[CoordinatorAnswer] | None = None,
+    shown: PartitionFacts | None = None,
 ) -> Accused:
     """What the coordinator is accused of."""
     findings = wrong_transactions(
@@ -229,9 +231,7 @@ def accused(
         TOPIC,
         shown or facts(made),
     )
-    return [
-        (finding.group, finding.partition, finding.topic is None) for finding in findings
-    ]
+    return [(finding.group, finding.partition, finding.topic is None) for finding in findings]
 
 
 def touched(made: Coordinator) -> list[Id]:
@@ -262,7 +262,7 @@ def fenced_in_memory(made: Coordinator) -> tuple[Accused, Accused] | None:
         return None
     id_ = made.rng.choice(open_ids)
     state = made.rng.choice(("Ongoing", "PrepareEpochFence")), id_.producer, id_.epoch + 1
-    answers[NAMES.index(id_.name)] = Answer((id_.name, 0), state, len(made.log))
+    answers[NAMES.index(id_.name)] = CoordinatorAnswer((id_.name, 0), state, len(made.log))
     return accused(made, answers), []
 
 

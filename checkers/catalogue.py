@@ -10,6 +10,7 @@ from typing import Final
 from highwater.checkers.anomalies.client_checkers import clients, operations, records, skips
 from highwater.checkers.compaction.last_values import resurrected_values
 from highwater.checkers.compaction.replica_values import stale_replica
+from highwater.checkers.coordinators.contradictions import coordinator_contradiction
 from highwater.checkers.core.anomaly_kinds import Kind, Severity
 from highwater.checkers.core.checker import Checker
 from highwater.checkers.core.jepsen_kinds import FOREIGN
@@ -19,7 +20,6 @@ from highwater.checkers.disks.corrupt import corrupt
 from highwater.checkers.disks.divergence import divergence
 from highwater.checkers.disks.replica_logs import missing, repeated_sequence
 from highwater.checkers.groups.commits import commits
-from highwater.checkers.groups.coordinator_answers import coordinator_contradiction
 from highwater.checkers.groups.ownership import two_owners
 from highwater.checkers.groups.share_groups import share_groups
 from highwater.checkers.groups.undelivered import undelivered_records

@@ -1,4 +1,4 @@
-"""The coordinators' topics, ``__consumer_offsets`` and ``__transaction_state``, on disk."""
+"""The coordinators' topics on disk (``harness.runs.store.COORDINATOR_TOPICS``)."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ def coordinator_records(case: RunFiles, topic: str) -> list[Row] | None:
     copies = coordinator_copies(case, topic)
     if copies is None:
         return None
-    return [row for logs in copies.values() for row in max(logs, key=_end)]
+    return [row for logs in copies.values() for row in newest(logs)]
 
 
 def coordinator_copies(case: RunFiles, topic: str) -> dict[int, list[list[Row]]] | None:
@@ -46,6 +46,11 @@ def coordinator_copies(case: RunFiles, topic: str) -> dict[int, list[list[Row]]]
         partition: [list(_records(segments)) for segments in copies.values()]
         for partition, copies in sorted(replicas.items())
     }
+
+
+def newest(logs: list[list[Row]]) -> list[Row]:
+    """Return the most up-to-date of a partition's replicas."""
+    return max(logs, key=_end)
 
 
 def _end(rows: list[Row]) -> tuple[int, int]:

@@ -29,6 +29,7 @@ class GroupFinding:
 
     Attributes:
         offset: None if the anomaly does not concern one offset.
+        topic: the partition's topic; None: the topic under test.
         says: the sentence that describes the anomaly.
         records: the offset of each record of the coordinators' topic that shows the anomaly, the
             producer of its transaction, and a sentence.
@@ -39,6 +40,7 @@ class GroupFinding:
     partition: int
     says: str
     offset: int | None = None
+    topic: str | None = None
     records: tuple[tuple[int, int | None, str], ...] = ()
 
 
@@ -79,24 +81,23 @@ def _rows(
     for case in tables.cases:
         rows = case.rows(GROUPS_TABLE)
         for finding in find(case, rows) if rows else ():
-            yield {
-                "run": case.key,
-                "kind": finding.kind,
-                "topic": case.plan.topic.name,
-                "partition": finding.partition,
-                "offset": finding.offset,
-                "copies": [
-                    {"partition": finding.partition, "note": finding.says},
-                    *(
-                        {
-                            "offset": at,
-                            "value": None if producer is None else str(producer),
-                            "note": says,
-                        }
-                        for at, producer, says in finding.records
-                    ),
-                ],
-            }
+            yield row_of(case, finding)
+
+
+def row_of(case: RunFiles, finding: GroupFinding) -> Row:
+    """Return a finding as a row of ``SCHEMA``."""
+    records = [
+        {"offset": at, "value": None if producer is None else str(producer), "note": says}
+        for at, producer, says in finding.records
+    ]
+    return {
+        "run": case.key,
+        "kind": finding.kind,
+        "topic": finding.topic or case.plan.topic.name,
+        "partition": finding.partition,
+        "offset": finding.offset,
+        "copies": [{"partition": finding.partition, "note": finding.says}, *records],
+    }
 
 
 def in_words(row: Row) -> str:

@@ -12,7 +12,7 @@ COLUMNS: Final = (
     "base_offset", "last_offset", "crc_ok",  # these describe the batch
     "offset",  # null in a damaged range, see damage and error
     "leader_epoch", "producer_id", "producer_epoch", "sequence", "record_id", "damage", "error",
-    "transactional", "control",
+    "transactional", "control", "control_type",
     "print",  # equal for two records if their keys, values and kinds are equal
 )  # fmt: skip
 

@@ -6,7 +6,6 @@ transaction after a timeout, or for a new producer with its transactional id (KI
 clients raise the epoch, too: then it is not known which of them ended a transaction.
 """
 
-import struct
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import chain, pairwise
@@ -14,17 +13,18 @@ from typing import Final, NamedTuple
 
 from highwater.checkers.coordinator_logs import coordinator_records
 from highwater.checkers.groups.events import FOREVER
+from highwater.checkers.kafka_files.coordinator_records import (
+    EMPTY,
+    ONGOING,
+    PREPARE_COMMIT,
+    TransactionRecord,
+    transaction_record,
+)
 from highwater.checkers.run_files import RunFiles
 from highwater.harness.runs.store import COORDINATOR_TOPICS
 
 TOPIC: Final = COORDINATOR_TOPICS[0]
-VALUE: Final = struct.Struct(">hqhib")
-"""The first fields of every version of TransactionLogValue: version, producer id, producer epoch,
-timeout, status."""
-
-_EMPTY, _ONGOING, _COMMITTING, _ABORTING = range(4)
 _TIME_OUT_SLACK_MS: Final = 500
-_KEY_BYTES: Final = 4
 
 COMMITTED: Final = "committed"
 ABORTED: Final = "aborted"
@@ -53,38 +53,28 @@ class CoordinatedTransaction(NamedTuple):
     succeeded: bool
 
 
-class _State(NamedTuple):
-    at_ms: int
-    producer_id: int
-    epoch: int
-    timeout_ms: int
-    status: int
-
-
 def transactions_on_disk(case: RunFiles) -> list[CoordinatedTransaction]:
     """Return all transactions in order of their begin; empty if no disk has them."""
-    states: dict[str, list[_State]] = defaultdict(list)
+    states: dict[str, list[TransactionRecord]] = defaultdict(list)
     for row in coordinator_records(case, TOPIC) or ():
-        value = row["value"]
-        if row["key"] and value is not None and len(value) >= VALUE.size:
-            _, producer, epoch, timeout_ms, status = VALUE.unpack_from(value)
-            name = bytes(row["key"])[_KEY_BYTES:].decode(errors="replace")
-            states[name].append(_State(row["timestamp_ms"], producer, epoch, timeout_ms, status))
+        record = transaction_record(row)
+        if record is not None and record.status is not None:
+            states[record.name].append(record)
     by_name = (_transactions(name, of_name) for name, of_name in states.items())
     return sorted(chain.from_iterable(by_name), key=lambda transaction: transaction.begin_ms)
 
 
-def _transactions(name: str, states: list[_State]) -> Iterable[CoordinatedTransaction]:
+def _transactions(name: str, states: list[TransactionRecord]) -> Iterable[CoordinatedTransaction]:
     raises_epochs = any(
-        (before.status, after.status) == (_ONGOING, _COMMITTING) and after.epoch != before.epoch
+        (before.status, after.status) == (ONGOING, PREPARE_COMMIT) and after.epoch != before.epoch
         for before, after in pairwise(states)
     )
-    begin: _State | None = None
+    begin: TransactionRecord | None = None
     for number, state in enumerate(states):
-        if state.status == _ONGOING and begin is None:
+        if state.status == ONGOING and begin is None:
             begin = state
-        elif begin is not None and state.status != _ONGOING:
-            succeeded = any(later.status == _EMPTY for later in states[number:])
+        elif begin is not None and state.status != ONGOING:
+            succeeded = any(later.status == EMPTY for later in states[number:])
             end = _end(begin, state, raises_epochs=raises_epochs)
             yield CoordinatedTransaction(
                 name, begin.producer_id, begin.at_ms, state.at_ms, end, succeeded
@@ -96,8 +86,8 @@ def _transactions(name: str, states: list[_State]) -> Iterable[CoordinatedTransa
         )
 
 
-def _end(begin: _State, end: _State, *, raises_epochs: bool) -> str:
-    if end.status == _COMMITTING:
+def _end(begin: TransactionRecord, end: TransactionRecord, *, raises_epochs: bool) -> str:
+    if end.status == PREPARE_COMMIT:
         return COMMITTED
     if end.at_ms - begin.at_ms >= begin.timeout_ms - _TIME_OUT_SLACK_MS:
         return TIMED_OUT

@@ -20,14 +20,20 @@ from highwater.checkers.core.anomaly_kinds import HANGING, Kind, Severity
 from highwater.checkers.core.checker import checker
 from highwater.checkers.core.promises import if_committed_is_kept
 from highwater.checkers.disks.log_ends import log_ends
+from highwater.checkers.kafka_files.coordinator_records import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EMPTY,
+    TransactionRecord,
+    transaction_record,
+)
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
-from highwater.checkers.transactions.coordinated import TOPIC, VALUE
+from highwater.checkers.transactions.coordinated import TOPIC
 
-_ENDED: Final = {0: "Empty", 4: "CompleteCommit", 5: "CompleteAbort"}
+_ENDED: Final = frozenset((EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT))
 """States in TransactionState without an open transaction or one that is about to end."""
 
-_REMOVED: Final = "removed"
 _PLACE: Final = ("run", "topic", "partition", "producer_id")
 
 Row = dict[str, Any]
@@ -138,20 +144,18 @@ def _states(case: RunFiles) -> dict[int, _Coordinated]:
 
     ``state`` is empty if a transaction may be open.
     """
-    last: dict[bytes, tuple[bytes, bool]] = {}
-    for row in coordinator_records(case, TOPIC) or ():
-        key, value = row["key"], row["value"]
-        if value is not None and key is not None:
-            last[key] = value, False
-        elif key in last:
-            last[key] = last[key][0], True
+    last: dict[str, tuple[TransactionRecord, str]] = {}
+    for record in filter(None, map(transaction_record, coordinator_records(case, TOPIC) or ())):
+        if record.status is not None:
+            state = record.state if record.status in _ENDED else ""
+            last[record.name] = record, state
+        elif record.name in last:
+            last[record.name] = last[record.name][0], record.state
     states: dict[int, _Coordinated] = {}
-    for key, (value, is_removed) in last.items():
-        _, producer, _, _, status = VALUE.unpack_from(value)
-        before = states.get(producer)
+    for record, state in last.values():
+        before = states.get(record.producer_id)
         if before is None or before.state:  # a state that may be open outweighs other states
-            state = _REMOVED if is_removed else _ENDED.get(status, "")
-            states[producer] = _Coordinated(key[4:].decode(errors="replace"), state)
+            states[record.producer_id] = _Coordinated(record.name, state)
     return states
 
 

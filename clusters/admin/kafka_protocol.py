@@ -13,7 +13,7 @@ from typing import Any
 
 from kafka.protocol.api_header import ResponseClassRegistry
 
-from highwater.clusters.admin.voter_messages import VoterRequest, VoterResponse
+from highwater.clusters.admin.flexible_request import FlexibleRequest
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
 
@@ -102,8 +102,8 @@ class BrokerConnection:
         (size,) = _SIZE.unpack(self._read(_SIZE.size))
         if not 0 <= size <= _ANSWER_BYTES_MAX:
             raise ValueError(f"an answer announces {size} bytes")
-        if isinstance(request, VoterRequest):
-            return VoterResponse.decode(self._read(size))
+        if isinstance(request, FlexibleRequest):
+            return request.answer(self._read(size))
         response = ResponseClassRegistry.get_response_class(request.header)
         return response.decode(self._read(size), header=True)
 

@@ -1,14 +1,16 @@
 """Reads LEO, HW, leader, epoch and ISR of a running cluster's replicas with Kafka's protocol."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 
+from highwater.clusters.admin import coordinator_states
 from highwater.clusters.admin.kafka_protocol import ProtocolClient, Request, Response
 from highwater.clusters.admin.metadata import CoordinationView
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import (
+    CoordinatedState,
     PartitionState,
     QuorumState,
     ReplicaState,
@@ -124,6 +126,16 @@ class ClusterProbe:
                 f" error {seen.error_code}"
             )
         return frozenset(int(state.producer_id) for state in seen.active_producers)
+
+    def transactions(self, broker: int) -> frozenset[CoordinatedState]:
+        """Return the states of all transactional ids that a broker coordinates (KIP-664)."""
+        return coordinator_states.transactions(self._client, broker)
+
+    def share_starts(
+        self, broker: int, group: str, topic: str, partitions: Sequence[int]
+    ) -> Mapping[int, int | None]:
+        """Return a share group's start offsets by partition; None: it has none (KIP-932)."""
+        return coordinator_states.share_starts(self._client, broker, group, topic, partitions)
 
     def close(self) -> None:
         """Close every connection."""

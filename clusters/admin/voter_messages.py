@@ -12,10 +12,8 @@ from uuid import UUID
 
 from kafka.protocol.schemas.fields.codecs import String
 
+from highwater.clusters.admin.flexible_request import NOTHING, FlexibleRequest
 from highwater.clusters.core.addresses import Address
-
-_NOTHING: Final = b"\0"
-"""The byte for a compact string that is null, and for no tagged fields (KIP-482)."""
 
 _ONE_ENTRY: Final = b"\2"
 """The byte for a compact array's length 1; the format adds one to a length."""
@@ -27,15 +25,8 @@ _ANSWER: Final = struct.Struct(">i x i h")
 
 
 @dataclass(slots=True, kw_only=True)
-class VoterRequest:
-    """One of the two requests, with the methods that ``kafka_protocol`` uses on requests."""
-
-    name: str
-    key: int
-    body: bytes
-    header: bytes = b""
-
-    API_VERSION = 0
+class VoterRequest(FlexibleRequest):
+    """One of the two requests."""
 
     @classmethod
     def add(cls, voter: int, directory: UUID, listener: str, at: Address, *, limit_ms: int) -> Self:
@@ -44,28 +35,21 @@ class VoterRequest:
             _TEXT.encode(listener, compact=True)
             + _TEXT.encode(at.host, compact=True)
             + struct.pack(">H", at.port)
-            + _NOTHING
+            + NOTHING
         )
         fields = struct.pack(">i", limit_ms) + _VOTER.pack(voter, directory.bytes)
-        body = _NOTHING + fields + _ONE_ENTRY + place + _NOTHING
+        body = NOTHING + fields + _ONE_ENTRY + place + NOTHING
         return cls(name="AddRaftVoterRequest", key=80, body=body)
 
     @classmethod
     def remove(cls, voter: int, directory: UUID) -> Self:
         """Return a request to remove a voter."""
-        body = _NOTHING + _VOTER.pack(voter, directory.bytes) + _NOTHING
+        body = NOTHING + _VOTER.pack(voter, directory.bytes) + NOTHING
         return cls(name="RemoveRaftVoterRequest", key=81, body=body)
 
-    def with_header(self, *, correlation_id: int, client_id: str) -> None:
-        """Set the request's header."""
-        client = client_id.encode()
-        numbers = struct.pack(">hhih", self.key, self.API_VERSION, correlation_id, len(client))
-        self.header = numbers + client + _NOTHING
-
-    def encode(self, *, header: bool, framed: bool = False) -> bytes:
-        """Return the request's bytes; with ``framed`` their number comes first."""
-        frame = (self.header if header else b"") + self.body
-        return struct.pack(">i", len(frame)) + frame if framed else frame
+    def answer(self, frame: bytes) -> "VoterResponse":
+        """Decode the answer from a frame without its length."""
+        return VoterResponse.decode(frame)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

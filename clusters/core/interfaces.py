@@ -64,6 +64,16 @@ class QuorumState:
     observers: Mapping[int, int]
 
 
+@dataclass(frozen=True, slots=True)
+class CoordinatedState:
+    """The state of a transactional id, as its coordinator answers."""
+
+    name: str
+    state: str
+    producer_id: int
+    epoch: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicState:
     """A topic's state in ZooKeeper.
@@ -188,6 +198,22 @@ class Probe(ClusterView, Protocol):
 
         Raises:
             UnreachableError: the broker is down or paused, or does not lead the partition.
+        """
+
+    def transactions(self, broker: int) -> frozenset[CoordinatedState]:
+        """Return the states of all transactional ids of a coordinator (3.0 and later, KIP-664).
+
+        Raises:
+            UnreachableError: the broker is down or paused, or does not coordinate transactions.
+        """
+
+    def share_starts(
+        self, broker: int, group: str, topic: str, partitions: Sequence[int]
+    ) -> Mapping[int, int | None]:
+        """Return a share group's start offsets by partition; None: it has none (KIP-932).
+
+        Raises:
+            UnreachableError: the broker is down or paused, or does not coordinate the group.
         """
 
 

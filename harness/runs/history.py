@@ -299,6 +299,24 @@ Only runs with ``--subscribe`` or ``--share``, with a program under test, or of 
 a group's offsets have this table.
 """
 
+ANSWERS: Final = pa.schema(
+    [
+        pa.field("invoke_ns", pa.int64(), nullable=False),
+        pa.field("complete_ns", pa.int64(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),  # __transaction_state, __share_group_state
+        pa.field("end", pa.int64(), nullable=False),  # of that topic, before the question
+        pa.field("name", pa.string(), nullable=False),  # a transactional id, or a share group
+        pa.field("partition", pa.int32(), nullable=False),  # of the topic under test; or 0
+        pa.field("state", pa.string()),  # of a transaction: Ongoing, PrepareCommit, …
+        pa.field("producer_id", pa.int64()),
+        pa.field("epoch", pa.int32()),  # the producer's
+        pa.field("offset", pa.int64()),  # a share group's start offset; null: it has none
+    ]
+)
+"""The answers of coordinators of transactions and of share groups, after they had loaded their logs
+anew at the end of a run: a row for each transactional id, and for each partition of a share group.
+Only random runs of our own clusters have this table."""
+
 OUTPUTS: Final = pa.schema(
     [
         # output: an output; end: the partition was read up to here; exempt: the input needs no
@@ -371,6 +389,7 @@ WIRE_TABLE: Final = "events/wire"
 MESSAGES_TABLE: Final = "events/messages"
 FETCHES_TABLE: Final = "events/fetches"
 GROUPS_TABLE: Final = "history/groups"
+ANSWERS_TABLE: Final = "history/answers"
 STEPS_TABLE: Final = "events/steps"
 DECISIONS_TABLE: Final = "events/decisions"
 QUORUM_TABLE: Final = "events/quorum"
@@ -383,7 +402,7 @@ OF_PROGRAM: Final = {
     INSTANCES_TABLE: INSTANCES,
     REQUESTS_TABLE: REQUESTS,
 }
-WHERE_RECORDED: Final = {**DECIDED, GROUPS_TABLE: GROUPS, **OF_PROGRAM}
+WHERE_RECORDED: Final = {**DECIDED, GROUPS_TABLE: GROUPS, ANSWERS_TABLE: ANSWERS, **OF_PROGRAM}
 """Tables that checkers read if a run has them; older runs do not have them."""
 
 OPTIONAL: Final = {

@@ -19,6 +19,7 @@ import pyarrow as pa
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.runs import history
 from highwater.harness.runs.history import (
+    ANSWERS_TABLE,
     DECIDED,
     DECISIONS_TABLE,
     FETCHES_TABLE,
@@ -69,6 +70,7 @@ class Recorder:
         wired: whether a relay reports messages.
         racked: whether readers are in racks, and report the brokers from which they fetch.
         grouped: whether group members report their records.
+        answers: whether coordinators report their states at the end.
         program: whether there is a program under test.
 
     Attributes:
@@ -83,6 +85,7 @@ class Recorder:
         wired: bool = False,
         racked: bool = False,
         grouped: bool = False,
+        answers: bool = False,
         program: bool = False,
     ) -> None:
         self.clock = clock
@@ -94,6 +97,7 @@ class Recorder:
         tables |= _OF_WIRE if wired else {}
         tables |= {FETCHES_TABLE: history.FETCHES} if racked else {}
         tables |= {GROUPS_TABLE: history.GROUPS} if grouped or program else {}
+        tables |= {ANSWERS_TABLE: history.ANSWERS} if answers else {}
         tables |= history.OF_PROGRAM if program else {}
         # Without a lock: the callback of a client after a fatal error would never release it.
         self._rows: dict[str, deque[dict[str, object]]] = {table: deque() for table in tables}
@@ -155,6 +159,10 @@ class Recorder:
     def group(self, row: dict[str, object]) -> None:
         """Record a row of ``GROUPS``; the row contains its times."""
         self._add(GROUPS_TABLE, row)
+
+    def answer(self, row: dict[str, object]) -> None:
+        """Record a row of ``ANSWERS``; the row contains its times."""
+        self._add(ANSWERS_TABLE, row)
 
     def output(self, row: dict[str, object]) -> None:
         """Record a row of ``OUTPUTS``."""

@@ -43,8 +43,9 @@ METADATA_LOG: Final = "__cluster_metadata-0"
 LONE_CONTROLLER: Final = 100
 """The node id of a KRaft controller that is the only controller."""
 
-COORDINATOR_TOPICS: Final = ("__transaction_state", "__consumer_offsets")
-"""Topics whose partition leaders are the coordinators of transactions and of groups."""
+COORDINATOR_TOPICS: Final = ("__transaction_state", "__consumer_offsets", "__share_group_state")
+"""Topics whose partition leaders are the coordinators of transactions, of groups and of share
+groups."""
 
 MORE_LOG_DIRS: Final = "log-dirs"
 """A cluster's folder with brokers' additional log directories: ``<broker id>/<number>``."""

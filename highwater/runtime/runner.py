@@ -50,6 +50,7 @@ from highwater.runtime.observer import Observer, wire_watched
 from highwater.runtime.preflight import check_plan
 from highwater.runtime.programs.ending import APPEND_TIMES, finish, work_done
 from highwater.runtime.programs.instances import RunningProgram
+from highwater.runtime.reloaded_coordinators import ask_coordinators, asks_coordinators
 from highwater.runtime.run_environment import describe
 from highwater.runtime.run_status import Progress, ProgressLine, StatusKeeper
 from highwater.runtime.workload import RunningWorkload, share_group
@@ -177,6 +178,13 @@ def conduct(
             _play(plan, context, keeper)
             _heal(plan, context, workload, keeper)
             _read(plan, workload, program, recorder, keeper)
+            if asks_coordinators(plan):
+                with keeper.problems(HarnessError):
+                    ask_coordinators(
+                        *(plan, cluster, probe, recorder),
+                        share_group=share_group(plan),
+                        ask_group=workload.ask_group,
+                    )
             record_end(recorder, probe, cluster, plan.topic.name)
         keep()
         _seal(plan, run, recorder, clock, keeper)
@@ -223,6 +231,7 @@ def _recorder(plan: Plan, run: Run, cluster: Cluster, clock: Clock) -> Recorder:
         wired=cluster.network is not None,
         racked=plan.racks > 0,
         grouped=plan.workload.members > 0 or _commits_for_group(plan),
+        answers=asks_coordinators(plan),
         program=plan.program is not None,
     )
 

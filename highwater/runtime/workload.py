@@ -489,7 +489,7 @@ class RunningWorkload:
         fence = clients.producer(self._plan, self._common("fence"), acks="all")
         reader = clients.consumer(self._common("reader"))
         if self._plan.workload.subscribe or self._plan.program:
-            read_group_offsets(self._plan, self._recorder, self.group_reader())
+            self.ask_group()
         for group in sorted(self._outside):
             settings = clients.consumer(self._common("reader"), group=group)
             read_group_offsets(self._plan, self._recorder, settings)
@@ -502,6 +502,10 @@ class RunningWorkload:
             open_s=self._open_s(),
             library=LIBRDKAFKA if self._plan.external is None else self._clients.readers,
         )
+
+    def ask_group(self) -> None:
+        """Record the offsets of the run's group."""
+        read_group_offsets(self._plan, self._recorder, self.group_reader())
 
     def group_reader(self) -> clients.Settings:
         """Return settings of a client that reads the group's offsets without joining the group."""

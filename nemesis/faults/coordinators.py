@@ -29,7 +29,7 @@ class CoordinatorKind:
     needs: Needs
 
 
-_TRANSACTION_STATE, _CONSUMER_OFFSETS = COORDINATOR_TOPICS
+_TRANSACTION_STATE, _CONSUMER_OFFSETS, _ = COORDINATOR_TOPICS
 
 TRANSACTIONS: Final = CoordinatorKind(
     target="txn-coordinator",

@@ -46,17 +46,23 @@ def data(offset: int, producer: int, what: str) -> bytes:
     return batch(offset, [(None, value)], producer=identity, transactional=transactional)
 
 
-def state(offset: int, producer: int, status: int, name: str = "tx") -> bytes:
-    """A record of a coordinator: TransactionLogKey and the beginning of TransactionLogValue."""
+def state(offset: int, producer: int, status: int, name: str = "tx", topic: str = "") -> bytes:
+    """A record of a coordinator: TransactionLogKey and TransactionLogValue.
+
+    Args:
+        topic: the topic whose partition 0 is in the transaction; empty: there is none.
+    """
     key = struct.pack(">hh", 0, len(name)) + name.encode()
-    value = struct.pack(">hqhib", 0, producer, 0, 60_000, status) + bytes(20)
+    value = struct.pack(">hqhib", 0, producer, 0, 60_000, status)
+    place = struct.pack(">h", len(topic)) + topic.encode() + struct.pack(">ii", 1, 0)
+    value += struct.pack(">i", bool(topic)) + (place if topic else b"") + bytes(16)
     return batch(offset, [(key, None if status == GONE else value)])
 
 
 def run_with(
     path: Path,
     *records: tuple[int, int, str],
-    states: Sequence[State | tuple[int, int, str]],
+    states: Sequence[State | tuple[int, int, str] | tuple[int, int, str, str]],
     by_broker: dict[int, Sequence[tuple[int, int, str]]] | None = None,
     standing: int | None = 3,
     workload: Workload = TRANSACTIONS,
@@ -98,6 +104,12 @@ def run_with(
 
 
 M3: Final = (4, -1, "m3")
+OTHERWISE: Final = (
+    (PRODUCER, ONGOING, "tx", "events"),
+    (PRODUCER, PREPARE_COMMIT, "tx", "events"),
+    (PRODUCER, COMMITTED),
+)
+"""The coordinator commits what ``END`` aborts."""
 ENDED: Final = ((PRODUCER, ONGOING), (PRODUCER, PREPARE_ABORT), (PRODUCER, ABORTED))
 CASES: Final[
     Sequence[tuple[str, Callable[[Path], Run], str, tuple[Finding, ...], tuple[str, ...]]]
@@ -165,6 +177,13 @@ CASES: Final[
         lambda path: run_with(path, M2, M3, states=()),
         "unknown",
         UNSEEN,
+        (),
+    ),
+    (
+        "ended-otherwise-by-its-coordinator",
+        lambda path: run_with(path, M3, states=OTHERWISE, standing=None),
+        "invalid",
+        (("coordinator-contradiction", 0, None, None),) * 2,
         (),
     ),
     (

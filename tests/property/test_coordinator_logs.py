@@ -18,7 +18,8 @@ from typing import Any, Final
 
 import pytest
 
-from highwater.checkers.groups.coordinator_answers import contradictions
+from highwater.checkers.coordinators.folded_logs import CoordinatorAnswer
+from highwater.checkers.coordinators.offsets import wrong_offsets
 from tests.support.seeds import FIRST, HISTORIES
 
 pytestmark = [pytest.mark.drawn, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -153,9 +154,11 @@ def coordinator(rng: random.Random) -> Coordinator:
 def found(made: Coordinator, answers: list[Row], *logs: list[Row]) -> set[Place]:
     """The places about which the coordinator is accused."""
     replicas = logs or (made.log, made.log, made.log)
-    return {
-        (finding.group, finding.partition) for finding in contradictions(answers, replicas, TOPIC)
-    }
+    given = [
+        CoordinatorAnswer((row["group"], row["partition"]), row["offset"], row["end"])
+        for row in answers
+    ]
+    return {(finding.group, finding.partition) for finding in wrong_offsets(given, replicas, TOPIC)}
 
 
 def clear(made: Coordinator, rng: random.Random, answers: list[Row]) -> Row | None:

@@ -7,14 +7,13 @@ added offsets to its next one, and then removes these (KAFKA-17507). The log has
 
 from typing import Final
 
-from highwater.checkers.groups.coordinator_answers import ENDS, REMOVES_GROUP
+from highwater.checkers.coordinators.offsets import ENDS, REMOVES_GROUP
 from highwater.checkers.explain.evidence.evidence_links import AnomalyCase, Links
 from highwater.checkers.explain.evidence.licences import (
     Explainer,
     explains,
     hazard_of_release,
 )
-from highwater.checkers.groups.coordinator_answers import REMOVES_GROUP
 from highwater.checkers.model.report_types import ExplanationLink
 
 _REMOVED_GROUP: Final = "KAFKA-19163"

@@ -1,8 +1,8 @@
 """Reads the offsets that a group has committed, when all members have ended."""
 
 from collections import deque
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -18,10 +18,11 @@ READER: Final = "reader"
 """The process that requests the offsets."""
 
 _ASK_S: Final = 5.0
-_SETTLES_S: Final = 1.0
-"""Seconds in which a coordinator applies committed offsets of its log; it needs milliseconds."""
+SETTLES_S: Final = 1.0
+"""Seconds in which a coordinator applies committed records of its log; it needs milliseconds."""
 
 _LIMIT_S: Final = 30.0
+_Answer = TypeVar("_Answer", bound=tuple[Any, ...])
 
 
 def committed_offsets(places: Iterable[TopicPartition]) -> dict[int, int | None]:
@@ -60,34 +61,57 @@ def read_group_offsets(plan: Plan, recorder: Recorder, settings: Settings) -> No
     journal = GroupJournal(recorder, process=READER, group=settings["group.id"])
     partitions = [TopicPartition(plan.topic.name, n) for n in range(plan.topic.partitions)]
     client = Consumer(settings)
-    answers: deque[GroupAnswer] = deque(maxlen=2)
+    last: GroupAnswer | None = None
 
     def ask() -> GroupAnswer:
+        nonlocal last
         begun_ns, end = journal.clock(), None if plan.external else _end(client)
         places = client.committed(partitions, timeout=_ASK_S)
         if any(place.error is not None for place in places):
             raise NotYetError(str(places))
-        answers.append(GroupAnswer(begun_ns, end, committed_offsets(places)))
-        return answers[-1]
+        last = GroupAnswer(begun_ns, end, committed_offsets(places))
+        return last
 
-    steady = SteadyCondition[GroupAnswer](
-        lambda _: answers[0][1:] == answers[-1][1:], for_s=0 if plan.external else _SETTLES_S
-    )
-    answer: GroupAnswer | None
     try:
-        answer = await_condition(
+        last = settled(
             ask,
-            steady,
             what=f"the coordinator of {settings['group.id']} to return the group's offsets",
-            limit_s=_LIMIT_S,
             passing=(KafkaException,),
+            for_s=0 if plan.external else SETTLES_S,
         )
     except WaitTimeoutError:
-        answer = answers[-1]._replace(end=None) if answers else None
+        last = last and last._replace(end=None)
     finally:
         client.close()
-    if answer is not None:
-        journal.note("committed", answer.offsets, answer.begun_ns, end=answer.end)
+    if last is not None:
+        journal.note("committed", last.offsets, last.begun_ns, end=last.end)
+
+
+def settled(
+    ask: Callable[[], _Answer],
+    *,
+    what: str,
+    passing: tuple[type[Exception], ...],
+    for_s: float = SETTLES_S,
+) -> _Answer:
+    """Ask a coordinator until it has answered the same for a while; return the last answer.
+
+    Args:
+        ask: returns an answer; its first field is its time, which does not count.
+        what: what is waited for, in words.
+        passing: errors of ``ask`` that only mean "not yet".
+
+    Raises:
+        WaitTimeoutError: that did not happen in time.
+    """
+    answers: deque[_Answer] = deque(maxlen=2)
+
+    def look() -> _Answer:
+        answers.append(ask())
+        return answers[-1]
+
+    steady = SteadyCondition[_Answer](lambda _: answers[0][1:] == answers[-1][1:], for_s=for_s)
+    return await_condition(look, steady, what=what, limit_s=_LIMIT_S, passing=passing)
 
 
 def _end(client: Consumer) -> int:

@@ -7,9 +7,9 @@ from typing import Any, cast
 import pyarrow as pa  # noqa: TC002
 import pytest
 
+from highwater.checkers.coordinators.contradictions import coordinator_contradiction
 from highwater.checkers.explain.evidence.removed_groups import removed_group
 from highwater.checkers.explain.read_trace import observe
-from highwater.checkers.groups.coordinator_answers import coordinator_contradiction
 from highwater.checkers.run_files import RunFiles, stage
 from tests.histories.journals import contradicted
 

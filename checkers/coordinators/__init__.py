@@ -1,0 +1,1 @@
+"""Coordinators: what they answer, what their logs hold, and what clients and partitions show."""

@@ -1,0 +1,71 @@
+"""The offsets of groups: a coordinator's answers about them, and ``__consumer_offsets``."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from highwater.checkers.coordinators.folded_logs import CoordinatorAnswer, Place, Row, contradicted
+from highwater.checkers.core.anomaly_kinds import COORDINATOR_CONTRADICTION
+from highwater.checkers.groups.commits import READER
+from highwater.checkers.groups.events import GroupFinding
+from highwater.checkers.groups.offsets_topic import TOPIC, OffsetsLog, committed, removed_group
+
+REMOVES_GROUP: Final = "the group is removed, with a transaction open"
+ENDS: Final = "the transaction ends"
+"""Sentences about a record that removes a group which has offsets in an open transaction, and about
+a marker, which then says how."""
+
+_SHOWN_MAX: Final = 8
+
+
+def offset_answers(rows: Iterable[Row]) -> list[CoordinatorAnswer]:
+    """Return the answers that were recorded together with the end of the log."""
+    return [
+        CoordinatorAnswer((row["group"], row["partition"]), row["offset"], row["end"])
+        for row in rows
+        if row["event"] == "committed" and row["process"] == READER and row["end"] is not None
+    ]
+
+
+def wrong_offsets(
+    answers: Sequence[CoordinatorAnswer], replicas: Iterable[Sequence[Row]], topic: str
+) -> Iterator[GroupFinding]:
+    """Yield the answers about offsets of a topic that contradict the coordinator's log."""
+    for answer, log, offsets in contradicted(answers, replicas, partial(OffsetsLog, topic)):
+        group, partition = answer.place
+        expected = min(offsets, key=lambda offset: -1 if offset is None else offset)
+        yield GroupFinding(
+            kind=COORDINATOR_CONTRADICTION,
+            group=group,
+            partition=partition,
+            offset=expected,
+            says=f"The coordinator of group {group} had {_named(answer.state)} for partition"
+            f" {partition}; {TOPIC} has {_named(expected)}.",
+            records=tuple(_records(log, answer.place, topic))[-_SHOWN_MAX:],
+        )
+
+
+def _named(offset: int | None) -> str:
+    return "no offset" if offset is None else f"offset {offset}"
+
+
+def _records(log: Iterable[Row], place: Place, topic: str) -> Iterator[tuple[int, int | None, str]]:
+    """Yield the records of a log that decide about a place, as ``GroupFinding`` has them."""
+    pending: set[int] = set()
+    for row in log:
+        producer, at = row["producer_id"], row["offset"]
+        if row["control"]:
+            if producer in pending:
+                pending.discard(producer)
+                yield at, producer, f"{ENDS}: {row['control_type']}"
+            continue
+        commit = committed(row, topic)
+        if commit is not None and commit.place == place:
+            has = f"the group has {_named(commit.offset)}"
+            if commit.transactional:
+                pending.add(producer)
+                yield at, producer, f"{has}, in a transaction of producer {producer}"
+            else:
+                yield at, None, has
+        elif pending and removed_group(row) == place[0]:
+            yield at, None, REMOVES_GROUP

@@ -1,0 +1,183 @@
+"""Share groups: what their coordinator wrote and answered, and what members were answered.
+
+The rules are those of KIP-932, and of ``ShareCoordinatorShard`` of 4.1 to 4.4:
+
+- while the state epoch is the same, the start offset and the leader epoch never go back; the state
+  epoch never goes back, until the state is removed;
+- an update has the number of the snapshot before it;
+- what a member accepted or rejected, with a response, is in the log as acknowledged or archived, or
+  is before the start offset.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from highwater.checkers.coordinators.folded_logs import CoordinatorAnswer, Place, Row, contradicted
+from highwater.checkers.core.anomaly_kinds import COORDINATOR_CONTRADICTION
+from highwater.checkers.groups.events import GroupFinding
+from highwater.checkers.kafka_files.coordinator_records import ShareRecord, share_record
+from highwater.harness.runs.history import OK
+from highwater.harness.runs.store import COORDINATOR_TOPICS
+
+TOPIC: Final = COORDINATOR_TOPICS[2]
+_FINAL_ANSWERS: Final = frozenset(("accept", "reject"))
+_FINAL_STATES: Final = frozenset((2, 4))
+"""DeliveryState: acknowledged and archived."""
+
+
+@dataclass(slots=True)
+class _Share:
+    """The state of a partition of a share group.
+
+    Attributes:
+        records: delivery count and DeliveryState's number, by offset; of two, the greater counts
+            (``PersisterStateBatchCombiner``).
+    """
+
+    record: ShareRecord
+    start: int
+    leader_epoch: int
+    records: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def merge(self, batches: Iterable[tuple[int, int, int, int]]) -> None:
+        for first, last, state, deliveries in batches:
+            for offset in range(max(first, self.start), last + 1):
+                before = self.records.get(offset, (-1, -1))
+                self.records[offset] = max(before, (deliveries, state))
+
+
+class SharesLog:
+    """The states of share groups' partitions, record by record, as a coordinator loads its log.
+
+    Attributes:
+        wrong: the records that may not be there, and why.
+    """
+
+    def __init__(self) -> None:
+        self._shares: dict[Place, _Share] = {}
+        self.wrong: list[tuple[ShareRecord, str]] = []
+
+    def possible(self, place: Place) -> frozenset[int | None]:
+        """Return the start offsets that a coordinator may have for a partition; None: none."""
+        share = self._shares.get(place)
+        return frozenset({None if share is None or share.start < 0 else share.start})
+
+    def final(self, place: Place, offset: int) -> bool:
+        """Return whether a record is acknowledged or archived, or is before the start offset."""
+        share = self._shares.get(place)
+        if share is None:
+            return False
+        state = share.records.get(offset, (0, 0))[1]
+        return offset < share.start or state in _FINAL_STATES
+
+    def apply(self, row: Row) -> list[ShareRecord]:
+        """Apply the next record; return it if it changes a state."""
+        record = share_record(row)
+        if record is None:
+            return []
+        share = self._shares.get(record.place)
+        same = share is not None and share.record.topic_id == record.topic_id
+        if share is not None and same and record.removes:
+            del self._shares[record.place]
+        elif record.removes:
+            return []
+        elif record.whole:
+            if share is not None and same:
+                self._judge(share, record)
+            new = _Share(record, record.start, record.leader_epoch)
+            new.merge(record.batches)
+            self._shares[record.place] = new
+        elif share is None or not same:
+            self.wrong.append((record, "it changes a state that is not there"))
+            return []
+        else:
+            self._judge(share, record)
+            _update(share, record)
+        return [record]
+
+    def _judge(self, share: _Share, record: ShareRecord) -> None:
+        before, why = share.record, ""
+        if record.whole and record.state_epoch < before.state_epoch:
+            why = f"state epoch {record.state_epoch} follows {before.state_epoch}"
+        elif not record.whole and record.snapshot_epoch != before.snapshot_epoch:
+            why = f"it changes snapshot {record.snapshot_epoch}, and the last is"
+            why += f" {before.snapshot_epoch}"
+        elif not record.whole or record.state_epoch == before.state_epoch:
+            if 0 <= record.start < share.start:
+                why = f"start offset {record.start} follows {share.start}"
+            elif 0 <= record.leader_epoch < share.leader_epoch:
+                why = f"leader epoch {record.leader_epoch} follows {share.leader_epoch}"
+        if why:
+            self.wrong.append((record, why))
+
+
+def _update(share: _Share, record: ShareRecord) -> None:
+    if record.leader_epoch >= 0:
+        share.leader_epoch = record.leader_epoch
+    if record.start >= 0:
+        gone = range(share.start, record.start)
+        for offset in gone if len(gone) <= len(share.records) else [*share.records]:
+            if offset < record.start:
+                share.records.pop(offset, None)
+        share.start = record.start
+    share.merge(record.batches)
+
+
+def wrong_shares(
+    answers: Sequence[CoordinatorAnswer],
+    replicas: Sequence[Sequence[Row]],
+    newest: Sequence[Row],
+    members: Iterable[Row],
+    *,
+    undamaged: bool,
+) -> Iterator[GroupFinding]:
+    """Yield what contradicts the log of the coordinator of share groups, or contradicts in it.
+
+    Args:
+        newest: the most up-to-date replica, from its first record on.
+        members: the journals of the groups' members; only these groups are judged.
+        undamaged: whether no fault may have removed records from the log.
+    """
+    for answer, _, starts in contradicted(answers, replicas, SharesLog):
+        [expected] = starts
+        yield _finding(
+            answer.place,
+            f"the coordinator had start offset {answer.state}; {TOPIC} has {expected}.",
+            expected,
+        )
+    log = SharesLog()
+    for row in newest:
+        log.apply(row)
+    members = list(members)
+    groups = {row["group"] for row in members}
+    for record, why in log.wrong:
+        if record.place[0] in groups:
+            proof = ((record.at, None, why),)
+            yield _finding(record.place, f"at offset {record.at} of {TOPIC} {why}.", records=proof)
+    answered = {
+        ((row["group"], row["partition"]), row["offset"]): row
+        for row in members
+        if row["event"] in _FINAL_ANSWERS and row["outcome"] == OK and undamaged
+    }
+    for (place, offset), row in sorted(answered.items()):
+        if not log.final(place, offset):
+            says = f"{row['process']} acknowledged ({row['event']}) offset {offset}, with a"
+            yield _finding(place, f"{says} response; {TOPIC} has no such state.", offset)
+
+
+def _finding(
+    place: Place,
+    says: str,
+    offset: int | None = None,
+    records: tuple[tuple[int, int | None, str], ...] = (),
+) -> GroupFinding:
+    group, partition = place
+    return GroupFinding(
+        kind=COORDINATOR_CONTRADICTION,
+        group=group,
+        partition=partition,
+        offset=offset,
+        says=f"Share group {group}, partition {partition}: {says}",
+        records=records,
+    )

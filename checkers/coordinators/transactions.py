@@ -1,0 +1,228 @@
+"""Transactions: what their coordinator wrote and answered, and what clients and partitions show.
+
+The rules are those of ``TransactionMetadata`` and ``TransactionStateManager`` of 3.9 and 4.x:
+
+- a Complete state follows the Prepare state of the same end, or itself;
+- after a client has used a producer id and epoch (Ongoing), no record has an older one. A record
+  that was not acknowledged may be followed by what the coordinator had in memory: so an Empty, or
+  a Prepare state before a Complete one, shows nothing;
+- a marker is written only after its Prepare state, and into all partitions before the Complete
+  state. A marker may be repeated. Producers that the log does not have are not judged;
+- a commit is acknowledged only after its PrepareCommit.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from highwater.checkers.coordinators.folded_logs import CoordinatorAnswer, Place, Row, contradicted
+from highwater.checkers.core.anomaly_kinds import COORDINATOR_CONTRADICTION
+from highwater.checkers.groups.events import GroupFinding
+from highwater.checkers.kafka_files.coordinator_records import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    STATES,
+    TransactionRecord,
+    transaction_record,
+)
+from highwater.checkers.transactions.coordinated import TOPIC
+
+_ENDS: Final = {PREPARE_COMMIT: "commit", PREPARE_ABORT: "abort"}
+_PREPARES: Final = {COMPLETE_COMMIT: PREPARE_COMMIT, COMPLETE_ABORT: PREPARE_ABORT}
+_FENCING: Final = STATES[-1]
+"""A state in memory only, with the next epoch: the coordinator is about to abort."""
+
+
+class Marker(NamedTuple):
+    """Markers of one kind, of a producer's id and epoch, in a partition."""
+
+    partition: int
+    producer_id: int
+    epoch: int
+    end: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """Facts about transactions from the partitions' logs and from the history.
+
+    Attributes:
+        most: the number of each marker in the replica that has most of them.
+        everywhere: the markers that all replicas of their partition have.
+        whole: the partitions whose logs still have their first record.
+        acknowledged: the number of acknowledged commits, by the producer's id and epoch.
+    """
+
+    most: Mapping[Marker, int] = field(default_factory=dict)
+    everywhere: frozenset[Marker] = frozenset()
+    whole: frozenset[int] = frozenset()
+    acknowledged: Mapping[tuple[int, int], int] = field(default_factory=dict)
+
+
+class TransactionsLog:
+    """The states of transactional ids, record by record, as a coordinator loads its log."""
+
+    def __init__(self) -> None:
+        self._last: dict[Place, TransactionRecord] = {}
+
+    def possible(self, place: Place) -> frozenset[tuple[str, int, int] | None]:
+        """Return the states, each with producer id and epoch, that a coordinator may have."""
+        last = self._last.get(place)
+        if last is None or last.status is None:
+            return frozenset({None})
+        states = {(last.state, last.producer_id, last.epoch)}
+        if last.status == ONGOING:
+            fenced = last.producer_id, last.epoch + 1
+            states |= {(last.state, *fenced), (_FENCING, *fenced)}
+        return frozenset(states)
+
+    def apply(self, row: Row) -> list[TransactionRecord]:
+        """Apply the next record; return it."""
+        record = transaction_record(row)
+        if record is None:
+            return []
+        self._last[record.place] = record
+        return [record]
+
+
+def wrong_transactions(
+    answers: Sequence[CoordinatorAnswer],
+    replicas: Sequence[Sequence[Row]],
+    newest: Sequence[Row],
+    topic: str,
+    facts: PartitionFacts | None,
+) -> Iterator[GroupFinding]:
+    """Yield what contradicts the log of the coordinator of transactions, or contradicts in it.
+
+    Args:
+        newest: the most up-to-date replica, from its first record on.
+        topic: the topic under test; transactional ids that never wrote to it are not judged.
+        facts: None if faults may have removed some.
+    """
+    for answer, _, states in contradicted(answers, replicas, TransactionsLog):
+        expected = next(iter(states - {None}), None)
+        says = f"The coordinator had {_named(answer.state)}; {TOPIC} has {_named(expected)}."
+        yield _finding(answer.place[0], says)
+    ids: dict[str, list[TransactionRecord]] = {}
+    for record in filter(None, map(transaction_record, newest)):
+        ids.setdefault(record.name, []).append(record)
+    ours = {
+        name: records
+        for name, records in ids.items()
+        if any(of == topic for record in records for of, _ in record.partitions)
+    }
+    for name, records in ours.items():
+        for at, says in _wrong_order(records):
+            yield _finding(name, says, records=((at, None, says),), offset=at)
+    if facts is not None:
+        yield from _undecided(ours, facts, topic)
+
+
+def _named(state: tuple[str, int, int] | None) -> str:
+    return "no state" if state is None else "{}, producer {}, epoch {}".format(*state)
+
+
+def _wrong_order(records: Iterable[TransactionRecord]) -> Iterator[tuple[int, str]]:
+    """Yield the offset of each record of one transactional id that may not be there, and why."""
+    before: TransactionRecord | None = None
+    used: TransactionRecord | None = None
+    left: set[int] = set()
+    for record in records:
+        if record.status is None:
+            before, used, left = None, None, set()
+            continue
+        state = f"{record.state} (producer {record.producer_id}, epoch {record.epoch})"
+        prepares = _PREPARES.get(record.status)
+        if prepares is not None and (
+            before is None or before.status not in {prepares, record.status}
+        ):
+            follows = "nothing" if before is None else before.state
+            yield record.at, f"{state} follows {follows}"
+        if used is not None and (
+            record.producer_id in left
+            or (record.producer_id == used.producer_id and record.epoch < used.epoch)
+        ):
+            yield (
+                record.at,
+                f"{state} follows a transaction of producer {used.producer_id}, epoch {used.epoch}",
+            )
+        elif record.status == ONGOING:
+            if used is not None and used.producer_id != record.producer_id:
+                left.add(used.producer_id)
+            used = record
+        before = record
+
+
+def _undecided(
+    ids: Mapping[str, Sequence[TransactionRecord]], facts: PartitionFacts, topic: str
+) -> Iterator[GroupFinding]:
+    """Yield ends of transactions that only the log shows, or only partitions or clients show."""
+    decided: dict[Marker, str] = {}
+    complete: Counter[Marker] = Counter()
+    commits: Counter[tuple[int, int]] = Counter()
+    names: dict[int, str] = {}
+    for name, records in ids.items():
+        markers: list[Marker] = []
+        before: int | None = None
+        for record in records:
+            names[record.producer_id] = name
+            if record.status in _ENDS:
+                markers = [
+                    Marker(number, record.producer_id, record.epoch, _ENDS[record.status])
+                    for of, number in sorted(record.partitions)
+                    if of == topic
+                ]
+                decided |= dict.fromkeys(markers, name)
+                key = record.producer_id, record.data_epoch
+                commits[key] += record.status == PREPARE_COMMIT
+            elif record.status in _PREPARES and before == _PREPARES[record.status]:
+                complete.update(markers)
+            before = record.status
+    for marker, count in sorted(complete.items()):
+        if marker.partition in facts.whole and facts.most.get(marker, 0) < count:
+            yield _of_marker(decided[marker], marker, count, facts.most.get(marker, 0))
+    for marker in sorted(facts.everywhere - decided.keys()):
+        if marker.producer_id in names:
+            yield _of_marker(names[marker.producer_id], marker, 0, facts.most[marker])
+    for (producer, epoch), count in sorted(facts.acknowledged.items()):
+        if count > commits[producer, epoch]:
+            says = (
+                f"{count} commits of producer {producer}, epoch {epoch}, were acknowledged;"
+                f" {TOPIC} has {commits[producer, epoch]}."
+            )
+            yield _finding(names.get(producer, "?"), says)
+
+
+def _of_marker(name: str, marker: Marker, decided: int, written: int) -> GroupFinding:
+    partition, producer, epoch, end = marker
+    return _finding(
+        name,
+        f"The log of partition {partition} has {written} markers ({end}) of producer {producer},"
+        f" epoch {epoch}; {TOPIC} has {decided or 'no'} such ends.",
+        partition=partition,
+        topic=None,
+    )
+
+
+def _finding(
+    name: str,
+    says: str,
+    *,
+    partition: int = 0,
+    topic: str | None = TOPIC,
+    offset: int | None = None,
+    records: tuple[tuple[int, int | None, str], ...] = (),
+) -> GroupFinding:
+    return GroupFinding(
+        kind=COORDINATOR_CONTRADICTION,
+        group=name,
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        says=f"Transactional id {name}: {says}",
+        records=records,
+    )

@@ -1,0 +1,139 @@
+"""Coordinators are asked for their states after they had to load their logs anew.
+
+While a coordinator leads, it answers from memory; only after its partition's leader has moved it
+answers from its log. So at the end of a random run all coordinators' partitions are moved, and then
+the coordinators are asked again. The judge compares the answers with the logs on the disks.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
+from highwater.harness.base.waiting import NotYetError, await_condition
+from highwater.harness.clients.groups.final_offsets import settled
+from highwater.harness.releases.catalogue import release
+from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.recorder import Recorder
+from highwater.harness.runs.store import COORDINATOR_TOPICS
+
+_LIMIT_S: Final = 30.0
+_LISTED_SINCE: Final = (3, 0)
+"""The first release that lists transactions (KIP-664)."""
+
+_TRANSACTIONS, _GROUPS, _SHARES = COORDINATOR_TOPICS
+
+
+class _Coordinators(NamedTuple):
+    plan: Plan
+    cluster: Cluster
+    probe: Probe
+    recorder: Recorder
+
+
+def asks_coordinators(plan: Plan) -> bool:
+    """Return whether a run ends with these questions: it is a random run on brokers of our own."""
+    workload = plan.workload
+    used = workload.transactions or workload.subscribe or workload.share
+    if not used or plan.story or plan.schedule or plan.program or plan.external:
+        return False
+    return plan.brokers > 1 and release(plan.kafka).number >= _LISTED_SINCE
+
+
+def ask_coordinators(
+    plan: Plan,
+    cluster: Cluster,
+    probe: Probe,
+    recorder: Recorder,
+    *,
+    share_group: str,
+    ask_group: Callable[[], None],
+) -> None:
+    """Move the coordinators that a run has used, and record what they answer then.
+
+    Args:
+        share_group: the name of the run's share group.
+        ask_group: asks for the offsets of the run's group.
+
+    Raises:
+        HarnessError: a coordinator could not be moved, or did not answer in time.
+    """
+    coordinators, workload = _Coordinators(plan, cluster, probe, recorder), plan.workload
+    if workload.subscribe:
+        _move(coordinators, _GROUPS)
+        ask_group()
+    if workload.transactions:
+        _move(coordinators, _TRANSACTIONS)
+        _ask(coordinators, _TRANSACTIONS, lambda leader: _transactions(probe, leader))
+    if workload.share:
+        _move(coordinators, _SHARES)
+        if not workload.subscribe:
+            _move(coordinators, _GROUPS)
+        _ask(coordinators, _SHARES, lambda _: _starts(coordinators, share_group))
+
+
+def _move(coordinators: _Coordinators, topic: str) -> None:
+    """Move the leader of a coordinators' topic to another member of the ISR."""
+    others = await_condition(
+        lambda: _others(coordinators, topic),
+        bool,
+        what=f"two brokers in the ISR of {topic}-0",
+        limit_s=_LIMIT_S,
+        passing=(UnreachableError,),
+    )
+    coordinators.cluster.move_leader(topic, 0, others[0])
+
+
+def _others(coordinators: _Coordinators, topic: str) -> list[int]:
+    state = coordinators.probe.partition(topic, 0)
+    return [broker for broker in state.isr if broker != state.leader] if state.leader >= 0 else []
+
+
+def _ask(
+    coordinators: _Coordinators,
+    topic: str,
+    look: Callable[[int], tuple[dict[str, object], ...]],
+) -> None:
+    """Ask until the answers are the same for a while, with no new record in the log; record them.
+
+    Args:
+        look: returns rows of ``ANSWERS`` from a leader of the topic.
+    """
+    _, _, probe, recorder = coordinators
+
+    def ask() -> tuple[int, int, tuple[dict[str, object], ...]]:
+        begun_ns, leader = recorder.clock(), probe.partition(topic, 0).leader
+        if leader < 0:
+            raise NotYetError(f"{topic}-0 has no leader")
+        return begun_ns, probe.replica(leader, topic, 0).hw, look(leader)
+
+    begun_ns, end, rows = settled(
+        ask, what=f"the coordinator of {topic} to return its states", passing=(UnreachableError,)
+    )
+    times = {"invoke_ns": begun_ns, "complete_ns": recorder.clock()}
+    for row in rows:
+        recorder.answer({**times, "topic": topic, "end": end, **row})
+
+
+def _transactions(probe: Probe, leader: int) -> tuple[dict[str, object], ...]:
+    return tuple(
+        {
+            "name": state.name,
+            "partition": 0,
+            "state": state.state,
+            "producer_id": state.producer_id,
+            "epoch": state.epoch,
+        }
+        for state in sorted(probe.transactions(leader), key=lambda state: state.name)
+    )
+
+
+def _starts(coordinators: _Coordinators, group: str) -> tuple[dict[str, object], ...]:
+    """Ask the group's coordinator, which asks the coordinator of the share group's states."""
+    plan, _, probe, _ = coordinators
+    numbers = range(plan.topic.partitions)
+    leader = probe.partition(_GROUPS, 0).leader
+    starts = probe.share_starts(leader, group, plan.topic.name, numbers)
+    return tuple(
+        {"name": group, "partition": number, "offset": start}
+        for number, start in sorted(starts.items())
+    )

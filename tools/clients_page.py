@@ -20,12 +20,21 @@ from tools import story_runs
 
 FAULTS: Final = Path(__file__).parent.parent / "docs" / "client-faults.json"
 RESULTS: Final = Path(__file__).parent.parent / "docs" / "client-results.json"
+ADDRESSES: Final = Path(__file__).parent.parent / "docs" / "client-addresses.json"
+REFUSALS: Final = Path(__file__).parent.parent / "docs" / "client-refusals.json"
 
 WORKS: Final = "works"
 LOST: Final = "sent, but not in the log"
 SILENT: Final = "no answer"
 LACKS: Final = "the client has none"
 PARTIAL: Final = "committed without it"
+
+ELSEWHERE: Final = "written to the other cluster"
+ABORTED: Final = "aborted"
+UNCERTAIN: Final = "uncertain"
+IN_THE_LOG: Final = "aborted, and in the log"
+NOT_IN_THE_LOG: Final = "committed, and not in the log"
+TWICE: Final = "in the log twice"
 
 PRODUCING: Final = ("acks=0", "acks=1", "acks=all", "idempotent", "transactional")
 CONSUMING: Final = "consume"
@@ -56,6 +65,27 @@ the last column moved coordinators of transactions in place of late requests and
 another order than sent; plain producers are promised neither. *Hung*: a commit that never ended, as
 with sarama 1.50.3 ([results](results.md)).
 """
+_REFUSED: Final = """\
+A transaction of one record, of which the wire refuses one request with an error, before the broker
+has acted or after (`python -m tools.client_refusals FOLDER`). ✓: the client repeated it, and
+committed. ↺: the commit had an error, the abort had none. ✗: the program is left without an
+answer, and must open a new producer. …: no answer within 12 s. The words are those in which the
+client says one thing, and the log another: **in the log** after an acknowledged abort,
+**not in the log** after an acknowledged commit; so often of ten. Empty: no such request.
+"""
+_SHORT: Final = {
+    "": "",
+    WORKS: "✓",
+    ABORTED: "↺",
+    UNCERTAIN: "✗",
+    SILENT: "…",
+}
+_ADDRESS: Final = """\
+Each client has written to a cluster of one broker, 3.9.2 or 4.4.0. Then another cluster, with a
+topic of the same name, has its address (KAFKA-20246), and the client sends another record
+(`python -m tools.client_addresses FOLDER`). From 4.4.0 on client and broker compare cluster ids
+(KIP-1242); but here Java's has no other address from which to begin again.
+"""
 _COMMITS: Final = """\
 A transaction has a record that was written, and one that cannot be: the broker refuses it
 (`max.message.bytes`), or is down until it has expired. Then the client is asked to commit without a
@@ -80,6 +110,28 @@ class ClientTrial(msgspec.Struct, frozen=True, kw_only=True):
     client: str
     version: str
     results: dict[str, str]
+
+
+class ClientRefusal(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of a client one of whose requests was refused.
+
+    Attributes:
+        library: its name and release.
+        acted: whether the broker had acted on the request.
+        result: what client and log came to.
+        said: the error of the transaction's end.
+        times: trials with this result, of ``plays``.
+    """
+
+    client: str
+    library: str
+    api: str
+    error: str
+    acted: bool
+    result: str
+    said: str
+    times: int
+    plays: int
 
 
 class ClientFaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -202,6 +254,63 @@ def read() -> tuple[ClientTrial, ...]:
     return msgspec.json.decode(RESULTS.read_bytes(), type=tuple[ClientTrial, ...])
 
 
+def read_refusals() -> tuple[ClientRefusal, ...]:
+    """Return the trials with refused requests."""
+    return msgspec.json.decode(REFUSALS.read_bytes(), type=tuple[ClientRefusal, ...])
+
+
+def read_addresses() -> tuple[ClientTrial, ...]:
+    """Return the trials with an address that became another cluster's."""
+    return msgspec.json.decode(ADDRESSES.read_bytes(), type=tuple[ClientTrial, ...])
+
+
+def address_lines(trials: Sequence[ClientTrial]) -> str:
+    """Return a line for clients alike: what they were told, by what they were asked for."""
+    alike: dict[str, dict[str, list[str]]] = {}
+    for trial in trials:
+        by_result: dict[str, list[str]] = {}
+        for action, result in trial.results.items():
+            by_result.setdefault(result, []).append(action)
+        says = "; ".join(
+            f"{result if result == ELSEWHERE else f'`{result}`'}: {', '.join(actions)}"
+            for result, actions in by_result.items()
+        )
+        alike.setdefault(says, {}).setdefault(trial.client, []).append(trial.broker)
+    brokers = list(dict.fromkeys(trial.broker for trial in trials))
+    lines = []
+    for says, clients in alike.items():
+        names = [
+            f"`{name}`" if on == brokers else f"`{name}` ({', '.join(on)})"
+            for name, on in clients.items()
+        ]
+        lines.append(f"- {', '.join(names)}: {says}")
+    return "\n".join(lines) + "\n"
+
+
+def refusal_table(rows: Sequence[ClientRefusal]) -> str:
+    """Return a table: errors by clients; errors alike are in one line."""
+    libraries = list(dict.fromkeys(row.library for row in rows))
+    cells: dict[tuple[str, bool, str], dict[str, str]] = {}
+    for row in rows:
+        cells.setdefault((row.api, row.acted, row.error), {})[row.library] = _refused(row)
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for (api, acted, error), of_error in cells.items():
+        side = "after" if acted else "before"
+        line = (f"{api}, {side}", *(of_error.get(name, "") for name in libraries))
+        alike.setdefault(line, []).append(f"`{error}`")
+    lines = [f"| | | {' | '.join(libraries)} |", "|---" * (len(libraries) + 2) + "|"]
+    for (place, *results), errors in alike.items():
+        lines.append(f"| {place} | {', '.join(errors)} | {' | '.join(results)} |")
+    return "\n".join(lines)
+
+
+def _refused(row: ClientRefusal) -> str:
+    if row.result in _SHORT:
+        return _SHORT[row.result]
+    words = {IN_THE_LOG: "in the log", NOT_IN_THE_LOG: "not in the log", TWICE: "twice"}
+    return f"**{words[row.result]}** {row.times}/{row.plays}"
+
+
 def clients() -> str:
     """Return the text of docs/clients.md."""
     trials = read()
@@ -210,6 +319,8 @@ def clients() -> str:
         of_broker = [trial for trial in trials if trial.broker == broker]
         parts += [f"## A broker of {broker}\n", _cells(of_broker, (*PRODUCING, CONSUMING)), ""]
     parts += ["## Under faults\n", _FAULTS, fault_tables(_faults()), ""]
+    parts += ["## Requests that are refused\n", _REFUSED, refusal_table(read_refusals()), ""]
+    parts += ["## An address of another cluster\n", _ADDRESS, address_lines(read_addresses()), ""]
     committed = [trial for trial in trials if REFUSED in trial.results]
     parts += ["## A commit after a record that was not written\n", _COMMITS]
     parts.append(_cells(committed, COMMITS))

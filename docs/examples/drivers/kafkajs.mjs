@@ -12,7 +12,9 @@ const CODECS = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP }
 const BATCH_BYTES = 500_000
 
 let producer, options, linger, deadline
+let connecting // the Promise of the producer's connection
 let next, transaction // the one that `init` has begun, the one that is open
+let refusal // the first failed send of the open transaction
 const batches = new Map() // by partition: those that records may still join
 const unanswered = new Set()
 
@@ -26,7 +28,7 @@ function failed(error) {
   return { error: error.type ?? error.name, code, message: error.message }
 }
 
-async function open(role, config) {
+function open(role, config) {
   if (producer) return refuse('ALREADY_OPEN', 'open comes once')
   if (role !== 'producer') return refuse('UNSUPPORTED', 'KafkaJS reads in groups only')
   const compression = CODECS[config['compression.type']]
@@ -51,8 +53,16 @@ async function open(role, config) {
     // KafkaJS counts retries, and not their time.
     retry: { retries: config.retries ?? Math.ceil(deadline / 1000) },
   })
-  await producer.connect()
   return { library: `kafkajs ${version}` }
+}
+
+// KafkaJS asks for a producer id when an idempotent producer connects, which may fail.
+function connect() {
+  connecting ??= producer.connect().catch(error => {
+    connecting = undefined
+    throw error
+  })
+  return connecting
 }
 
 // Send records of one partition, and answer with the offset of the first. KafkaJS has no time-out
@@ -62,14 +72,15 @@ async function produce(topic, messages) {
   const timedOut = sleep(deadline, undefined, { signal: late.signal }).then(() => {
     return { error: 'MESSAGE_TIMED_OUT', code: -1, message: `no answer in ${deadline} ms` }
   })
-  const sent = (transaction ?? producer).send({ ...options, topic, messages }).then(([first]) => {
+  const sent = connect().then(() => (transaction ?? producer).send({ ...options, topic, messages }))
+  const answered = sent.then(([first]) => {
     if (first) return { offset: Number(first.baseOffset) }
     // KafkaJS passes over records of a partition that it does not know, without an error.
     if (messages.length && options.acks !== 0) return refuse('NOT_SENT', 'no such partition')
     return {}
   })
   timedOut.catch(() => {}) // aborted
-  return Promise.race([sent, timedOut]).finally(() => late.abort())
+  return Promise.race([answered, timedOut]).finally(() => late.abort())
 }
 
 // KafkaJS makes a request of each send: records of linger.ms go in one.
@@ -82,8 +93,11 @@ async function send({ topic, partition, value }) {
       if (batches.get(key) === made) batches.delete(key)
       return produce(topic, made.messages)
     })
-    unanswered.add(made.answered)
-    made.answered.catch(() => {}).finally(() => unanswered.delete(made.answered))
+    const settled = made.answered.catch(failed).then(words => {
+      if (words.error) refusal ??= { ...words, queued: undefined }
+      unanswered.delete(settled)
+    })
+    unanswered.add(settled)
     batches.set(key, (batch = made))
   }
   batch.bytes += value.length
@@ -94,10 +108,18 @@ async function send({ topic, partition, value }) {
 
 // KafkaJS asks for a producer id when it begins a transaction.
 async function transact(op) {
-  if (op === 'init') next = await producer.transaction()
-  if (op === 'begin') [transaction, next] = [next ?? (await producer.transaction()), undefined]
+  if (op === 'init') {
+    await connect()
+    next = await producer.transaction()
+  }
+  if (op === 'begin') {
+    transaction = next ?? (await producer.transaction())
+    next = refusal = undefined
+  }
   if (op === 'init' || op === 'begin') return {}
-  await Promise.allSettled([...unanswered])
+  await Promise.all(unanswered)
+  // After a failed send the program has to abort, as in the library's pages.
+  if (op === 'commit' && refusal) return refusal
   const ended = transaction
   await (op === 'commit' ? ended.commit() : ended.abort())
   transaction = undefined

@@ -14,6 +14,7 @@ const BATCH_BYTES = 500_000
 
 let producer, options, linger, deadline
 let next, transaction // the one that `init` has begun, the one that is open
+let refusal // the first failed send of the open transaction
 let turn = Promise.resolve() // the last send of a transaction
 const counts = new Map() // topic to the Promise of its number of partitions
 const batches = new Map() // by partition: those that records may still join
@@ -121,8 +122,11 @@ async function send({ topic, partition, value }) {
       if (batches.get(key) === made) batches.delete(key)
       return within(deadline, produce(topic, partition, made.messages))
     })
-    unanswered.add(made.answered)
-    made.answered.catch(() => {}).finally(() => unanswered.delete(made.answered))
+    const settled = made.answered.catch(failed).then(words => {
+      if (words.error) refusal ??= { ...words, queued: undefined }
+      unanswered.delete(settled)
+    })
+    unanswered.add(settled)
     batches.set(key, (batch = made))
   }
   batch.bytes += value.length
@@ -137,11 +141,13 @@ async function transact(op) {
   if (op === 'init') next = await producer.beginTransaction(NEW_PRODUCER)
   if (op === 'begin') {
     transaction = next ?? (await producer.beginTransaction(NEW_PRODUCER))
-    next = undefined
+    next = refusal = undefined
     turn = Promise.resolve()
   }
   if (op === 'init' || op === 'begin') return {}
-  await Promise.allSettled([...unanswered])
+  await Promise.all(unanswered)
+  // After a failed send the program has to abort, as in the library's pages.
+  if (op === 'commit' && refusal) return refusal
   await (op === 'commit' ? transaction.commit() : transaction.abort())
   transaction = undefined
   return {}

@@ -273,9 +273,9 @@ func transact(one request) {
 	case one.Op == "begin":
 		err = producer.BeginTxn()
 	case one.Op == "commit":
-		err = producer.CommitTxn()
+		err = end(producer.CommitTxn)
 	default:
-		err = producer.AbortTxn()
+		err = end(producer.AbortTxn)
 	}
 	said := result(one.Id, err)
 	if err != nil && one.Op == "init" {
@@ -286,6 +286,23 @@ func transact(one request) {
 		said.Again = one.Op != "begin" && status&sarama.ProducerTxnFlagInError == 0
 	}
 	write(said)
+}
+
+// end ends a transaction. In its fatal state sarama still sends each batch Retry.Max times, and
+// CommitTxn and AbortTxn wait for that.
+func end(by func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- by() }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(100 * time.Millisecond):
+			if producer.TxnStatus()&sarama.ProducerTxnFlagFatalError != 0 {
+				return errors.New("its transaction is in a fatal state")
+			}
+		}
+	}
 }
 
 // follow reads: at a position that is not in the log sarama stops, and is asked again.

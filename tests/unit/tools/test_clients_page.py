@@ -4,7 +4,21 @@ from highwater.campaigns.matrix_plan import lay_out
 from highwater.harness.campaigns.matrix_cells import Axes
 from tests.support.matrices import row
 from tools.client_matrix import MIXES
-from tools.clients_page import fault_tables, merged, of_cell
+from tools.client_refusals import refusals
+from tools.clients_page import (
+    ABORTED,
+    ELSEWHERE,
+    IN_THE_LOG,
+    WORKS,
+    ClientRefusal,
+    ClientTrial,
+    address_lines,
+    fault_tables,
+    merged,
+    of_cell,
+    read_refusals,
+    refusal_table,
+)
 
 AXES = Axes(
     kafkas=("4.4.0",),
@@ -53,3 +67,54 @@ def test_a_later_run_is_in_the_place_of_the_earlier_one() -> None:
     assert fault_tables([*rows, of_cell(row(cells[0], model="unexplained"), ())]).endswith(
         "Not explained: java plain, acks=1 4.4.0."
     )
+
+
+def test_errors_alike_are_in_one_line() -> None:
+    results = {
+        ("COORDINATOR_NOT_AVAILABLE", "a 1"): (WORKS, 1),
+        ("COORDINATOR_NOT_AVAILABLE", "b 2"): (ABORTED, 1),
+        ("NOT_COORDINATOR", "a 1"): (WORKS, 1),
+        ("NOT_COORDINATOR", "b 2"): (ABORTED, 1),
+        ("UNKNOWN_SERVER_ERROR", "b 2"): (IN_THE_LOG, 9),
+    }
+    rows = [
+        ClientRefusal(
+            client=library[0],
+            library=library,
+            api="EndTxn",
+            error=error,
+            acted=True,
+            result=result,
+            said="",
+            times=times,
+            plays=10,
+        )
+        for (error, library), (result, times) in results.items()
+    ]
+    assert refusal_table(rows).splitlines() == [
+        "| | | a 1 | b 2 |",
+        "|---|---|---|---|",
+        "| EndTxn, after | `COORDINATOR_NOT_AVAILABLE`, `NOT_COORDINATOR` | ✓ | ↺ |",
+        "| EndTxn, after | `UNKNOWN_SERVER_ERROR` |  | **in the log** 9/10 |",
+    ]
+
+
+def test_what_was_played_is_legal() -> None:
+    played = {(row.api, row.error, row.acted) for row in read_refusals()}
+    assert played <= set(refusals())
+
+
+def test_clients_alike_are_in_one_line() -> None:
+    trials = [
+        ClientTrial(broker=broker, client=client, version="1", results=results)
+        for broker, client, results in (
+            ("3.9.2", "a", {"plain": ELSEWHERE, "idempotent": ELSEWHERE}),
+            ("3.9.2", "b", {"plain": ELSEWHERE, "idempotent": ELSEWHERE}),
+            ("4.4.0", "a", {"plain": ELSEWHERE, "idempotent": ELSEWHERE}),
+            ("4.4.0", "b", {"plain": "REFUSED", "idempotent": ELSEWHERE}),
+        )
+    ]
+    assert address_lines(trials).splitlines() == [
+        "- `a`, `b` (3.9.2): written to the other cluster: plain, idempotent",
+        "- `b` (4.4.0): `REFUSED`: plain; written to the other cluster: idempotent",
+    ]

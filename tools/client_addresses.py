@@ -1,0 +1,210 @@
+"""Plays clients whose broker's address becomes another cluster's: docs/client-addresses.json.
+
+    python -m tools.client_addresses FOLDER [RELEASE ...]
+
+Each client has written a record to a topic of a cluster of one broker. The broker ends, and another
+cluster, with a topic of the same name, has its address (KAFKA-20246, KIP-1242). Then each client
+sends another record. ``FOLDER`` has, or gets, the drivers of ``tools.client_drivers``.
+"""
+
+import contextlib
+import logging
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from confluent_kafka import KafkaException
+
+from highwater.clusters.brokers.real_cluster import RealCluster
+from highwater.clusters.core.interfaces import PLAIN
+from highwater.clusters.drivers import find_driver
+from highwater.harness.base.errors import HarnessError
+from highwater.harness.clients import client_config
+from highwater.harness.releases.catalogue import MODERN, release
+from highwater.harness.releases.client_choice import AIOKAFKA, JAVA, KAFKA_PYTHON, LIBRDKAFKA
+from highwater.harness.runs.plan import Plan, Workload
+from highwater.runtime.client_libraries import OpenLibrary, open_library
+from tools import client_drivers
+from tools.client_trials import in_log, library_name, until
+from tools.clients_page import (
+    ADDRESSES,
+    ELSEWHERE,
+    LOST,
+    SILENT,
+    ClientTrial,
+    read_addresses,
+)
+
+BROKERS: Final = ("3.9.2", MODERN)
+CLIENTS: Final = (LIBRDKAFKA, JAVA, "java:3.9.2", KAFKA_PYTHON, AIOKAFKA)
+_DELIVERY_S: Final = 15.0
+_WRITING: Final[dict[str, Any]] = {"acks": "all", "delivery_timeout_s": _DELIVERY_S}
+WORKLOADS: Final = {
+    "plain": Workload(**_WRITING),
+    "idempotent": Workload(**_WRITING, idempotence=True),
+    "transactional": Workload(**_WRITING, idempotence=True, transactions=True),
+}
+_TOPIC: Final = "trials"
+_LIMIT_S: Final = 20.0
+_POLL_S: Final = 0.1
+_SETTINGS: Final = {
+    f"transaction.state.log.{what}": "1" for what in ("replication.factor", "min.isr")
+}
+
+
+class Writer:
+    """A producer of one client, which writes before and after the address is another cluster's."""
+
+    def __init__(
+        self, opened: OpenLibrary, plan: Plan, cluster: RealCluster, log: logging.Logger
+    ) -> None:
+        self.name = f"{Path(plan.client).name}-{action_of(plan.workload)}".replace(":", "-")
+        self._transactional = plan.workload.transactions
+        quirks = cluster.release.client
+        common = client_config.common(cluster.bootstrap, self.name, log, quirks=quirks)
+        self._producer: Any = None
+        if self._transactional:
+            settings = client_config.transactional(plan, common, self.name)
+            self._producer = opened.library.producer(settings)
+            until(self._producer.init_transactions)
+        else:
+            self._producer = opened.library.producer(client_config.producer(plan, common))
+
+    def write(self, value: str) -> None:
+        """Send a record, in a transaction if this writer has these."""
+        self.answers: list[str] = []
+        if self._transactional:
+            try:
+                self._producer.begin_transaction()
+            except KafkaException as raised:
+                self.answers.append(raised.args[0].name())
+                return
+        self._producer.queue(
+            _TOPIC,
+            value.encode(),
+            0,
+            on_delivery=lambda error, _: self.answers.append(error.name() if error else ""),
+        )
+
+    def end(self) -> str:
+        """Return the error of what was sent; empty if it was acknowledged."""
+        producer = self._producer
+        deadline = time.monotonic() + _LIMIT_S
+        while not self.answers and time.monotonic() < deadline:
+            producer.poll(_POLL_S)
+        if self.answers == [""] and self._transactional:
+            try:
+                until(self._producer.commit_transaction)
+            except KafkaException as raised:
+                return str(raised.args[0].name())
+            except HarnessError as raised:
+                return str(raised)
+        return self.answers[0] if self.answers else SILENT
+
+    def close(self) -> None:
+        """End the producer as in a crash."""
+        with contextlib.suppress(KafkaException):
+            self._producer.drop() if self._transactional else self._producer.purge()
+
+
+def action_of(workload: Workload) -> str:
+    """Return the name of a workload."""
+    return next(name for name, listed in WORKLOADS.items() if listed == workload)
+
+
+def play(broker: str, clients: dict[str, str], folder: Path) -> Iterator[ClientTrial]:
+    """Play all clients against two clusters of a release; the words of clients by their names."""
+    log = client_config.open_log(folder / "clients.log")
+    kafka_release = release(broker)
+    site = find_driver("local")(kafka_release, brokers=1, wired=False, options=PLAIN)
+    clusters = [
+        RealCluster(kafka_release, folder / name, site, broker_config=_SETTINGS)
+        for name in ("first", "second")
+    ]
+    with contextlib.ExitStack() as ends:
+        ends.callback(client_config.close_log, log)
+        for cluster in reversed(clusters):
+            ends.callback(cluster.close)
+        first, second = clusters
+        first.open()
+        first.create_topic(_TOPIC, [[1]], {})
+        writers: dict[str, dict[str, Writer]] = {}
+        libraries = {}
+        for name, word in clients.items():
+            logs = folder / name.replace(":", "-")
+            logs.mkdir()
+            libraries[name] = opened = open_library(Plan(kafka=broker, client=word), logs)
+            ends.callback(opened.close)
+            plans = [
+                Plan(kafka=broker, client=word, workload=workload)
+                for workload in WORKLOADS.values()
+            ]
+            writers[name] = {
+                action: Writer(opened, plan, first, log)
+                for action, plan in zip(WORKLOADS, plans, strict=True)
+            }
+        everyone = [writer for of_client in writers.values() for writer in of_client.values()]
+        for writer in everyone:
+            ends.callback(writer.close)
+        before = _write(everyone, "first")
+        for node in (*first.brokers.values(), *first.controllers.values()):
+            node.stop()
+        second.open()
+        second.create_topic(_TOPIC, [[1]], {})
+        results = _write(everyone, "second")
+        for name, of_client in writers.items():
+            yield ClientTrial(
+                broker=broker,
+                client=name,
+                version=library_name(clients[name], broker, libraries[name].names),
+                results={
+                    action: _result(second, writer, results[writer.name])
+                    for action, writer in of_client.items()
+                    if not before[writer.name]
+                },
+            )
+
+
+def _write(writers: list[Writer], which: str) -> dict[str, str]:
+    """Return the error of each writer's record."""
+    for writer in writers:
+        writer.write(f"{writer.name} {which}")
+    return {writer.name: writer.end() for writer in writers}
+
+
+def _result(cluster: RealCluster, writer: Writer, error: str) -> str:
+    if error:
+        return error
+    return ELSEWHERE if in_log(cluster, f"{writer.name} second".encode()) else LOST
+
+
+def main() -> None:
+    """Play the trials, and write them down."""
+    drivers, *brokers = sys.argv[1:]
+    clients = {client: client for client in CLIENTS}
+    for name in client_drivers.LIBRARIES:
+        program = Path(drivers).absolute() / name
+        clients[name] = str(
+            program if program.exists() else client_drivers.build(name, program.parent)
+        )
+    trials = []
+    with tempfile.TemporaryDirectory() as folder:
+        for broker in brokers or BROKERS:
+            place = Path(folder) / broker
+            place.mkdir()
+            for trial in play(broker, clients, place):
+                sys.stdout.write(f"{trial.broker} {trial.client} {trial.results}\n")
+                sys.stdout.flush()
+                trials.append(trial)
+    played = {trial.broker for trial in trials}
+    before = [trial for trial in read_addresses() if trial.broker not in played]
+    text = msgspec.json.format(msgspec.json.encode([*before, *trials]), indent=1)
+    ADDRESSES.write_bytes(text + b"\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,265 @@
+"""Plays clients whose requests are refused with rare errors: docs/client-refusals.json.
+
+    python -m tools.client_refusals FOLDER [CLIENT ...]
+
+Each trial is a transaction of one record, of which the wire refuses one request, or the answer to
+it when the broker has acted. The client's words are compared with the log. ``FOLDER`` has, or gets,
+the drivers of ``tools.client_drivers``; with clients only these are played, and replace their rows.
+"""
+
+import contextlib
+import logging
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import confluent_kafka
+import msgspec
+from confluent_kafka import KafkaError, TopicPartition
+
+from highwater.clusters.brokers.real_cluster import RealCluster
+from highwater.clusters.drivers import open_cluster
+from highwater.clusters.relay.apis import APIS
+from highwater.clusters.relay.messages import MessageRule
+from highwater.clusters.relay.refusals import ERRORS, LEGAL
+from highwater.clusters.relay.rules import ANY, client_name
+from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.waiting import await_condition
+from highwater.harness.clients import client_config
+from highwater.harness.clients.libraries.interfaces import ClientLibrary
+from highwater.harness.clients.transactional_producer import (
+    TransactionalProducer,
+    TransactionEnd,
+    TransactionTimeouts,
+)
+from highwater.harness.releases.catalogue import MODERN, release
+from highwater.harness.releases.client_choice import LIBRARIES, read_client
+from highwater.harness.runs.history import FAIL, OK
+from highwater.harness.runs.plan import Plan, Workload
+from highwater.runtime.client_libraries import open_library
+from tools import client_drivers
+from tools.client_trials import library_name
+from tools.clients_page import (
+    ABORTED,
+    IN_THE_LOG,
+    NOT_IN_THE_LOG,
+    REFUSALS,
+    SILENT,
+    TWICE,
+    UNCERTAIN,
+    WORKS,
+    ClientRefusal,
+    read_refusals,
+)
+
+APIS_PLAYED: Final = ("EndTxn", "Produce", "AddPartitionsToTxn")
+REPEATS: Final = 10
+"""How often a trial is played in which client and log disagree."""
+
+_DELIVERY_S: Final = 6.0
+_CALL_S: Final = 12.0
+_LIMIT_S: Final = 4.0
+_SETTINGS: Final = {
+    f"transaction.state.log.{what}": "1" for what in ("replication.factor", "min.isr")
+}
+
+
+class Refusal(NamedTuple):
+    """An error in place of a broker's answer, before or after the broker acts."""
+
+    api: str
+    error: str
+    acted: bool
+
+
+def refusals() -> Iterator[Refusal]:
+    """Yield every legal refusal of the requests of a transaction."""
+    for api in APIS_PLAYED:
+        for acted in (False, True):
+            for error, legal in LEGAL[APIS[api].key].items():
+                if legal.acted in {"either", "after" if acted else "before"}:
+                    yield Refusal(api, error, acted)
+
+
+class Stage:
+    """A broker behind the wire, and one client library; each trial has a topic of its own."""
+
+    def __init__(self, cluster: RealCluster, client: str, folder: Path) -> None:
+        self._cluster = cluster
+        self._plan = Plan(
+            kafka=cluster.release.name,
+            client=client,
+            workload=Workload(
+                acks="all", idempotence=True, transactions=True, delivery_timeout_s=_DELIVERY_S
+            ),
+        )
+        self._log = client_config.open_log(folder / "clients.log")
+        self._opened = open_library(self._plan, folder)
+        self._trials = 0
+        self.name = Path(client).name
+
+    def close(self) -> None:
+        """End the library."""
+        self._opened.close()
+        client_config.close_log(self._log)
+
+    def play(self, refusal: Refusal) -> ClientRefusal:
+        """Play a trial; again, if the client and the log disagree in it."""
+        result, error = self._try(refusal)
+        counts = {result: 1}
+        if result in {IN_THE_LOG, NOT_IN_THE_LOG, TWICE}:
+            for _ in range(REPEATS - 1):
+                again, _ = self._try(refusal)
+                counts[again] = counts.get(again, 0) + 1
+        return ClientRefusal(
+            client=self.name,
+            library=library_name(self._plan.client, self._plan.kafka, self._opened.names),
+            api=refusal.api,
+            error=refusal.error,
+            acted=refusal.acted,
+            result=result,
+            said=error or "",
+            times=counts[result],
+            plays=sum(counts.values()),
+        )
+
+    def _try(self, refusal: Refusal) -> tuple[str, str | None]:
+        """Return what a transaction came to, and the error of its end."""
+        self._trials += 1
+        name = topic = f"{self.name.replace('@', '-')}-{self._trials}"
+        self._cluster.create_topic(topic, [[1]], {})
+        network = self._cluster.network
+        assert network is not None
+        session = self._session(self._opened.library, name)
+        try:
+            if not session.open() or not session.begin():
+                return SILENT, "no transaction began"
+            messages = network.catch(_rule(refusal, name))
+            session.client.queue(topic, name.encode(), 0, on_delivery=lambda *_: None)
+            session.flush()
+            end = session.commit()
+            messages.release("time")
+            if not messages.events("refused"):
+                return "", None  # this client sends no such request
+            return self._outcome(end, topic), end.error
+        finally:
+            session.drop()
+
+    def _session(self, library: ClientLibrary, name: str) -> TransactionalProducer:
+        quirks = self._cluster.release.client
+        common = client_config.common(self._cluster.bootstrap, name, self._log, quirks=quirks)
+        settings = client_config.transactional(self._plan, common, name)
+        patience = TransactionTimeouts(threading.Event(), _CALL_S, lambda: _CALL_S)
+        return TransactionalProducer(settings, patience, library)
+
+    def _outcome(self, end: TransactionEnd, topic: str) -> str:
+        if end.outcome not in {OK, FAIL}:
+            return UNCERTAIN if end.answered else SILENT
+        count = self._committed(topic)
+        if count > 1:
+            return TWICE
+        if end.outcome == OK:
+            return WORKS if count else NOT_IN_THE_LOG
+        return IN_THE_LOG if count else ABORTED
+
+    def _committed(self, topic: str) -> int:
+        """Return how many records a reader of committed records finds, once none is open."""
+        place = TopicPartition(topic, 0, 0)
+        direct = self._cluster.brokers[1].address
+        levels = ("read_committed", "read_uncommitted")
+        readers = [confluent_kafka.Consumer(_reading(direct, level)) for level in levels]
+        try:
+            with contextlib.suppress(WaitTimeoutError):  # a transaction without an end is open
+                await_condition(
+                    lambda: {reader.get_watermark_offsets(place)[1] for reader in readers},
+                    lambda ends: len(ends) == 1,
+                    what="the transaction to end",
+                    limit_s=_LIMIT_S,
+                )
+            readers[0].assign([place])
+            count = 0
+            while (record := readers[0].poll(_LIMIT_S)) is not None:
+                problem = record.error()
+                if problem is None:
+                    count += 1
+                elif problem.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+                    break
+            return count
+        finally:
+            for reader in readers:
+                reader.close()
+
+
+def _rule(refusal: Refusal, client: str) -> MessageRule:
+    source, target = client_name(client), ANY
+    if refusal.acted:
+        source, target = target, source
+    return MessageRule(
+        action="refuse",
+        api=APIS[refusal.api].key,
+        side="answer" if refusal.acted else "request",
+        source=source,
+        target=target,
+        error=ERRORS[refusal.error],
+    )
+
+
+def _reading(address: str, level: str) -> dict[str, Any]:
+    log = logging.Logger("trial")  # noqa: LOG001 - ours alone, not global
+    log.addHandler(logging.NullHandler())
+    return {
+        "bootstrap.servers": address,
+        "group.id": "trial",
+        "isolation.level": level,
+        "enable.partition.eof": True,
+        "logger": log,
+    }
+
+
+def play(drivers: Path, clients: tuple[str, ...], folder: Path) -> Iterator[ClientRefusal]:
+    """Play every refusal with each client on one broker of the newest release."""
+    opened = open_cluster(
+        release(MODERN),
+        folder / "cluster",
+        brokers=1,
+        broker_config=_SETTINGS,
+        wired=True,
+        clients_wired=True,
+    )
+    with contextlib.closing(opened) as cluster:
+        for client in clients:
+            word = client
+            if client.partition("@")[0] in client_drivers.LIBRARIES:
+                word = str(drivers.absolute() / client)
+                if not Path(word).exists():
+                    client_drivers.build(client, drivers)
+            assert read_client(word, MODERN).idempotence
+            logs = folder / client.replace("@", "-")
+            logs.mkdir()
+            with contextlib.closing(Stage(cluster, word, logs)) as stage:
+                for refusal in refusals():
+                    row = stage.play(refusal)
+                    if row.result:
+                        yield row
+
+
+def main() -> None:
+    """Play the trials; write each down at once."""
+    drivers, *names = sys.argv[1:]
+    clients = tuple(names) or (*LIBRARIES, *client_drivers.LIBRARIES)
+    rows: list[ClientRefusal] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for row in play(Path(drivers), clients, Path(folder)):
+            sys.stdout.write(f"{row.client} {row.api} {row.error} {row.acted}: {row.result}\n")
+            sys.stdout.flush()
+            rows.append(row)
+            others = [row for row in read_refusals() if row.client not in clients]
+            text = msgspec.json.format(msgspec.json.encode([*others, *rows]), indent=1)
+            REFUSALS.write_bytes(text + b"\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -12,8 +12,8 @@ that is not right is
   the offsets topic (in the longest replica);
 - ``stale-commit``, if a member received it, which then reads records again that its group has read.
 
-``foreign-offset``: a coordinator returned an offset to a member although no member had committed one
-since the topic was created, so that it is of an earlier topic with this name.
+``foreign-offset``: a coordinator returned an offset to a member although no member had committed
+one since the topic was created, so that it is of an earlier topic with this name.
 
 ``given-again``: a member was given a record below the offset at which the member began, or below
 the member's position. (Records that a member skips are ``poll-skip`` or ``undelivered``.)

@@ -13,10 +13,6 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from highwater.checkers.groups.commits import offsets_retention_ns
-from highwater.checkers.groups.events import FOREVER, by_place, ended_ns
-from highwater.checkers.hazards.catalogue import find_hazard
-from highwater.checkers.hazards.evaluate import of_release
 from highwater.checkers.explain.evidence.evidence_links import (
     AnomalyCase,
     Chain,
@@ -36,7 +32,7 @@ from highwater.checkers.explain.observations import LEADERS
 from highwater.checkers.explain.tolerances import SECOND
 from highwater.checkers.explain.trace import RunTraces, Trace
 from highwater.checkers.groups.commits import offsets_retention_ns
-from highwater.checkers.groups.events import by_place, ended_ns
+from highwater.checkers.groups.events import FOREVER, by_place, ended_ns
 from highwater.checkers.hazards.catalogue import find_hazard
 from highwater.checkers.hazards.evaluate import of_release
 from highwater.checkers.model.report_types import ExplanationLink

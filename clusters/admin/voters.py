@@ -1,16 +1,23 @@
 """Add and remove voters of a running KRaft quorum, as ``kafka-metadata-quorum`` does (KIP-853).
 
-The quorum's leader answers once the new set of voters is committed.
+The quorum's leader answers once the new set of voters is committed. kafka-python does not have the
+two requests. Both have version 0, no cluster id, and name a voter by its node id and its directory
+id. Both responses have the same fields.
 """
 
 import contextlib
+import io
+import struct
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Self
 from uuid import UUID
 
+from kafka.protocol.schemas.fields.codecs import String
+
+from highwater.clusters.admin.flexible_request import NOTHING, FlexibleRequest
 from highwater.clusters.admin.kafka_protocol import ProtocolClient
 from highwater.clusters.admin.metadata import leader_state
-from highwater.clusters.admin.voter_messages import VoterRequest
 from highwater.clusters.core.addresses import CONTROLLER_LISTENER, Address
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.base.errors import HarnessError
@@ -22,6 +29,56 @@ _DONE: Final = 0
 _REFUSED: Final = {35: "the voters of this quorum are fixed", 42: "the request is not valid"}
 # The leader returns these errors only if no change of voters is pending: the last is committed.
 _ALREADY_VOTER, _NO_VOTER = 126, 127
+_ONE_ENTRY: Final = b"\2"
+"""The byte for a compact array's length 1; the format adds one to a length."""
+
+_TEXT: Final = String("utf-8")
+_VOTER: Final = struct.Struct(">i16s")
+_ANSWER: Final = struct.Struct(">i x i h")
+"""Correlation id, no tagged fields, throttle time in milliseconds, and error code."""
+
+
+@dataclass(slots=True, kw_only=True)
+class VoterRequest(FlexibleRequest):
+    """One of the two requests."""
+
+    @classmethod
+    def add(cls, voter: int, directory: UUID, listener: str, at: Address, *, limit_ms: int) -> Self:
+        """Return a request to add a voter that listens at ``at``; Kafka answers in ``limit_ms``."""
+        place = (
+            _TEXT.encode(listener, compact=True)
+            + _TEXT.encode(at.host, compact=True)
+            + struct.pack(">H", at.port)
+            + NOTHING
+        )
+        fields = struct.pack(">i", limit_ms) + _VOTER.pack(voter, directory.bytes)
+        body = NOTHING + fields + _ONE_ENTRY + place + NOTHING
+        return cls(name="AddRaftVoterRequest", key=80, body=body)
+
+    @classmethod
+    def remove(cls, voter: int, directory: UUID) -> Self:
+        """Return a request to remove a voter."""
+        body = NOTHING + _VOTER.pack(voter, directory.bytes) + NOTHING
+        return cls(name="RemoveRaftVoterRequest", key=81, body=body)
+
+    def answer(self, frame: bytes) -> "VoterResponse":
+        """Decode the answer from a frame without its length."""
+        return VoterResponse.decode(frame)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoterResponse:
+    """The answer to one of the two requests."""
+
+    error_code: int
+    error_message: str | None
+
+    @classmethod
+    def decode(cls, frame: bytes) -> Self:
+        """Decode an answer from a frame without its length."""
+        _, _, error_code = _ANSWER.unpack_from(frame)
+        message = _TEXT.decode(io.BytesIO(frame[_ANSWER.size :]), compact=True)
+        return cls(error_code=error_code, error_message=message)
 
 
 def add_voter(

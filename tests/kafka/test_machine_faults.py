@@ -18,7 +18,7 @@ from highwater.nemesis.faults.machine import BUMPS_S
 from highwater.nemesis.injector import Nemesis
 from highwater.runtime.broker_log_parser import log_lines
 from tests.kafka.test_faults import Ring
-from tests.kafka.test_torn_files import Notes
+from tests.support.schedule_contexts import NotedFaults
 
 pytestmark = [pytest.mark.kafka, pytest.mark.nightly, pytest.mark.timeout(400)]
 
@@ -68,7 +68,7 @@ def injected(ring: Ring, name: str, choice: float) -> Iterator[str]:
         ring.cluster.move_leader(TOPIC.name, 0, LEADER)
     ring.await_state(lambda state: state.leader == LEADER, "the first replica to lead")
     ring.send(1)
-    notes = Notes()
+    notes = NotedFaults()
     nemesis = Nemesis(ring.cluster, notes, TOPIC)
     nemesis.inject(name, LEADER, choice=choice)
     try:

@@ -9,7 +9,7 @@ import pytest
 
 from highwater.clusters.admin import voters
 from highwater.clusters.admin.kafka_protocol import Request
-from highwater.clusters.admin.voter_messages import VoterResponse
+from highwater.clusters.admin.voters import VoterResponse
 from highwater.clusters.core.addresses import Address
 from highwater.clusters.core.interfaces import UnreachableError
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError

@@ -63,7 +63,7 @@ BROKEN = {
     "no-end": ("end", "after its input has ended the driver goes on"),
 }
 WAITING = ("time-out", "group", "offsets")
-"""Parts that wait for sessions and limits to end; by day test_readers.py has one that reads."""
+"""Parts that wait for limits; by day test_readers.py has a driver that reads."""
 SLOW = {"time-out", "end", "transactions", "consumer", "group", "offsets"}
 
 

@@ -163,7 +163,7 @@ def test_pause_is_noticed_and_survived(cluster: Cluster, probe: Probe) -> None:
     await_isr(probe, "pause", {1, 2, 3})
 
 
-@pytest.mark.parametrize("verb", ["kill", "stop"])
+@pytest.mark.parametrize("verb", ["kill", pytest.param("stop", marks=pytest.mark.nightly)])
 def test_restart_keeps_identity_and_data(cluster: Cluster, probe: Probe, verb: str) -> None:
     topic = f"restart-{verb}"
     cluster.create_topic(topic, [[1, 2, 3]], {})
@@ -213,7 +213,14 @@ def test_a_topic_twice_is_refused_with_kafkas_reason(cluster: Cluster) -> None:
         cluster.create_topic("twice", [[1]], {})
 
 
-@pytest.mark.parametrize("names", [("kill", "pause"), ("stop", "power-failure")], ids="-".join)
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(("kill", "pause"), marks=pytest.mark.nightly),  # by day each alone
+        ("stop", "power-failure"),
+    ],
+    ids="-".join,
+)
 def test_faults_strike_and_heal_side_by_side(
     cluster: Cluster, probe: Probe, names: tuple[str, str]
 ) -> None:

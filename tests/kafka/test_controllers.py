@@ -199,6 +199,7 @@ def test_without_a_majority_nothing_is_decided(
     send(trio, create(trio, "healed", [2, 3, 1]), "m1")
 
 
+@AT_NIGHT  # by day a majority is paused
 @on_both
 def test_a_majority_that_was_killed_comes_back_together(
     trio: RealCluster, probe: Probe, nemesis: Nemesis

@@ -302,6 +302,7 @@ def test_an_interrupted_run_heals_before_it_ends(theirs: Landlord, tmp_path: Pat
     require_whole(theirs)
 
 
+@pytest.mark.nightly  # by day without brokers: test_interruptions.py
 @pytest.mark.parametrize("theirs", [MODERN], indirect=True)
 def test_a_second_interruption_does_not_start_a_broker_again(
     theirs: Landlord, tmp_path: Path

@@ -114,9 +114,14 @@ def writing() -> Plan:
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> list[JudgedRun]:
     path = tmp_path_factory.mktemp("programs")
-    with ClusterPool(path / "clusters") as pool:
+    with (
+        ClusterPool(path / "clusters") as pool,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         plans = (RIGHT, WRONG)
         runs = [pool.execute(plan, Store(path), stop=threading.Event()) for plan in plans]
+        patch.setattr("highwater.runtime.programs.ending.END_LIMIT_S", 5.0)
+        runs.append(pool.execute(SILENT, Store(path), stop=threading.Event()))
     return judge_all(runs, spark)
 
 
@@ -130,7 +135,6 @@ def at_night(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> l
         plans = (printing(), writing(), DISCONNECTED, fed(path / "orders.jsonl"))
         runs = [pool.execute(plan, Store(path), stop=threading.Event()) for plan in plans]
         patch.setattr("highwater.runtime.programs.ending.END_LIMIT_S", 5.0)
-        runs.append(pool.execute(SILENT, Store(path), stop=threading.Event()))
         patch.setattr("highwater.runtime.programs.instances._TERM_S", 1.0)
         runs.append(pool.execute(ASTRAY, Store(path), stop=threading.Event()))
     return judge_all(runs, spark)
@@ -187,7 +191,7 @@ def test_a_program_that_commits_first_loses_inputs_and_is_told_why(
     assert mistake in page
 
 
-@pytest.mark.nightly  # by day from files: unit/checkers/programs
+@pytest.mark.nightly  # by day without brokers: test_feed.py
 def test_the_users_own_records_are_inputs_under_their_names(at_night: list[JudgedRun]) -> None:
     verdict = at_night[3].verdict
     assert verdict.verdict == "valid", verdict.reasons
@@ -253,9 +257,8 @@ def test_faults_of_its_connections_hit_an_instance(at_night: list[JudgedRun]) ->
     assert run.table(REQUESTS_TABLE).to_pylist()
 
 
-@pytest.mark.nightly  # by day from files: unit/checkers/programs
-def test_of_a_program_that_reads_nothing_nothing_is_known(at_night: list[JudgedRun]) -> None:
-    verdict = at_night[4].verdict
+def test_of_a_program_that_reads_nothing_nothing_is_known(judged: list[JudgedRun]) -> None:
+    verdict = judged[2].verdict
     assert verdict.verdict == "unknown"
     assert any("has committed no position" in reason for reason in verdict.reasons)
     assert any("has written nothing" in reason for reason in verdict.reasons)
@@ -265,7 +268,7 @@ def test_of_a_program_that_reads_nothing_nothing_is_known(at_night: list[JudgedR
 
 @pytest.mark.nightly
 def test_of_a_program_that_goes_astray_it_is_said_how(at_night: list[JudgedRun]) -> None:
-    run, verdict = at_night[5].run, at_night[5].verdict
+    run, verdict = at_night[4].run, at_night[4].verdict
     assert verdict.verdict == "unknown"
     said = " ".join(verdict.reasons)
     assert "the program reads it as mine, and not as HIGHWATER_GROUP" in said

@@ -312,7 +312,7 @@ def test_a_held_isr_change_is_made_when_it_is_let_go(wired: Wired) -> None:
     wired.wait(wired.state, lambda state: behind not in state.isr, "the ISR to shrink")
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=AT_NIGHT)])
 def test_no_wire_outlives_the_harness(tmp_path: Path, how: signal.Signals) -> None:
     script = textwrap.dedent(
         """

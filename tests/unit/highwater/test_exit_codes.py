@@ -206,7 +206,9 @@ def _judge(process: psutil.Process, temporary: Path) -> list[object]:  # noqa: A
 @pytest.mark.parametrize(
     "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)]
 )
-@pytest.mark.parametrize("moment", [_folder, _spark, _judge])
+@pytest.mark.parametrize(
+    "moment", [pytest.param(_folder, marks=pytest.mark.nightly), _spark, _judge]
+)
 def test_an_interruption_leaves_a_sentence_and_nothing_else(
     how: signal.Signals,
     moment: Callable[[psutil.Process, Path], list[object]],

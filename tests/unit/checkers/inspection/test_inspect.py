@@ -717,12 +717,17 @@ def test_a_cleaners_word_may_be_older_than_its_log(tmp_path: Path, spark: SparkS
 @pytest.mark.parametrize(
     ("named", "names", "verdict"),
     [
-        ((True, True, True), ("b1", "b2", "b1-old"), "unknown"),
         ((True, True, False), ("b1", "b2", "b1-old"), "unknown"),
-        ((True, False, False), ("b1", "old/b1", "b2"), "unknown"),
         ((False, False, False), ("data", "data-old", "other"), "unknown"),
-        ((False, False, False), ("b1", "b2", "b3"), "fork"),
         ((True, True, False), ("b1", "b2", "b3"), "fork"),
+        *(
+            pytest.param(*case, marks=pytest.mark.nightly)
+            for case in (
+                ((True, True, True), ("b1", "b2", "b1-old"), "unknown"),
+                ((True, False, False), ("b1", "old/b1", "b2"), "unknown"),
+                ((False, False, False), ("b1", "b2", "b3"), "fork"),
+            )
+        ),
     ],
 )
 def test_without_a_broker_an_old_copy_is_no_fork(

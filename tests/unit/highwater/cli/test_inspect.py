@@ -121,7 +121,11 @@ def test_an_old_copy_beside_todays_is_told_once(tmp_path: Path) -> None:
     [
         (("a", "a"), "not compared. They are copies of one log directory, by directory.id. "),
         (("a", "b"), "not compared. They are different log directories, by directory.id: "),
-        (("a", "b", "a"), "not compared. Some of them are copies of one log directory, by "),
+        pytest.param(
+            ("a", "b", "a"),
+            "not compared. Some of them are copies of one log directory, by ",
+            marks=pytest.mark.nightly,
+        ),
         (("a", None), "not compared. Nothing in the folders shows which folder is later."),
     ],
 )

@@ -19,22 +19,17 @@ from highwater.harness.runs.history import FAIL, INFO
 OUTCOMES = DriverOutcomes()
 Captured = pytest.CaptureFixture[str]
 
-KAFKA_PYTHON = {
+IN_BOTH = {
     # An answer that a broker has before it appends.
     "NotEnoughReplicasError": FAIL,
     "MessageSizeTooLargeError": FAIL,
     "RecordListTooLargeError": FAIL,
-    "CorruptRecordError": FAIL,
     "InvalidRequiredAcksError": FAIL,
     "InvalidTimestampError": FAIL,
-    "InvalidRecordError": FAIL,
     "InvalidTopicError": FAIL,
     "TopicAuthorizationFailedError": FAIL,
     "ClusterAuthorizationFailedError": FAIL,
     "UnsupportedForMessageFormatError": FAIL,
-    "UnsupportedCompressionTypeError": FAIL,
-    "OutOfOrderSequenceNumberError": FAIL,
-    "InvalidProducerEpochError": FAIL,
     # One that it may have after that.
     "NotEnoughReplicasAfterAppendError": INFO,
     "RequestTimedOutError": INFO,
@@ -43,57 +38,38 @@ KAFKA_PYTHON = {
     "UnknownTopicOrPartitionError": INFO,
     "KafkaStorageError": INFO,
     "UnknownError": INFO,
+    # The client's own, which has no answer.
+    "KafkaTimeoutError": INFO,
+    "KafkaConnectionError": INFO,
+    "NodeNotReadyError": INFO,
+    "Cancelled": INFO,
+    "CorrelationIdError": INFO,
+    "KafkaProtocolError": INFO,
+    "KafkaError": INFO,
+}
+KAFKA_PYTHON = IN_BOTH | {
+    "CorruptRecordError": FAIL,
+    "InvalidRecordError": FAIL,
+    "UnsupportedCompressionTypeError": FAIL,
+    "OutOfOrderSequenceNumberError": FAIL,
+    "InvalidProducerEpochError": FAIL,
     "UnknownProducerIdError": INFO,
     "ProducerFencedError": INFO,
     "TransactionAbortableError": INFO,
     "InvalidTxnStateError": INFO,
     "NetworkExceptionError": INFO,
-    # The client's own, which has no answer.
-    "KafkaTimeoutError": INFO,
-    "KafkaConnectionError": INFO,
-    "NodeNotReadyError": INFO,
-    "Cancelled": INFO,
-    "CorrelationIdError": INFO,
-    "KafkaProtocolError": INFO,
     "InvalidReceiveError": INFO,
     "TransactionAbortedError": INFO,
     "IllegalStateError": INFO,
-    "KafkaError": INFO,
 }
-AIOKAFKA = {
-    # An answer that a broker has before it appends.
-    "NotEnoughReplicasError": FAIL,
-    "MessageSizeTooLargeError": FAIL,
-    "RecordListTooLargeError": FAIL,
+AIOKAFKA = IN_BOTH | {
     "CorruptRecordException": FAIL,
-    "InvalidRequiredAcksError": FAIL,
-    "InvalidTimestampError": FAIL,
-    "InvalidTopicError": FAIL,
-    "TopicAuthorizationFailedError": FAIL,
-    "ClusterAuthorizationFailedError": FAIL,
-    "UnsupportedForMessageFormatError": FAIL,
     "OutOfOrderSequenceNumber": FAIL,
     "InvalidProducerEpoch": FAIL,
-    # One that it may have after that.
-    "NotEnoughReplicasAfterAppendError": INFO,
-    "RequestTimedOutError": INFO,
-    "NotLeaderForPartitionError": INFO,
-    "LeaderNotAvailableError": INFO,
-    "UnknownTopicOrPartitionError": INFO,
-    "KafkaStorageError": INFO,
-    "UnknownError": INFO,
     "UnknownProducerId": INFO,
     "InvalidTxnState": INFO,
     "ProducerFenced": INFO,
-    # The client's own, which has no answer.
-    "KafkaTimeoutError": INFO,
-    "KafkaConnectionError": INFO,
-    "NodeNotReadyError": INFO,
-    "Cancelled": INFO,
-    "CorrelationIdError": INFO,
-    "KafkaProtocolError": INFO,
     "ProducerClosed": INFO,
-    "KafkaError": INFO,
 }
 """The outcome of a record whose client never tries again."""
 

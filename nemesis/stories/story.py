@@ -42,6 +42,9 @@ FETCH_WAIT_S: Final = 1.5
 """The time for which the leader delays its response to an idle follower's fetch, and so the length
 of the HW-lag window."""
 
+_PROMPT_S: Final = 0.1
+"""The same for stories about groups: what a coordinator writes is soon on its followers."""
+
 CHECKPOINT_S: Final = 0.7
 """Interval at which a broker writes its high watermarks to disk: short enough to wait for a write,
 and long enough to kill a broker between two writes."""
@@ -312,7 +315,11 @@ class Story:
                 record_bytes=self.needs.record_bytes,
                 joined=self.needs.joined,
             ),
-            broker_config={**BROKER_CONFIG, **(EXPIRY if self.needs.expiry else {})},
+            broker_config={
+                **BROKER_CONFIG,
+                **(EXPIRY if self.needs.expiry else {}),
+                **(widen(_PROMPT_S) if self.needs.group else {}),
+            },
             client=self.needs.client,
             wire_clients=self.needs.wire == "clients",
             tiered=self.needs.tiered,

@@ -31,8 +31,10 @@ def open_site(release: Release, *, brokers: int, wired: bool, options: NodeOptio
         wired: whether the relay will be between the nodes.
 
     Raises:
-        HarnessError: Java or the jars are missing.
+        HarnessError: Java, the jars or the library of clocks are missing.
     """
+    if options.clocks:
+        broker_clock.library()
     return LocalSite(
         release,
         brokers,

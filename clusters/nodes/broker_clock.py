@@ -38,6 +38,17 @@ def why_not() -> str:
     return "" if there else "needs libfaketime, which is there for Linux on x86-64"
 
 
+def library() -> Path:
+    """Return the path of the library; pip downloads it, unless it is there.
+
+    Raises:
+        HarnessError: this machine cannot have it.
+    """
+    if reason := why_not():
+        raise HarnessError(f"a clock of its own {reason}", hint="Leave clock faults out.")
+    return wheel_folder(_WHEEL) / _LIBRARY
+
+
 def command(words: Sequence[str], log: Path) -> list[str]:
     """Return a node's command with a clock of its own, which keeps its offset over a restart.
 
@@ -45,16 +56,13 @@ def command(words: Sequence[str], log: Path) -> list[str]:
         HarnessError: this machine has no such library.
     """
     environment = shutil.which("env")
-    if why_not() or environment is None:
-        raise HarnessError(
-            "a broker cannot have a clock of its own: that needs libfaketime, and the program env",
-            hint="Leave clock faults out.",
-        )
+    if environment is None:
+        raise HarnessError("there is no program env", hint="Leave clock faults out.")
     if not clock_of(log).exists():
         _write(log, 0.0, "")
     return [
         environment,
-        f"LD_PRELOAD={wheel_folder(_WHEEL) / _LIBRARY}",
+        f"LD_PRELOAD={library()}",
         f"FAKETIME_TIMESTAMP_FILE={clock_of(log)}",
         f"FAKETIME_CACHE_DURATION={READ_EVERY_S - 1}",
         "FAKETIME_FORCE_MONOTONIC_FIX=0",

@@ -126,7 +126,9 @@ def _keeps_disks(case: RunFiles) -> bool:
     return (
         _FAULTS in case.tables
         and not case.plan.topic.unclean_leader_election
-        and not any(facts_of(row["fault"]).empties or row["removed"] for row in case.rows(_FAULTS))
+        and not any(
+            facts_of(row["fault"]).empties or row.get("removed") for row in case.rows(_FAULTS)
+        )
     )
 
 

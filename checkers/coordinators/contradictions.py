@@ -141,6 +141,7 @@ def _partition_facts(tables: Tables, cases: Sequence[RunFiles]) -> dict[str, Par
         case.key
         for case in cases
         if case.plan.workload.transactions
+        and any(case.run.coordinators.glob(f"*/{TRANSACTIONS}-0/"))
         and not case.compacted
         and len(case.replicas) >= case.plan.topic.partitions * case.plan.topic.replication_factor
     ]

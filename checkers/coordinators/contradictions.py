@@ -126,7 +126,9 @@ def _keeps_disks(case: RunFiles) -> bool:
     return (
         _FAULTS in case.tables
         and not case.plan.topic.unclean_leader_election
-        and not any(facts_of(row["fault"]).empties or row["removed"] for row in case.rows(_FAULTS))
+        and not any(
+            facts_of(row["fault"]).empties or row.get("removed") for row in case.rows(_FAULTS)
+        )
     )
 
 
@@ -139,6 +141,7 @@ def _partition_facts(tables: Tables, cases: Sequence[RunFiles]) -> dict[str, Par
         case.key
         for case in cases
         if case.plan.workload.transactions
+        and any(case.run.coordinators.glob(f"*/{TRANSACTIONS}-0/"))
         and not case.compacted
         and len(case.replicas) >= case.plan.topic.partitions * case.plan.topic.replication_factor
     ]

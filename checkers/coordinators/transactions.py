@@ -157,44 +157,61 @@ def _wrong_order(records: Iterable[TransactionRecord]) -> Iterator[tuple[int, st
         before = record
 
 
-def _undecided(
-    ids: Mapping[str, Sequence[TransactionRecord]], facts: PartitionFacts, topic: str
-) -> Iterator[GroupFinding]:
-    """Yield ends of transactions that only the log shows, or only partitions or clients show."""
-    decided: dict[Marker, str] = {}
-    complete: Counter[Marker] = Counter()
-    commits: Counter[tuple[int, int]] = Counter()
-    names: dict[int, str] = {}
-    for name, records in ids.items():
+@dataclass(slots=True)
+class _Decisions:
+    """The ends of transactions that a coordinator's log has.
+
+    Attributes:
+        names: the transactional id of each producer id.
+        decided: the markers that may be written.
+        complete: the number of each marker that must be written.
+        commits: the number of commits, by id and epoch of the producer of their records.
+    """
+
+    names: dict[int, str] = field(default_factory=dict)
+    decided: set[Marker] = field(default_factory=set)
+    complete: Counter[Marker] = field(default_factory=Counter)
+    commits: Counter[tuple[int, int]] = field(default_factory=Counter)
+
+    def add(self, records: Sequence[TransactionRecord], topic: str) -> None:
+        """Add the ends in the records of a transactional id."""
         markers: list[Marker] = []
         before: int | None = None
         for record in records:
-            names[record.producer_id] = name
+            self.names[record.producer_id] = record.name
             if record.status in _ENDS:
                 markers = [
                     Marker(number, record.producer_id, record.epoch, _ENDS[record.status])
                     for of, number in sorted(record.partitions)
                     if of == topic
                 ]
-                decided |= dict.fromkeys(markers, name)
+                self.decided.update(markers)
                 key = record.producer_id, record.data_epoch
-                commits[key] += record.status == PREPARE_COMMIT
+                self.commits[key] += record.status == PREPARE_COMMIT
             elif record.status in _PREPARES and before == _PREPARES[record.status]:
-                complete.update(markers)
+                self.complete.update(markers)
             before = record.status
-    for marker, count in sorted(complete.items()):
-        if marker.partition in facts.whole and facts.most.get(marker, 0) < count:
-            yield _of_marker(decided[marker], marker, count, facts.most.get(marker, 0))
-    for marker in sorted(facts.everywhere - decided.keys()):
-        if marker.producer_id in names:
-            yield _of_marker(names[marker.producer_id], marker, 0, facts.most[marker])
+
+
+def _undecided(
+    ids: Mapping[str, Sequence[TransactionRecord]], facts: PartitionFacts, topic: str
+) -> Iterator[GroupFinding]:
+    """Yield ends of transactions that only the log shows, or only partitions or clients show."""
+    log = _Decisions()
+    for records in ids.values():
+        log.add(records, topic)
+    for marker, count in sorted(log.complete.items()):
+        written = facts.most.get(marker, 0)
+        if marker.partition in facts.whole and written < count:
+            yield _of_marker(log.names[marker.producer_id], marker, count, written)
+    for marker in sorted(facts.everywhere - log.decided):
+        if marker.producer_id in log.names:
+            yield _of_marker(log.names[marker.producer_id], marker, 0, facts.most[marker])
     for (producer, epoch), count in sorted(facts.acknowledged.items()):
-        if count > commits[producer, epoch]:
-            says = (
-                f"{count} commits of producer {producer}, epoch {epoch}, were acknowledged;"
-                f" {TOPIC} has {commits[producer, epoch]}."
-            )
-            yield _finding(names.get(producer, "?"), says)
+        commits = log.commits[producer, epoch]
+        if count > commits:
+            says = f"{count} commits of producer {producer}, epoch {epoch}, were acknowledged;"
+            yield _finding(log.names.get(producer, "?"), f"{says} {TOPIC} has {commits}.")
 
 
 def _of_marker(name: str, marker: Marker, decided: int, written: int) -> GroupFinding:

@@ -16,7 +16,8 @@ SEED := 0
 JOBS := 1
 # Each night draws other examples, ten thousand seeds from those of the night before.
 HIGHWATER_SEED ?= $(shell date -u +%y%m%d)0000
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+# What is imported is compiled then; all of it would take 13 s of processor time.
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile --constraint constraints.txt
 
 # Without bytecode on disk, each of hundreds of processes would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from highwater.harness.base.errors import UsageError
-from highwater.reports.formats import RunSummary, find_format, junit, markdown
+from highwater.reports.formats import RunSummary, annotations, find_format, junit, markdown
 from tests.browser.samples import write_all
 
 
@@ -34,6 +34,16 @@ def test_nothing_of_a_hostile_run_is_markup_or_ends_a_line(told: dict[str, RunSu
     assert "<script" not in text.replace("\\<", "")
     for line in text.split("\n## ", maxsplit=1)[0].strip().splitlines():
         assert line.replace("\\|", "").count("|") == 8
+
+
+def test_an_annotation_is_a_line_for_each_run_that_is_not_valid(
+    told: dict[str, RunSummary],
+) -> None:
+    verdict = msgspec.structs.replace(told["loss"].verdict, headline="100%\n::error::x")
+    lines = annotations([replace(told["loss"], verdict=verdict), told["valid"], told["cut-short"]])
+    loss, unknown = lines.splitlines()
+    assert loss.startswith("::error title=Kafka 0.10.2.2%3A loss::100%25%0A::error::x%0Arepeat: ")
+    assert unknown.startswith("::warning title=Kafka ")
 
 
 def test_junit_has_a_case_a_run(told: dict[str, RunSummary]) -> None:

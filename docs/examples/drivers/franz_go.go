@@ -87,6 +87,11 @@ var (
 	}
 )
 
+// refused is the error of a failed send, for its transaction: a commit, repeated, has it again.
+type refused struct{ error }
+
+func (r refused) Unwrap() error { return r.error }
+
 func write(one answer) {
 	line, _ := json.Marshal(one)
 	output.Lock()
@@ -97,7 +102,8 @@ func write(one answer) {
 func failed(id int, err error) answer {
 	var of *kerr.Error
 	if errors.As(err, &of) {
-		again := of.Retriable || of == kerr.ConcurrentTransactions
+		var by refused
+		again := (of.Retriable || of == kerr.ConcurrentTransactions) && !errors.As(err, &by)
 		return answer{Id: id, Error: of.Message, Code: int(of.Code), Again: again, Message: err.Error()}
 	}
 	return answer{Id: id, Error: "CLIENT", Code: -1, Message: err.Error()}
@@ -215,7 +221,7 @@ func transact(op string) error {
 		refusal.Lock()
 		defer refusal.Unlock()
 		if refusal.err != nil {
-			return refusal.err
+			return refused{refusal.err}
 		}
 		return client.EndTransaction(ctx, kgo.TryCommit)
 	}

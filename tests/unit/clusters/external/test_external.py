@@ -282,7 +282,7 @@ def test_a_plan_for_it_can_be_kept_and_told() -> None:
         ({"nemesis": ("move-leader",), "kafka": "2.8.2-zk"}, "2.8.2-zk|in ZooKeeper"),
         ({"external": None}, "needs an inventory"),
         ({"nemesis": (), "story": "loss"}, "a story needs settings"),
-        ({"broker_config": {"a": "b"}}, "their owner's"),
+        ({"broker_config": {"a": "b"}}, "belong to the cluster's owner"),
         ({"wire": True}, "wire"),
         ({"to": ("4.3.1",)}, "only its owner upgrades it"),
         ({"workload": Workload(subscribe=1)}, "Kafka's own topics"),

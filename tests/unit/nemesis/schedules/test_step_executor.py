@@ -95,7 +95,7 @@ def test_a_plan_with_steps_is_the_same_when_it_is_read_back(many: tuple[FaultSte
             plan(FaultStep(fault="session-expiry", at_s=1)),
             "session-expiry is not available on Kafka 4.3.1",
         ),
-        (plan(KILL, nemesis=("kill",)), "neither a story nor a nemesis"),
+        (plan(KILL, nemesis=("kill",)), "cannot be combined with a story or a nemesis"),
         (plan(budget={"kil": 3}), "no fault is called 'kil'"),
         (plan(budget={"brokers": 0}), "a budget of brokers=0: out of range"),
         (plan(overlap=0), "0 sequences of faults at the same time: out of range"),

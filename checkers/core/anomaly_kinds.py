@@ -52,7 +52,7 @@ MISTAKE: Final = "mistake"
 
 BELOW: Final = "below its HW "
 ABOVE: Final = "above its HW "
-"""How the note of a divergent copy begins; the last HW that its broker checkpointed follows."""
+"""The note of a divergent copy begins so, and ends with the last HW in its broker's checkpoint."""
 
 Breaks: TypeAlias = Callable[[Plan, int], bool]
 """A function that returns whether an anomaly breaks a promise, from a plan and its fault count."""

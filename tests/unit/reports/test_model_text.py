@@ -203,7 +203,7 @@ def test_an_unexplained_chain_is_printed_with_its_reason() -> None:
             "2 of 3 findings cannot follow from the rules of Kafka 2.8.2.",
         ),
         (predicted.not_reproduced("r"), "That did not happen."),
-        (replace(predicted.not_reproduced("r"), reasons=("Late.",)), "shows nothing: Late."),
+        (replace(predicted.not_reproduced("r"), reasons=("Late.",)), "proves nothing: Late."),
         (replace(predicted.unexplained("r"), status="explained", findings=()), "Nothing happened"),
         (
             replace(predicted.unexplained("r"), status="unknown", reasons=("No events.",)),

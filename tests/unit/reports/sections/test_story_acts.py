@@ -78,7 +78,7 @@ def test_the_loss_goes_as_the_model_has_it_act_by_act(tmp_path: Path) -> None:
     assert sum(one.word == "as predicted" for one in told) >= 4
     assert [one.title for one in told][2:4] == [
         "broker 1 and broker 2 killed",
-        "the session of broker 1 ends, and broker 2 is to lead; time for broker 3 to act",
+        "the session of broker 1 ends, and broker 2 must lead; time for broker 3 to act",
     ]
     assert any("LEO 4 → 3" in one.model and "LEO 4 → 3" in (one.brokers or "") for one in told)
 

@@ -244,7 +244,6 @@ def _alike(release: Release) -> str:
 
 
 def _note(release: Release) -> str:
-    """Return a note on a release, with the settings that it needs."""
     settings = {**release.client, **release.config}
     needed = ", ".join(f"`{name}={value}`" for name, value in settings.items())
     return f"{release.note} Needs {needed}." if needed else release.note

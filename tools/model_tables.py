@@ -244,7 +244,6 @@ def _clients(places: Mapping[str, Sequence[str]]) -> str:
 
 
 def _broken(steps: Mapping[str, str]) -> str:
-    """Return broken invariants by the number of steps."""
     names: dict[str, list[str]] = {}
     for name, number in steps.items():
         names.setdefault(number, []).append(f"`{name}`")

@@ -147,7 +147,6 @@ def _committed(
 
 
 def _members(view: ClientHistory) -> pa.Table:
-    """Return the members of groups, as ``MEMBER`` rows."""
     joined = subscriptions(view)
     clients = view.engine.table(joined.group_by("client").aggregate([]))
     rows = view.rows.join(clients, ["client"], "semi")

@@ -57,8 +57,7 @@ class Target:
     Attributes:
         name: the run's name, which is written into its rows.
         path: the file, ``analysis/anomalies.parquet``.
-        uri: where Spark writes many anomalies;
-        empty: to ``path``.
+        uri: where Spark writes many anomalies; empty: to ``path``.
         without: kinds of anomaly that this run cannot show; such anomalies are dropped.
     """
 

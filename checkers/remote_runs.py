@@ -1,4 +1,4 @@
-"""Mirrors runs that only Spark can read, and writes the results back.
+"""Copies runs that only Spark can read to this machine, and writes the results back.
 
 Spark's source ``binaryFile`` lists and reads a run's files, which are mirrored in a folder on this
 machine. Instead of long segments, the mirror has sparse files of the same length. Spark's tasks

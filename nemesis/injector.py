@@ -172,7 +172,6 @@ class Nemesis:
         self._fault_log.fault(name, "inject", effect.says, whom, removed=effect.rows)
 
     def _controllers(self, chosen: Fault, controllers: Sequence[int]) -> tuple[int, ...]:
-        """Return the targets of a fault of the coordination."""
         if chosen.scope != "coordination" or controllers:
             return tuple(controllers)
         every = tuple(self._cluster.controllers)

@@ -57,8 +57,7 @@ class MessageSpec:
         source: the sender: ``client:producer-0``, ``broker-1``, ``client:*``, ``*``.
         target: the receiver, in the same form.
         first: the number of the first message, from 1 on.
-        times: the number of messages;
-        0: all.
+        times: the number of messages; 0: all.
         by_s: the delay in seconds, for a delayed message.
         error: name of the error, for a refused message.
         properties: name to value; the names are in ``apis.PROPERTIES``.

@@ -1,7 +1,7 @@
 """Render HTML from templates: all values are escaped, nothing is loaded, and there are no scripts.
 
-The content security policy allows only the page's own style sheet, by its hash. So markup in a
-record's value could not run or fetch anything, even without escaping.
+The content security policy allows only the page's own style sheet, by its hash. Even if a
+value were not escaped, its markup could not run or fetch anything.
 """
 
 import base64

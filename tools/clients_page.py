@@ -49,18 +49,17 @@ _KINDS: Final = (" duplicate", " nonmonotonic-send")
 
 _NOTE: Final = "<!-- Written by `make docs` from docs/client-results.json. -->\n"
 _INTRO: Final = """\
-What each library does with brokers old and new: `python -m tools.client_trials` asks it to produce
+What each library does with old and new brokers: `python -m tools.client_trials` asks it to produce
 one record with each setting (acks=0, acks=1, acks=all, idempotent, transactional), and to read one.
-Nothing is refused beforehand here; `highwater run --client` refuses what does not work
-([workload.md](workload.md)). A nightly test compares with the file
-[client-results.json](client-results.json).
+It also tries what `highwater run --client` refuses ([workload.md](workload.md)). A nightly test
+compares [client-results.json](client-results.json).
 
 *Works*: the client said so, and the record is in the log. Otherwise it is the error's name. *The
 client has none*: Java's clients before 0.11 ignore the setting.
 """
 _FAULTS: Final = """\
 Acknowledged records of 60 s with lost answers, late requests, killed brokers and moved leaders; in
-the last column moved coordinators of transactions in place of late requests and leaders
+the last column with moved transaction coordinators instead of late requests and moved leaders
 (`python -m tools.client_matrix FOLDER`). `duplicate` is in the log twice, `nonmonotonic-send` in
 another order than sent; plain producers are promised neither. *Hung*: a commit that never ended, as
 with sarama 1.50.3 ([results](results.md)).
@@ -87,11 +86,10 @@ topic of the same name, has its address (KAFKA-20246), and the client sends anot
 (KIP-1242); but here Java's has no other address from which to begin again.
 """
 _COMMITS: Final = """\
-A transaction has a record that was written, and one that cannot be: the broker refuses it
-(`max.message.bytes`), or is down until it has expired. Then the client is asked to commit without a
-look at the futures. An error is right; *works*: the client sent the record again, and it was
-written. *committed without it*: the commit was acknowledged, without the record
-([why](findings/partial-commit.md)).
+A transaction has a record that was written, and one that was not: the broker refused it
+(`max.message.bytes`), or was down until it expired. Then the program commits without a look at the
+futures. An error is right; *works*: the client sent the record again; *committed without it*: the
+commit was acknowledged ([why](findings/partial-commit.md)).
 """
 _JAVA: Final = """\
 Runs that broke a story's promise ([hazards.md](hazards.md)), and their brokers.
@@ -350,7 +348,8 @@ def _cells(trials: Sequence[ClientTrial], actions: Sequence[str]) -> str:
         for action in actions:
             results[trial.results[action]] += f", {action}"
         says = "; ".join(f"{_cell(text)}: {names[2:]}" for text, names in results.items())
-        client = f"`{trial.client}` ({trial.version})"
+        release = "" if trial.client.endswith(f":{trial.version}") else f" ({trial.version})"
+        client = f"`{trial.client}`{release}"
         alike.setdefault("all work" if [*results] == [WORKS] else says, []).append(client)
     return "".join(f"- {', '.join(names)}: {says}\n" for says, names in alike.items())
 

@@ -40,49 +40,46 @@ _Command = typer.core.TyperCommand | typer.core.TyperGroup
 DOCS: Final = Path(__file__).parent.parent / "docs"
 _NOTE: Final = "<!-- Written by `make docs` from the code. -->\n"
 _FAULTS_INTRO: Final = (
-    "What can be injected, and what each story comes to. `highwater run --nemesis kill,pause` mixes"
-    " faults at random, from `--seed`; `--story NAME` plays a schedule."
-    " [schedules.md](schedules.md) explains how to limit, replay, write and shrink one,"
-    " [adding-a-fault.md](adding-a-fault.md) how to add a fault.\n\n"
+    "Every fault and story. `highwater run --nemesis kill,pause` mixes faults at random, from"
+    " `--seed`; `--story NAME` plays a schedule. [schedules.md](schedules.md) says how to limit,"
+    " replay, write and shrink one, [adding-a-fault.md](adding-a-fault.md) how to add a fault.\n\n"
     "- In `kill@leader=3,power-failure@all` the first fault hits the leader, and is drawn three"
     " times as often; without a target the leader, a follower or any broker of a partition is"
     " drawn. No two faults are open on one broker; steps that would overlap are left out.\n"
-    "- Every replica must be in sync before the first fault, and again at the end, when everything"
-    " is healed. If no fault was injected (its target is missing, or the budget is used up), the"
-    " verdict is `unknown`.\n"
+    "- Every replica must be in sync before the first fault, and again at the end. If no fault was"
+    " injected (no target, or no budget), the verdict is `unknown`.\n"
     "- `--trace-flushes` runs brokers under strace, so that `torn-files` knows what was not flushed"
     " ([why](findings/torn-files.md)). `--log-dirs 2` gives each broker several log directories,"
     " the first below `replicas/`, the others below `log-dirs/`; `log-dir-failure` makes one of"
     " these fail. Both are for local clusters.\n"
-    "- `--to 0.11.0.3,2.8.2` names the releases to which `upgrade` takes the brokers: for each"
-    " first the jars, then the protocol, then a new message format, broker by broker. A story"
-    " is played when all of that is done; `--protocol` and `--format` stop it on the way, or start"
-    " brokers below their own level. ZooKeeper stays at the first release.\n"
+    "- `--to 0.11.0.3,2.8.2` names releases for `upgrade`: for each first the jars, then the"
+    " protocol, then a new message format, broker by broker. A story is played after that;"
+    " `--protocol` and `--format` stop it on the way, or start brokers below their own level."
+    " ZooKeeper stays at the first release.\n"
     f"- On KRaft (`--kafka 3.9.2 --to {MODERN}`) controllers get the jars first, then brokers, then"
     " the cluster metadata.version and the release's other features, without a restart;"
     " `--protocol 3.9` keeps those of 3.9.\n"
-    "- Faults that elect leaders from outside the ISR need `--unclean`, because such a run promises"
-    " less.\n"
+    "- Faults that elect leaders from outside the ISR need `--unclean`.\n"
     "\nFaults of storage kill their broker first. Healing starts what was killed or stopped, on the"
-    " files that are there, and wakes what was frozen. After *External* are the commands that [a"
-    " cluster of your own](external.md) needs for a fault; the others need a cluster that Highwater"
-    " starts. What is assigned or set there needs KRaft.\n"
+    " files that are there, and wakes what was frozen. In italics are the commands that [a cluster"
+    " of"
+    " your own](external.md) needs for a fault (*none*: only requests); without them it needs a"
+    " cluster that Highwater starts. What is assigned or set there needs KRaft.\n"
 )
 _TARGETS_NOTE: Final = "A broker's id is a target, too: `kill@2`.\n"
 _CONTROLLERS_NOTE: Final = (
     "`--controllers 3` starts three KRaft controllers or ZooKeepers, with the ids 100, 101 and 102;"
-    " the data of each stays in `coordination/controller-100/` (`coordination/zookeeper-100/`) and"
-    " so on. Faults of the coordination have their ids as targets (`controller-kill@101`), and"
-    f" {', '.join(f'`{name}`' for name in CONTROLLER_TARGETS)}; `leader` is any node if none leads,"
-    " and without a target the leader, a follower or any is drawn. One such fault is open at a"
-    " time."
-    " While a majority is down or cut off nothing is decided; healing waits for each node.\n\n"
-    "`controller-disk-loss` keeps the voter's id, and the voter has forgotten what it acknowledged:"
-    " what only it and the leader had may be lost. KIP-853 gives each voter's disk an id for this,"
-    " which counts only where voters are added and removed at run time: in runs with"
-    " `controller-leave` or `controller-replace` (from 3.9 on, kraft.version 1).\n\n"
-    "Under `controller-isolate` brokers still reach the controller: a leader that is cut off from"
-    " the others goes on to answer them until it resigns, or learns of its successor.\n"
+    " the data of each is in `coordination/controller-100/` or `coordination/zookeeper-100/`."
+    " Faults of the coordination have their ids as targets (`controller-kill@101`), and"
+    f" {', '.join(f'`{name}`' for name in CONTROLLER_TARGETS)}; `leader` is any node if none leads."
+    " One such fault is open at a time. While a majority is down or cut off nothing is decided;"
+    " healing waits for each node.\n\n"
+    "`controller-disk-loss` keeps the voter's id, but the voter has forgotten what it acknowledged:"
+    " what only it and the leader had may be lost. KIP-853 has an id of each voter's disk for this,"
+    " which counts only in runs with `controller-leave` or `controller-replace` (since 3.9,"
+    " kraft.version 1).\n\n"
+    "Under `controller-isolate` an isolated leader still answers brokers until it resigns, or"
+    " learns of its successor.\n"
 )
 _WHERE_NOTE: Final = "Every driver has every fault on every release, but for these.\n"
 
@@ -105,15 +102,15 @@ _MISTAKES: Final = (
 )
 _STORIES_NOTE: Final = (
     "They need three replicas. Up to how many `min.insync.replicas` they can be played:"
-    f" {_min_isrs()}. `--acks` and `--unclean` change what is promised; only in `leader-kill`,"
-    " `unclean` and `power-failure` do they change what happens. A schedule that could not be"
-    " played as written makes the verdict `unknown`.\n"
+    f" {_min_isrs()}. `--acks` and `--unclean` change what happens only in `leader-kill`, `unclean`"
+    " and `power-failure`. A schedule that could not be played as written makes the verdict"
+    " `unknown`.\n"
 )
 _CHECKERS_INTRO: Final = (
-    "Every anomaly that a run can have, by the promise that it breaks; the sentence says what holds"
+    "Every anomaly that a run can have, by the promise that it breaks; the sentence is true"
     " without it. [adding-a-checker.md](adding-a-checker.md) says how to add one. Kinds that"
-    " clients see have the names of Jepsen's Kafka workload; where their definitions differ, the"
-    " modules in `checkers/anomalies/` say so.\n"
+    " clients see have the names of Jepsen's Kafka workload; the modules in `checkers/anomalies/`"
+    " say where the definitions differ.\n"
 )
 _FOREIGN: Final = (
     "\nJepsen's histories have no fence and no disk. There, lost-write is a record that was never"
@@ -122,12 +119,14 @@ _FOREIGN: Final = (
 )
 _COMMON: Final = 4
 """The number of commands from which on an option is shown once."""
+_TYPES: Final = re.compile(r" <(?:int|float|str|path|list\[\w+\])(?: range)?>")
 _OF_SPARK: Final = "`--spark-master`, `--spark-remote`, `--spark-conf`, `--driver-memory`"
 _COMMANDS_INTRO: Final = (
     "Every command and option. Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3"
-    " unknown, 4 the harness itself failed, 130 interrupted, 141 the reader of the output has"
-    " ended. An option is explained once; commands that have it, too, name it at their end. Options"
-    " of many commands:\n"
+    " unknown, 4 the harness failed, 130 interrupted, 141 the reader of the output has ended. An"
+    " option is explained once. In brackets are its default, if any, and its range; `--help` has"
+    " the"
+    " types. Options of many commands:\n"
 )
 _VERSIONS_INTRO: Final = (
     "Every release that can be played, and where it differs. `highwater versions` lists them;"
@@ -180,17 +179,20 @@ def faults() -> str:
 
 def _families(every: Iterable[Fault]) -> Iterator[str]:
     """Yield a list of each family's faults, with the commands that an external cluster needs."""
-    for family, faults_ in groupby(every, key=lambda fault: fault.family):
-        yield f"\n**{family}**\n"
+    for family, grouped in groupby(every, key=lambda fault: fault.family):
+        faults_ = [*grouped]
+        scopes = {fault.scope for fault in faults_}
+        usual = scopes.pop() if len(scopes) == 1 else ""
+        yield f"\n**{family}**{f' ({usual})' if usual not in {'', 'broker'} else ''}\n"
         for fault in faults_:
-            scope = "" if fault.scope == "broker" else f" ({fault.scope})"
-            needed = "" if fault.commands is None else f" External: {_outside(fault.commands)}."
+            scope = "" if fault.scope in {"broker", usual} else f" ({fault.scope})"
+            needed = "" if fault.commands is None else f" *{_outside(fault.commands)}*"
             yield f"- `{fault.name}`{scope}: {fault.summary}{needed}"
 
 
 def _outside(commands: frozenset[str]) -> str:
     """Return the commands that a fault needs on an external cluster."""
-    words = ", ".join(f"`{verb}`" for verb in sorted(commands)) or "no command"
+    words = ", ".join(f"`{verb}`" for verb in sorted(commands)) or "none"
     if RESTART in commands:
         words += ", or " + " and ".join(f"`{verb}`" for verb in sorted(RESTARTS))
     return words
@@ -242,7 +244,6 @@ def _alike(release: Release) -> str:
 
 
 def _note(release: Release) -> str:
-    """Return a note on a release, with the settings that it needs."""
     settings = {**release.client, **release.config}
     needed = ", ".join(f"`{name}={value}`" for name, value in settings.items())
     return f"{release.note} Needs {needed}." if needed else release.note
@@ -283,7 +284,8 @@ def _help(name: str, command: _Command) -> str:
     command.add_help_option = False
     context = typer.Context(command, info_name=f"highwater {name}", terminal_width=100)
     text = command.get_help(context).partition("\n\n")[2].partition("\n\nCommands:")[0]
-    return re.sub(r"<(int|float) range>", r"<\1>      ", text)
+    text = _TYPES.sub(lambda type_: " " * len(type_[0]), text)
+    return re.sub(r"\[default:\s+", "[", text)
 
 
 def _options(command: _Command) -> dict[str, typer.core.TyperOption]:

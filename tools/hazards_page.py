@@ -38,19 +38,17 @@ _SHORTER: Final = (
 
 _INTRO: Final = f"""\
 Every way in which this project has seen Kafka lose, fork or wrongly keep acknowledged records:
-first what {dotted(NEWEST)} has, then what ended last. After each sentence is who found it, and
-when; a year alone is that of Kafka's issue; the link is to the page about it. `highwater hazards
-show ID` says how it comes about, what the fix costs, and which classes of Kafka's source decide.
-[`highwater advise`](advise.md) holds a cluster against all, and
+first what {dotted(NEWEST)} has, then what ended last. In brackets is who found it, and when; a year
+alone is that of Kafka's issue. `highwater hazards show ID` says how it comes about, what the fix
+costs, and which classes of Kafka's source decide. [`highwater advise`](advise.md) checks a cluster,
 [`highwater hazards --to`](upgrade.md) an upgrade.
 
-- **Where**: all of it holds, with two replicas or more. A range ends before its second release.
-  Settings are those in force; on KRaft before 3.9 `unclean.leader.election.enable` is always false.
-- **Loses**, if not said: an acknowledged record, and no client notices.
-- **Reproduced**: last, on the newest release on which a story or a replay did harm on real brokers;
-  *never on* where none did. [Replays](model-results.md#on-real-brokers) and
-  `docs/story-results.json` have all. **Run** is not counted here. Without either, nothing was
-  played, and `show` has what is nearest.
+- **Where**: all conditions must hold, with two replicas or more. A range ends before its second
+  release. On KRaft before 3.9 `unclean.leader.election.enable` is always false.
+- **Loses**: if it is not there, an acknowledged record, and no client notices.
+- **Reproduced**: the newest release on which a story or a replay did harm; *never on*: those on
+  which none did. [Replays](model-results.md#on-real-brokers) and `docs/story-results.json` have
+  all. **Run** is not counted. Without either, `show` has the nearest command.
 """
 
 

@@ -80,7 +80,7 @@ class MeasuredReplay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mutation(msgspec.Struct, frozen=True, kw_only=True):
-    """A single switched rule: the invariants that it breaks, and the numbers of steps."""
+    """A switched rule, with the invariants that it breaks and the numbers of steps."""
 
     switch: str
     kafka: str
@@ -173,15 +173,22 @@ def rules(measured: Sequence[Mutation]) -> str:
     for switch in SWITCHES:
         having = _since(ranges([name for name in ORDER if getattr(rules_of(name), switch)]))
         alone = "; ".join(_needed(row) for row in measured if row.switch == switch)
-        lines.append(f"- `{switch}` ({having}): {says(switch)}{f' *{alone}*' if alone else ''}\n")
+        lines.append(
+            f"- `{switch}` ({having}): {_short(says(switch))}{f' *{alone}*' if alone else ''}\n"
+        )
     return "".join(lines)
+
+
+def _short(meaning: str) -> str:
+    """Return what a rule means, in the words of a page about rules."""
+    return meaning.replace("without the rule", "without it")
 
 
 def _needed(mutation: Mutation) -> str:
     """Return the invariants that break when a rule is switched."""
     kafka = mutation.kafka.partition(",")[0]
     if mutation.depth is None:
-        return f"Nothing breaks ({kafka})."
+        return f"Nothing ({kafka})."
     return f"{mutation.invariant}, {mutation.depth} steps ({kafka})."
 
 
@@ -208,7 +215,7 @@ def transaction_rules() -> str:
         releases = having[CLIENTS[0]]
         if len(set(having.values())) > 1:
             releases = ", ".join(f"{client} {names}" for client, names in having.items())
-        lines.append(f"- `{name}` ({_since(releases)}): {meaning}\n")
+        lines.append(f"- `{name}` ({_since(releases)}): {_short(meaning)}\n")
     return "".join(lines)
 
 
@@ -237,7 +244,6 @@ def _clients(places: Mapping[str, Sequence[str]]) -> str:
 
 
 def _broken(steps: Mapping[str, str]) -> str:
-    """Return broken invariants by the number of steps."""
     names: dict[str, list[str]] = {}
     for name, number in steps.items():
         names.setdefault(number, []).append(f"`{name}`")
@@ -310,18 +316,30 @@ def searches(measured: Sequence[Searched]) -> str:
         places.setdefault((failures, _outcome(search)), []).append(search.kafka)
     return _listed(
         (
-            bounds,
+            _with_failures(question, rows),
             [
-                (f"{failures}, {ranges(names)}", what)
+                (ranges(names) if _alike(rows) else f"{failures}, {ranges(names)}", what)
                 for (failures, what), names in sorted(rows.items(), key=_failures)
             ],
         )
-        for bounds, rows in outcomes.items()
+        for question, rows in outcomes.items()
     )
 
 
 def _failures(row: tuple[tuple[str, str], object]) -> str:
     return row[0][0]
+
+
+def _alike(rows: Iterable[tuple[str, str]]) -> bool:
+    """Return whether all searches have the same number of failures."""
+    return len({failures for failures, _ in rows}) == 1
+
+
+def _with_failures(question: tuple[str, str], rows: Iterable[tuple[str, str]]) -> tuple[str, str]:
+    """Return bounds with the number of failures, if it is the same in all searches."""
+    bounds, switches = question
+    failures, *others = {failures for failures, _ in rows}
+    return (bounds if others else f"{bounds}, {failures}"), switches
 
 
 def _bounds(searched: Searched) -> str:

@@ -180,7 +180,6 @@ def _subjects(kind: str, sends: Numbers, chosen: Bools, offset: Ints) -> pa.Tabl
 def _copies(
     kind: str, record: Numbers, chosen: Bools, offset: Ints, place: Ints, note: str | None = None
 ) -> pa.Table:
-    """Return a copy for each chosen record with a known ``place``."""
     columns = {name: record[name] for name in ("key", "client", "at")}
     copy = choose(columns | {"offset": offset, "place": place}, chosen & (place != NONE))
     return findings(kind, copy.pop("key"), part=COPY, note=note, **copy)

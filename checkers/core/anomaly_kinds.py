@@ -52,7 +52,7 @@ MISTAKE: Final = "mistake"
 
 BELOW: Final = "below its HW "
 ABOVE: Final = "above its HW "
-"""How the note of a divergent copy begins; the last HW that its broker checkpointed follows."""
+"""The note of a divergent copy begins so, and ends with the last HW in its broker's checkpoint."""
 
 Breaks: TypeAlias = Callable[[Plan, int], bool]
 """A function that returns whether an anomaly breaks a promise, from a plan and its fault count."""
@@ -82,8 +82,8 @@ class Kind:
             functions.
         says: returns a sentence about one anomaly from its row, in columns of ``anomaly.SCHEMA``;
             None: ``checkers.lineage`` makes it.
-        evidence: returns the evidence of one anomaly from its row, in order of time;
-        None: ``checkers.lineage`` finds it.
+        evidence: returns the evidence of one anomaly from its row, in order of time; None:
+            ``checkers.lineage`` finds it.
         absence: whether the anomaly is shown by rows that are *not* in a history. A run that ended
             early lacks its last rows, so that it cannot show such an anomaly.
     """

@@ -66,15 +66,15 @@ SOURCES: Final[Mapping[Observation, ObservationSource]] = {
         managed=_METADATA,
     ),
     Observation.BROKER_LOGS: ObservationSource(
-        shows="truncations, the offset at which each leader epoch begins, changes of the ISR"
-        " between two observations, when a broker begins to follow which leader",
+        shows="truncations, where each leader epoch begins, changes of the ISR between two"
+        " observations, when a broker begins to follow which leader",
         started=_LOGS,
         inventory="",
         managed="",
     ),
     Observation.DISKS: ObservationSource(
-        shows="the records of each replica at the end, and where each leader epoch begins; from"
-        " 0.11 on readers show epochs, too, so that OffsetForLeaderEpoch is not needed",
+        shows="each replica's records at the end, and where each leader epoch begins (since 0.11"
+        " readers show this, too)",
         started="the log directories",
         inventory="the command `copy`",
         managed="",
@@ -86,8 +86,7 @@ SOURCES: Final[Mapping[Observation, ObservationSource]] = {
         managed="",
     ),
     Observation.MACHINES: ObservationSource(
-        shows="whether a broker restarted without its unflushed records: a power failure removes"
-        " them, the end of a process does not",
+        shows="whether a power failure removed a broker's unflushed records",
         started="Highwater's own faults",
         inventory="",
         managed="",

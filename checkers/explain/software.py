@@ -80,7 +80,7 @@ class Software:
         )
 
     def may_be(self, rule: str, *, value: bool) -> bool:
-        """Return whether a switch may be on, or off; False without such rules."""
+        """Return whether a switch may have this value; False without such rules."""
         possible = (self.rules,) if rule in SWITCHES else self.transactions
         return any(bool(getattr(rules, rule)) is value for rules in possible)
 

@@ -102,9 +102,9 @@ def no_share_group(_tables: Tables, case: RunFiles) -> str:
     Kind(
         ACKNOWLEDGED_AGAIN,
         guarantee="A record that a member of a share group accepted or rejected, with a response,"
-        " is not given again.",
-        singular="record of a share group was given again after it was acknowledged",
-        plural="records of a share group were given again after they were acknowledged",
+        " is not delivered again.",
+        singular="record of a share group was delivered again after it was acknowledged",
+        plural="records of a share group were delivered again after they were acknowledged",
         severity=Severity.SERIOUS,
         promise="durability: an acknowledgement is replicated before its answer (KIP-932)",
         breaks=if_committed_is_kept,
@@ -112,9 +112,9 @@ def no_share_group(_tables: Tables, case: RunFiles) -> str:
     ),
     Kind(
         OVER_DELIVERED,
-        guarantee="No record of a share group is given out more often than its limit.",
-        singular="record of a share group was given out too often",
-        plural="records of a share group were given out too often",
+        guarantee="No record of a share group is delivered more often than its limit.",
+        singular="record of a share group was delivered too often",
+        plural="records of a share group were delivered too often",
         severity=Severity.SERIOUS,
         promise="limit: group.share.delivery.count.limit (KIP-932)",
         breaks=always,
@@ -122,11 +122,11 @@ def no_share_group(_tables: Tables, case: RunFiles) -> str:
     ),
     Kind(
         NEVER_GIVEN,
-        guarantee="Every acknowledged record is given to a member of a share group.",
+        guarantee="Every acknowledged record is delivered to a member of a share group.",
         singular="acknowledged record was never given to a share group, which waited for it",
         plural="acknowledged records were never given to a share group, which waited for them",
         severity=Severity.CRITICAL,
-        promise="at least once: a share group is given every record (KIP-932)",
+        promise="at least once: a share group receives every record (KIP-932)",
         breaks=if_acknowledged_is_kept,
         says=in_words,
         absence=True,
@@ -144,7 +144,7 @@ def _of_run(case: RunFiles, rows: list[Row]) -> Iterator[GroupFinding]:
 
 
 def share_log(case: RunFiles) -> ShareLog:
-    """Return what a run's history says about the records."""
+    """Return the facts about records from a run's history."""
     sent: dict[Record, int] = {}
     there: set[Record] = set()
     if OPERATIONS_TABLE in case.tables:
@@ -218,7 +218,7 @@ def _of_record(
     says = {
         TWO_HOLDERS: _held_twice(place, record, ends, log),
         ACKNOWLEDGED_AGAIN: _again(record),
-        OVER_DELIVERED: f"{{where}} was given out for the {max(counts)}th time, and the limit is"
+        OVER_DELIVERED: f"{{where}} was delivered for the {max(counts)}th time, and the limit is"
         f" {DELIVERIES_MOST}."
         if max(counts, default=0) > DELIVERIES_MOST
         else "",
@@ -235,7 +235,7 @@ def _of_record(
 
 
 def _again(record: _Deliveries) -> str:
-    """Return a sentence that says how ``{where}`` was given again; empty if it was not.
+    """Return a sentence about ``{where}`` that was delivered again; empty if it was not.
 
     Deliveries to the same member do not count: one may have been under way when it acknowledged.
     """
@@ -248,8 +248,8 @@ def _again(record: _Deliveries) -> str:
             if later and count is not None and count > (answer["deliveries"] or FOREVER):
                 return (
                     f"{answer['process']} acknowledged ({answer['event']}) {{where}}, delivery"
-                    f" {answer['deliveries']}, with a response; {row['process']} was"
-                    f" given it afterwards, as delivery {count}."
+                    f" {answer['deliveries']}, with a response; {row['process']} received it "
+                    f"afterwards, as delivery {count}."
                 )
     return ""
 
@@ -265,8 +265,8 @@ def _held_twice(place: Record, record: _Deliveries, ends: Mapping[str, int], log
         left_ns = _left_ns(holder, record.answers, ends)
         if not disturbed and left_ns >= taken_ns and taken_ns < since_ns + _LOCK_NS:
             return (
-                f"{holder['process']} held {{where}} and had not answered; {taker['process']} was"
-                f" given it {(taken_ns - since_ns) / 1e9:.2f} s after a lock could begin, and a"
+                f"{holder['process']} held {{where}} and had not answered; {taker['process']} "
+                f"received it {(taken_ns - since_ns) / 1e9:.2f} s after a lock could begin, and a"
                 f" lock lasts {LOCK_S:g} s."
             )
         if not disturbed and _same_delivery(holder, taker, ends):

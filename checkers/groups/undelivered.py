@@ -79,11 +79,11 @@ def _without_groups(tables: Tables, case: RunFiles) -> str:
 @checker(
     Kind(
         UNDELIVERED,
-        guarantee="A group is given every acknowledged record that is sent while it reads.",
+        guarantee="A group receives every acknowledged record that is sent while it reads.",
         singular="acknowledged record was never given to a group that read its topic",
         plural="acknowledged records were never given to a group that read their topic",
         severity=Severity.SERIOUS,
-        promise="at least once: a group is given every record (KIP-932, KIP-1327)",
+        promise="at least once: a group receives every record (KIP-932, KIP-1327)",
         breaks=if_committed_is_kept,
         absence=True,
     ),
@@ -147,7 +147,6 @@ def _committed(
 
 
 def _members(view: ClientHistory) -> pa.Table:
-    """Return the members of groups, as ``MEMBER`` rows."""
     joined = subscriptions(view)
     clients = view.engine.table(joined.group_by("client").aggregate([]))
     rows = view.rows.join(clients, ["client"], "semi")

@@ -140,8 +140,7 @@ class Releases(_Condition, frozen=True):
     """The condition that a broker's release is in a range.
 
     Attributes:
-        guard: the protection in other releases;
-        empty: they are not affected.
+        guard: the protection in other releases; empty: they are not affected.
         without: a broker setting of the other releases, true by default. A broker on which it is
             false has the hazard, too.
         below: a feature and a level. Later releases have the hazard while the feature's level is

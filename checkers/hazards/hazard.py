@@ -34,8 +34,7 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         year: the year of that; 0 if it is not known.
         findings: the pages in docs/findings about the hazard, without ``.md``, the main page first.
         loses: the loss, and whether any client notices it.
-        topic: the internal topic of Kafka that has the hazard;
-        empty: all other topics.
+        topic: the internal topic of Kafka that has the hazard; empty: all other topics.
         conditions: a topic has the hazard if all of these hold.
         schedule: the events that lead to the loss, described for a reader.
         cure: the fix: what makes the cluster safe.

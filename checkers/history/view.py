@@ -38,7 +38,7 @@ from highwater.checkers.spark.engine import Engine, Rows, collected
 from highwater.harness.runs.history import OPERATIONS_TABLE
 
 _WORDS_HERE: Final = 1_000_000
-"""The most rows for which one query collects words and numbers in this process."""
+"""Up to this number of rows one query collects words and numbers, in this process."""
 
 _ALL: Final = pa.unify_schemas([ROW, NAMES, WORDS, schema("word")])
 _ADRIFT: Final = schema("key", "seen", "there", seen=pa.bool_())

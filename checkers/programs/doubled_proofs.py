@@ -18,7 +18,8 @@ from highwater.checkers.programs.facts import InstanceEvent, Position, passed_by
 
 _OFTEN: Final = 3
 _WORKS_ON_NS: Final = 10_000_000_000
-"""The time in which a member that was removed from its group may go on with records it has read."""
+"""The time in which a member that was removed from its group may continue with records that it has
+read."""
 
 
 def output_outside(evidence: InputEvidence) -> str:
@@ -50,14 +51,14 @@ def zombie(evidence: InputEvidence) -> str:
     for pause, resumed_ns in _pauses(evidence):
         if pause.time_ns < first < resumed_ns < last + CLOCKS_NS:
             return (
-                f"{interrupted(pause)}; the output was written meanwhile, and again after the"
-                f" instance went on at {seconds(resumed_ns)}"
+                f"{interrupted(pause)}; the output was written meanwhile, and again after the "
+                f"instance continued at {seconds(resumed_ns)}"
             )
     return ""
 
 
 def _pauses(evidence: InputEvidence) -> Iterator[tuple[InstanceEvent, int]]:
-    """Yield each pause of an instance, and when the instance went on."""
+    """Yield each pause of an instance, and when the instance continued."""
     for pause in (event for event in evidence.events if event.event == "paused"):
         resumed = (
             event.time_ns

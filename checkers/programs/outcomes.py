@@ -159,7 +159,7 @@ def overtaken(inputs: pa.Table, outputs: pa.Table) -> pa.Table:
 
 
 def _highest(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, for each index, the index of the highest offset so far."""
+    """Return, for each index, the index of the highest offset up to it."""
     rises = offsets == np.maximum.accumulate(offsets)
     return np.maximum.accumulate(np.where(rises, np.arange(len(offsets)), 0))
 

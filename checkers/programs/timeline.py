@@ -46,7 +46,7 @@ def judgement(mistake: Mistake | None) -> Step:
 def blame(mistake: Mistake | None) -> str:
     """Return the maker of the mistake, in one or two sentences."""
     if mistake is None:
-        return "Who did it is not known."
+        return "The cause is not known."
     return f"{mistake.by} did it: {mistake.name}. {mistake.fix}"
 
 

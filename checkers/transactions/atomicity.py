@@ -70,7 +70,7 @@ def torn_transactions(tables: Tables) -> Rows | None:
 
 @derived
 def unknown_sends(tables: Tables) -> Rows | None:
-    """Return the sends in our runs' transactions of unknown outcome, as ``SENDING`` rows.
+    """Return the sends in transactions of unknown outcome, as ``SENDING`` rows.
 
     None if no run has transactions. In compacted topics no record is ``gone``, because compaction
     may remove it.

@@ -41,7 +41,7 @@ class DirectSender:
     """Sends every record over its own connection. Threads can share this object.
 
     Args:
-        plan: has the topic, the acks, the record size and the timeout.
+        plan: the plan with the topic, the acks, the record size and the timeout.
         recorder: records the operations, as operations of the process ``story``.
     """
 

@@ -106,7 +106,7 @@ class ProducerLoop:
         self._client.poll(POLL_S)  # or repeated refusals would fill the history
 
     def _drain(self, limit_s: float) -> None:
-        """Wait for responses, then give up the other records, which callbacks report."""
+        """Wait for responses, then stop waiting for the other records, which callbacks report."""
         deadline = time.monotonic() + limit_s
         while len(self._client) and time.monotonic() < deadline:
             self._client.poll(POLL_S)

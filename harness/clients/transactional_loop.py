@@ -226,7 +226,7 @@ class TransactionLoop:
         """End as in a crash: before the commit, during it, or as a zombie that commits later.
 
         Args:
-            ready: whether the transaction may be committed: it has its records and offsets.
+            ready: whether the transaction has its records and offsets, so that it may be committed.
         """
         match self._random.choice(("before", "within", "zombie")):
             case "within" if ready:

@@ -125,7 +125,7 @@ _ENTRIES = (
         wire=_UP_TO_2_3,
         note=(
             "A follower that diverged inside a batch gets UnexpectedAppendOffsetException, and "
-            "its fetcher stops for good."
+            "its fetcher stops permanently."
         ),
     ),
     Release(

@@ -134,7 +134,11 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     transactions: Annotated[bool, Option("Producers send in transactions.")] = False
     aborts: Annotated[
         float,
-        Option("Share of transactions to abort, {}.", limits.ABORTS, "of all transactions aborted"),
+        Option(
+            "Share of transactions to abort, {}.",
+            limits.ABORTS,
+            "as the share of transactions to abort",
+        ),
     ] = 0.2
     transform: Annotated[bool, Option("Transactions also read, and commit the offsets.")] = False
     isolation: Annotated[
@@ -162,15 +166,13 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             notation=_CHURN,
         ),
     ] = 0.0
-    keys: Annotated[
-        int, Option("Number of record keys, on a compacted topic, {}; 0: none.", limits.KEYS)
-    ] = 0
+    keys: Annotated[int, Option("Record keys, on a compacted topic, {}; 0: none.", limits.KEYS)] = 0
     tombstones: Annotated[
         float,
         Option(
             "Share of keyed records that delete, {}.",
             limits.ABORTS,
-            "of all records with keys deleting their key",
+            "as the share of keyed records that delete",
         ),
     ] = 0.1
 
@@ -220,8 +222,7 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             ``highwater.runtime.programs.printed_lines``.
         match: see ``harness.runs.programs.expressions``; with ``feed``, it names inputs, too.
         outputs: outputs that an input must have; with fewer, the input is half processed.
-        when: an expression for inputs that need outputs;
-        empty: all inputs do.
+        when: an expression for inputs that need outputs; empty: all inputs do.
         feed: path of a file, see ``harness.runs.programs.feed``; empty: the harness makes inputs.
     """
 
@@ -292,12 +293,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             ``harness.runs.steps``.
         schedule: the model's schedule to replay, as plain JSON (see
             ``checkers.model.schedules.schedule``), or None.
-        duration_s: how long a random schedule goes on; with steps, the least duration.
+        duration_s: the duration of a random schedule; with steps, the least duration.
         broker_config: broker settings in addition to the driver's own, as Kafka spells them.
         wire: put the relay between brokers even if no fault or story needs it.
         to: releases, in the order of the upgrades; a nemesis may not reach all of them.
-        protocol: the release that has this protocol;
-        empty: the brokers' own. The same is true for ``format``.
+        protocol: the release that has this protocol; empty: the brokers' own. The same is true for
+            ``format``.
         external: the cluster, if the driver is ``external``.
         program: the program under test, or None.
     """

@@ -16,7 +16,7 @@ LOSSY: Final = "valid, with losses"
 
 
 Account = Literal["whole", "begun", "none"]
-"""The part of a run's records in the ledger. ``whole``: up to the final read. ``begun``: only
+"""The records of a run in the ledger. ``whole``: up to the final read. ``begun``: only
 records sent before the run was interrupted. ``none``: the history cannot be read."""
 
 

@@ -8,7 +8,7 @@ from highwater.harness.campaigns.nightly_outcome import NightOutcome
 from highwater.reports.markdown import escape, table
 
 SHOWN_MAX: Final = 50
-"""At most this many rows in a table; GitHub accepts a summary of one mebibyte."""
+"""The most rows in a table, because GitHub accepts a summary of one mebibyte."""
 
 SLOWEST: Final = 10
 _LAMPS: Final = {"green": "\N{LARGE GREEN CIRCLE}", "yellow": "\N{LARGE YELLOW CIRCLE}",

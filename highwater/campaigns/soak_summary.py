@@ -20,7 +20,7 @@ EXIT_CODES: Final[dict[State, int]] = {
 
 _WORDS: Final[dict[State, str]] = {
     "kept": "kept every promise",
-    "explained": "broke one, as the release's rules allow",
+    "explained": "broke a promise, as the release's rules allow",
     "unexplained": "had events that no rule explains",
     "unknown": "could not be judged",
     "failed": "did not reach their end",

@@ -39,8 +39,7 @@ def requested_plan(given: Mapping[str, object], base: Plan | None = None) -> Pla
 
     Args:
         given: settings by their names, as typed or as values; ``kafka`` is one of them.
-        base: the plan with all other settings;
-        None: the plan of the story, or of random faults.
+        base: the plan with all other settings; None: the plan of the story, or of random faults.
 
     Raises:
         UsageError: there is no such story, or a value does not fit its setting.
@@ -77,10 +76,8 @@ def requested_app(
 
     Args:
         given: settings of ``Plan`` and of ``ProgramPlan`` by their names, as typed or as values.
-        topic: the topic that it reads;
-        None: ``in``, or none if only ``out`` is named.
-        out: the topic that it writes;
-        None: ``out``, or none if only ``topic`` is named.
+        topic: the topic that it reads; None: ``in``, or none if only ``out`` is named.
+        out: the topic that it writes; None: ``out``, or none if only ``topic`` is named.
 
     Raises:
         UsageError: a value does not fit its setting, or the run in ``feed`` has no records.

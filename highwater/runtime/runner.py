@@ -373,7 +373,6 @@ def _quiesce(plan: Plan, context: ScheduleContext) -> None:
 def _look(
     topic: str, partition: int, cluster: Cluster, probe: Probe
 ) -> tuple[PartitionState, dict[int, ReplicaState]]:
-    """Return the state of a partition, and of each member of its ISR."""
     state = probe.partition(topic, partition)
     members = [broker for broker in state.isr if broker in cluster.brokers]
     return state, {broker: probe.replica(broker, topic, partition) for broker in members}

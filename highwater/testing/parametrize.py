@@ -23,8 +23,7 @@ class SessionChoice:
     """The choice of the command line and the ini file for a whole session.
 
     Attributes:
-        only: releases on the command line, to which all tests are limited;
-        None: no limit.
+        only: releases on the command line, to which all tests are limited; None: no limit.
     """
 
     kafka: tuple[str, ...]
@@ -96,7 +95,6 @@ def releases(text: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _driver(name: str) -> str:
-    """Return the name of a cluster driver."""
     drivers = {driver for entry in CATALOGUE.values() for driver in entry.drivers}
     if name not in drivers:
         hint = nearest(name, sorted(drivers))

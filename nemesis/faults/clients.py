@@ -142,7 +142,6 @@ def release(messages: CaughtMessages, target: FaultTarget) -> None:
 
 
 def _network(cluster: Cluster) -> Network:
-    """Return the wire."""
     if cluster.network is None:
         raise HarnessError("this cluster has no wire", hint="Add --wire-clients.")
     return cluster.network

@@ -198,7 +198,7 @@ class ScheduleExecutor:
 
 
 def why_not_now(name: str, error: HarnessError, *, ended: bool = False) -> str:
-    """Return why a fault could not be injected, if the run can go on without the fault.
+    """Return why a fault could not be injected, if the run can continue without the fault.
 
     A request to the cluster may get no response while another fault is open; this is no failure of
     the harness. But if a broker does not start again, the run fails.

@@ -37,8 +37,8 @@ def _tells_nothing(release: Release) -> str:
     ),
     needs=StoryNeeds(one_controller=True),
     outcome=(
-        "The controller no longer knows the topic; brokers still lead it: the begin of their "
-        "metadata log is from the old log, and the rest from the new one."
+        "The controller no longer knows the topic; brokers still lead it: their metadata log begins"
+        " with the old log, and continues with the new one."
     ),
     min_isr_most=3,
     why_not=_tells_nothing,

@@ -41,8 +41,8 @@ def _asks_nobody(release: Release) -> str:
     HazardEnding(hazard="KAFKA-14139", ending=Prediction(lost=frozenset((*SETTLED, VICTIM)))),
     needs=StoryNeeds(wire="nodes"),
     outcome=(
-        "On ZooKeeper every record is lost; on KRaft none is, because the controller knows that "
-        "B has restarted."
+        "On ZooKeeper every record is lost; on KRaft none: the controller knows that B has"
+        " restarted."
     ),
     min_isr_most=2,
     why_not=_asks_nobody,

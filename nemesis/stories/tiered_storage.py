@@ -65,8 +65,8 @@ def _cannot_stop_copying(release: Release) -> str:
     HazardEnding(hazard="KAFKA-20732", ending=Prediction(lost=_LOST)),
     needs=StoryNeeds(tiered=True, record_bytes=_RECORD_BYTES),
     outcome=(
-        "From 3.9 to 4.3 the oldest records are lost on all replicas and in the remote tier;"
-        " since 4.4 none is lost, because a new leader first reads the offset."
+        "From 3.9 to 4.3 the oldest records are lost on all replicas and in the remote tier; since"
+        " 4.4 a new leader first reads the offset."
     ),
     topic_config={
         "remote.storage.enable": "true",

@@ -74,7 +74,7 @@ def numbered_behind(case: RecordCase) -> Links:
     needs=FILES,
 )
 def numbered_as_another(case: LostRecord) -> Links:
-    """Return the record at the offset that was returned for a record which is in no log.
+    """Return the record at the offset that the leader returned for a missing record.
 
     A leader responds to an assumed copy with the offset of the record that it has. That record was
     sent, or acknowledged, before: no leader that lost this record assigned its offset again.

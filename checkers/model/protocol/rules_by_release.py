@@ -106,7 +106,7 @@ class Rules:
         "A leader that is elected again after a leader that it never knew forgets its followers'"
         " LEOs; without the rule, it commits by their LEOs from before they truncated. No release"
         " has this. KRaft brokers skip decisions; with ZooKeeper brokers miss those of a controller"
-        " that died.",
+        " that crashed.",
         "none yet, see docs/findings/elected-again.md; Partition.makeLeader, isNewLeader",
     )
     async_isr: bool = switch_field(
@@ -168,7 +168,7 @@ class Rules:
     )
     partition_fails_alone: bool = switch_field(
         "A batch that a follower cannot append ends the fetching of its partition until the next"
-        " leader epoch; without the rule, the batch ends the fetcher thread for good.",
+        " leader epoch; without the rule, the batch ends the fetcher thread permanently.",
         "KIP-461; AbstractFetcherThread.processFetchRequest",
     )
 

@@ -78,7 +78,7 @@ class _Numbered(Protocol):
 def replayed(
     machine: Machine, steps: Sequence[_Numbered], invariant: str
 ) -> tuple[PathStep, ...] | None:
-    """Return the path of stored steps; None unless exactly the last step breaks ``invariant``.
+    """Return the path of stored steps; None if another step, or none, breaks ``invariant``.
 
     Raises:
         UsageError: the model does not know a move or the invariant.

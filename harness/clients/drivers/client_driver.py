@@ -75,8 +75,8 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
         first: the first offset of a partition's log, of ``bounds`` alone.
         end: the end of a partition's log for this reader, of ``bounds`` alone.
         offsets: the group's offset of each partition that has one, of ``committed`` alone.
-        member: a group member's metadata for the driver's producers, in the driver's own form; of
-            ``member`` alone.
+        member: a group member's metadata for the driver's producers, in the driver's own form
+            (only in answers to ``member``).
         event: empty for an answer. The driver numbers its events, and waits after each until
             ``handled`` has its number.
         partitions: the partitions of the event.

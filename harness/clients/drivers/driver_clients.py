@@ -18,7 +18,7 @@ from highwater.harness.clients.drivers.driver_producer import DriverProducer
 
 
 class DriverClients:
-    """The clients of a driver; each has a process of its own.
+    """The clients of a driver; each has its own process.
 
     Args:
         start: starts a process.

@@ -188,7 +188,7 @@ class KafkaPythonProducer(KafkaPythonClient):
     def _send(self, request: Request) -> None:
         """Send a record.
 
-        If it waits in vain for brokers, so do all records that arrived meanwhile.
+        If the record waits for brokers until its limit, so do all records that arrived meanwhile.
         """
         number, value = request["id"], request["value"].encode()
         try:

@@ -18,8 +18,8 @@ class GroupMembership:
         refresh_s: seconds until the consumer looks for new partitions again
             (``topic.metadata.refresh.interval.ms``); None: often.
         commits_every_s: ``auto.commit.interval.ms`` of a member with ``enable.auto.commit``, whose
-            client also chooses its first offsets;
-        None: the member commits the offsets that it has read.
+            client also chooses its first offsets; None: the member commits the offsets that it has
+            read.
     """
 
     group: str

@@ -92,8 +92,8 @@ class WaitingProducer:
 class LibraryProducer(WaitingProducer, ABC):
     """The transactions of a Java or Python library's producer, with librdkafka's methods.
 
-    A call that has not returned within its timeout goes on; the next call of the same method waits
-    for it again. Such calls have no timeout in the Python libraries, and in Java up to 2.x.
+    A call continues after its timeout; the next call of the same method waits for it. Such calls
+    have no timeout in the Python libraries, and in Java up to 2.x.
     """
 
     def __init__(self) -> None:

@@ -92,7 +92,7 @@ def likened(plan: Plan, existing: ExistingTopic, given: Mapping[str, str]) -> Pl
     """Return a plan for an external cluster whose topic is made like an existing topic.
 
     Args:
-        plan: has the topic's name and the workload.
+        plan: the plan with the topic's name and the workload.
         given: settings and ``partitions`` from the command line, which replace the topic's.
 
     Raises:

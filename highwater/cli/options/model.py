@@ -176,7 +176,7 @@ def transaction_scope(texts: Sequence[str]) -> TransactionScope:
     """Return the bounds that ``--bound NAME=NUMBER`` sets; all other bounds keep their defaults.
 
     Raises:
-        UsageError: there is no such bound, no number is given, or the model holds less.
+        UsageError: the bound does not exist, has no number, or is too large for the model.
     """
     bounds = {}
     for text in texts:

@@ -44,7 +44,7 @@ ShrinkOption = Annotated[
         *("kafka", "duration", "nemesis", "cluster", "brokers", "partitions", "rate"),
         *("transactions", "seed"),
         kafka=f"Release, as highwater versions names it.  [default: {MODERN}]",
-        duration=f"How long faults go on: {limits.FAULTS_S.lasting}.",
+        duration=f"Duration of the faults: {limits.FAULTS_S.lasting}.",
         nemesis="Faults to mix at random, or none."
         "  [default: app-cut,app-pause,app-refuse-outputs,app-kill=3,app-stop]",
         rate="Records per second in all, or max.  [default: 100]",

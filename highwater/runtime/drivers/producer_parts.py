@@ -122,7 +122,7 @@ def _ends(bench: DriverBench) -> str:
     with bench.opened(ends=True) as (driver, process):
         send(driver, ["last"])
         if not process.end_input(_ENDS_S):
-            raise WrongDriverError(f"{_ENDS_S:g} s after its input has ended the driver goes on")
+            raise WrongDriverError(f"{_ENDS_S:g} s after its input has ended the driver still runs")
         return "the driver ends with its input"
 
 

@@ -50,10 +50,7 @@ _SKIPPED: Final = Prediction(others=frozenset({("undelivered", value) for value 
     "added-partition",
     HazardEnding(hazard=ADDED_PARTITION, ending=_SKIPPED),
     needs=_NEEDS,
-    outcome=(
-        "On every release the group never receives records that were written to the new "
-        "partition before the group found it."
-    ),
+    outcome=("On every release the group never receives these records."),
     min_isr_most=3,
 )
 def added_partition(context: ScheduleContext) -> None:
@@ -65,7 +62,7 @@ def added_partition(context: ScheduleContext) -> None:
     "earliest-partition",
     HazardEnding(hazard=ADDED_PARTITION, ending=Prediction()),
     needs=_NEEDS,
-    outcome="On every release the group receives all records.",
+    outcome="The group receives all records.",
     min_isr_most=3,
 )
 def earliest_partition(context: ScheduleContext) -> None:
@@ -83,10 +80,7 @@ def _share_groups(release: Release) -> str:
     "added-partition-share",
     HazardEnding(hazard=ADDED_TO_SHARE_GROUP, ending=_SKIPPED),
     needs=_NEEDS,
-    outcome=(
-        "Up to 4.3 a share group never receives the records written before the coordinator found "
-        "the new partition; with later brokers it receives all records."
-    ),
+    outcome=("Up to 4.3 the group never receives these records; with later brokers it does."),
     min_isr_most=3,
     why_not=_share_groups,
 )
@@ -99,7 +93,7 @@ def added_partition_share(context: ScheduleContext) -> None:
     "earliest-share",
     HazardEnding(hazard=ADDED_TO_SHARE_GROUP, ending=Prediction()),
     needs=_NEEDS,
-    outcome="On every release the group receives all records.",
+    outcome="The group receives all records.",
     min_isr_most=3,
     why_not=_share_groups,
 )

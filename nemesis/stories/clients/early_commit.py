@@ -45,10 +45,7 @@ def _by_brokers(release: Release) -> str:
         ending=Prediction(others=frozenset({("undelivered", AT_WORK)})),
     ),
     needs=StoryNeeds(wire="clients", java=True, partitions=len(_PARTITIONS)),
-    outcome=(
-        "With Java's clients before 4.0, a group skips the record that a member processed when "
-        "it crashed."
-    ),
+    outcome=("With Java's clients before 4.0 the group skips these records."),
     min_isr_most=3,
     why_not=_by_brokers,
 )
@@ -68,7 +65,7 @@ def early_commit(context: ScheduleContext) -> None:
     members[dying].die_at_work()
     _send(context, AT_WORK, members[dying])
     context.hold(_WORK_S)
-    context.note(f"{dying} has worked on {AT_WORK} for {_WORK_S:g} s, and dies", step=1)
+    context.note(f"{dying} has worked on {AT_WORK} for {_WORK_S:g} s, and crashes", step=1)
     network = network_of(context)
     dead = RelayRule(kind="reset", links=between((client_name(dying),), network.brokers))
     with network.under(dead):

@@ -43,7 +43,7 @@ _NEEDS: Final = StoryNeeds(expiry=True, joined=2)
         ending=Prediction(others=frozenset({("undelivered", value) for value in MEANWHILE})),
     ),
     needs=_NEEDS,
-    outcome="It never receives the records that were written meanwhile.",
+    outcome="It never receives records that were written meanwhile.",
     min_isr_most=3,
 )
 def expired_positions(context: ScheduleContext) -> None:
@@ -55,7 +55,7 @@ def expired_positions(context: ScheduleContext) -> None:
     "earliest-positions",
     HazardEnding(hazard=EXPIRED_POSITIONS, ending=Prediction()),
     needs=_NEEDS,
-    outcome="It is given everything.",
+    outcome="The group receives all records.",
     min_isr_most=3,
 )
 def earliest_positions(context: ScheduleContext) -> None:

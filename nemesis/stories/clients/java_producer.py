@@ -60,7 +60,7 @@ _SETTINGS: Final = {
         ending=Prediction(others=frozenset({("phantom", _STRANGER)})),
     ),
     needs=StoryNeeds(wire="clients", java=True, partitions=4),
-    outcome=("With Java's clients before the fix, a record is appended to a wrong topic."),
+    outcome=("Java's clients before the fix append a record to a wrong topic."),
     min_isr_most=3,
     why_not=lambda release: (
         "" if release.idempotence else "its clients are not connected through the wire"

@@ -67,8 +67,8 @@ _NEEDS: Final = StoryNeeds(wire="clients", transactions=True)
     HazardEnding(hazard=LATE_END_TXN, ending=Prediction(others=frozenset({("G1a", "m3")}))),
     needs=_NEEDS,
     outcome=(
-        "The application aborts a transaction, and read_committed readers get its record: with"
-        " librdkafka on every release; with Java's clients unless clients and brokers are 4.0."
+        "Readers get a record of the aborted transaction: with librdkafka on every release, with"
+        " Java unless clients and brokers are 4.0."
     ),
     min_isr_most=3,
 )
@@ -81,10 +81,7 @@ def torn_transaction(context: ScheduleContext) -> None:
     "fenced-transaction",
     HazardEnding(hazard=LATE_END_TXN, ending=Prediction()),
     needs=_NEEDS,
-    outcome=(
-        "No release commits a transaction in part: a new producer has a new epoch, and the old "
-        "producer's EndTxn is refused."
-    ),
+    outcome=("Every release refuses the old producer's EndTxn: the new one has a new epoch."),
     min_isr_most=3,
 )
 def fenced_transaction(context: ScheduleContext) -> None:
@@ -96,7 +93,7 @@ def fenced_transaction(context: ScheduleContext) -> None:
     "reused-sequence",
     HazardEnding(hazard="reused-sequence", ending=Prediction(lost=frozenset({"m3"}))),
     needs=_NEEDS,
-    outcome=("A record of a committed transaction is lost: with librdkafka, on every release."),
+    outcome=("With librdkafka the record is lost on every release."),
     min_isr_most=3,
 )
 def reused_sequence(context: ScheduleContext) -> None:
@@ -125,8 +122,8 @@ def flushed_abort(context: ScheduleContext) -> None:
     ),
     needs=_NEEDS,
     outcome=(
-        "Up to 3.5 a transaction stays open permanently, and read_committed readers get no later "
-        "record; later brokers refuse its record."
+        "Up to 3.5 it stays open, and read_committed readers get no later record; later brokers"
+        " refuse the record."
     ),
     min_isr_most=3,
 )
@@ -155,8 +152,8 @@ def hanging_transaction(context: ScheduleContext) -> None:
     ),
     needs=_NEEDS,
     outcome=(
-        "The commit commits a record that the application had aborted, and the record to be"
-        " committed is lost: with librdkafka, on every release."
+        "With librdkafka the aborted record is committed, and the other one is lost, on every"
+        " release."
     ),
     min_isr_most=3,
 )
@@ -174,9 +171,8 @@ def late_produce(context: ScheduleContext) -> None:
     ),
     needs=_NEEDS,
     outcome=(
-        "From 3.6 on the late record is refused: a new producer has a new epoch, and the "
-        "coordinator refuses the old one. Up to 3.5 leaders do not ask the coordinator, and the"
-        " aborted record is committed."
+        "Since 3.6 the late record is refused, because the new producer has a new epoch. Up to 3.5"
+        " leaders do not ask the coordinator, and the aborted record is committed."
     ),
     min_isr_most=3,
 )

@@ -45,11 +45,11 @@ FOUND = msgspec.convert(
 def test_releases_alike_share_a_line_that_says_what_breaks() -> None:
     lines = searches(FOUND.scopes).splitlines()
     assert lines == [
-        "**3 brokers, 2 records, 2 moves**",
+        "**3 brokers, 2 records, 2 moves, 1 failure**",
         "",
-        "- 1 failure, 0.9.0.1, 0.10.2.2: `acked-kept` [9](counterexamples/lost.svg)",
-        "- 1 failure, 2.8.2: all hold",
-        "- 1 failure, 4.3.1: all hold (cut short)",
+        "- 0.9.0.1, 0.10.2.2: `acked-kept` [9](counterexamples/lost.svg)",
+        "- 2.8.2: all hold",
+        "- 4.3.1: all hold (cut short)",
     ]
 
 
@@ -58,23 +58,23 @@ def test_bounds_apart_are_lists_apart() -> None:
     text = searches([*FOUND.scopes, other])
     assert text.count("**3 brokers") == 1
     assert text.endswith(
-        "**All hold**\n\n- 3 brokers, 2 records, 2 moves, min.insync.replicas=2:"
-        " 1 failure, 4.3.1 (cut short)\n"
+        "**All hold**\n\n- 3 brokers, 2 records, 2 moves, min.insync.replicas=2,"
+        " 1 failure: 4.3.1 (cut short)\n"
     ), text
 
 
 def test_a_search_that_asked_about_less_says_about_what() -> None:
     less = msgspec.structs.replace(FOUND.scopes[1], invariants={"gapless": None})
     assert searches([less]) == (
-        "**All hold**\n\n- 3 brokers, 2 records, 2 moves: 1 failure, 0.10.2.2 (`gapless`)\n"
+        "**All hold**\n\n- 3 brokers, 2 records, 2 moves, 1 failure: 0.10.2.2 (`gapless`)\n"
     )
 
 
 def test_searches_in_which_all_holds_are_a_list_for_each_rule_that_was_switched() -> None:
     held = msgspec.structs.replace(FOUND.scopes[3], switched={"epochs": True})
     assert searches([held, FOUND.scopes[3]]) == (
-        "**All hold**\n\n- 3 brokers, 2 records, 2 moves: 1 failure, 2.8.2\n\n"
-        "**All hold with `epochs` on**\n\n- 3 brokers, 2 records, 2 moves: 1 failure, 2.8.2\n"
+        "**All hold**\n\n- 3 brokers, 2 records, 2 moves, 1 failure: 2.8.2\n\n"
+        "**All hold with `epochs` on**\n\n- 3 brokers, 2 records, 2 moves, 1 failure: 2.8.2\n"
     )
 
 
@@ -99,7 +99,7 @@ def test_a_rule_says_what_breaks_without_it() -> None:
     lines = {line.split("`")[1]: line for line in rules(FOUND.mutations).splitlines()}
     assert lines["epochs"].startswith("- `epochs` (since 0.11.0.2): A new follower asks")
     assert lines["epochs"].endswith(" *acked-kept, 9 steps (4.3.1).*")
-    assert lines["elr"].endswith(" *Nothing breaks (4.3.1).*")
+    assert lines["elr"].endswith(" *Nothing (4.3.1).*")
 
 
 def test_what_was_not_measured_has_no_list() -> None:

@@ -289,7 +289,6 @@ class _Listener(JavaCallback):
 
 
 def _numbers(partitions: Any) -> list[int]:  # noqa: ANN401 - of Java
-    """Return the numbers in a Java collection of partitions."""
     return [int(number) for number in _PLACE.findall(partitions.toString())]
 
 

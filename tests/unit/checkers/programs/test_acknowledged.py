@@ -50,7 +50,7 @@ def test_what_is_there_once_is_right(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("disk", "says"),
     [
-        (b"", "payments has no record of it. Who did it is not known."),
+        (b"", "payments has no record of it. The cause is not known."),
         (
             batch(7, [(None, b"p0-1|..")]),
             "broker 2 has it at offset 7 of payments-0, and other brokers",

@@ -148,7 +148,7 @@ def test_without_a_disk_of_positions_it_is_not_known_who_did_it(tmp_path: Path) 
     case = written(tmp_path, output(0, 300, "p0-0"), output(1, 900, "p0-2"), commits=None)
     kind, says = found(case)["p0-1"]
     assert kind == "lost-input"
-    assert says.endswith("Who did it is not known.")
+    assert says.endswith("The cause is not known.")
 
 
 def test_a_doubled_input_and_one_that_was_not_reached(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_the_order_of_outputs_is_judged_where_it_is_kept(tmp_path: Path) -> None
     assert (name, kind) == ("p0-1", "overtaken-input")
     assert says == (
         "p0-1 at offset 1 of orders-0 was overtaken: its first output is at offset 2 of"
-        " payments-0, after that of p0-2, a later input, at 1. Who did it is not known."
+        " payments-0, after that of p0-2, a later input, at 1. The cause is not known."
     )
 
 
@@ -255,9 +255,9 @@ def produce(at_ms: int, offset: int | None, *names: str, instance: int = 0) -> d
         ),
         (
             [produce(100, 0, "p0-0", "p0-2", instance=1), produce(200, 2, "p0-1")],
-            "Who did it is not known.",
+            "The cause is not known.",
         ),
-        ([produce(100, 0, "p0-0", "p0-2")], "Who did it is not known."),
+        ([produce(100, 0, "p0-0", "p0-2")], "The cause is not known."),
     ],
 )
 def test_the_wire_tells_why_an_input_was_overtaken(

@@ -549,4 +549,4 @@ def test_an_instance_may_not_handle_sigterm() -> None:
 
 def test_who_did_it_may_not_be_known() -> None:
     row = {"steps": steps(COMMITTED_FIRST, None)}
-    assert witnesses(row)[-1].says == "Who did it is not known."
+    assert witnesses(row)[-1].says == "The cause is not known."

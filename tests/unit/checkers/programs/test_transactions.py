@@ -57,7 +57,7 @@ def test_who_processed_some_may_have_been_given_them_by_kafka(
 ) -> None:
     findings = found(fed(tmp_path, outputs=outputs, inputs=inputs))
     assert len(findings) == outputs
-    assert all(says.endswith("Who did it is not known.") for _, _, says in findings)
+    assert all(says.endswith("The cause is not known.") for _, _, says in findings)
 
 
 def test_an_input_that_was_committed_is_none(tmp_path: Path) -> None:

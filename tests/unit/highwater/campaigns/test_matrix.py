@@ -300,7 +300,7 @@ def test_rows_from_before_there_was_a_model_are_read(tmp_path: Path) -> None:
             ("classic", "consumer"),
             ["", "classic", "consumer"],
             {"subscribe": [0, 3, 3], "group_protocol": ["classic", "classic", "consumer"]},
-            "no group protocol",
+            "do not have the consumer group protocol",
         ),
         ("share", (0, 2), [0, 0, 2], {"share": [0, 0, 2]}, "no share groups"),
     ],

@@ -164,7 +164,7 @@ def test_a_timeline_puts_faults_leaders_cuts_and_isr_where_their_times_are() -> 
 def test_a_timeline_is_told_in_words_too() -> None:
     one, evidence = observed()
     assert (
-        "10.0 s: kill broker 1; 12.0 s: broker 2 truncates to 3 or below; 12.0 s: broker 2 leads"
+        "10.0 s: kill broker 1; 12.0 s: broker 2 leads; 12.0 s: broker 2 truncates to 3 or below"
         in (timeline(one, evidence))
     )
 

@@ -39,7 +39,7 @@ def change(name: str, **fields: object) -> Spoil:
 
 REFUSED = {
     "not judged": (not_judged, "has no analysis/verdict.json"),
-    "still running": (still_running, "was not judged: it is running, or ended early"),
+    "still running": (still_running, "was not judged: it is running, or ended early in that phase"),
     "later verdict": (change("analysis/verdict.json", schema=2), "verdict.json has schema 2"),
     "later plan": (change("plan.json", schema=99), "schema"),
     "foreign plan": (lambda run: run.write("plan.json", b'{"name": "other"}'), "plan.json"),
@@ -78,7 +78,9 @@ def test_the_shelf_lists_it_and_says_why(refused: tuple[Run, str], tmp_path: Pat
     assert run.name in page
     shown = {
         "has no analysis/verdict.json": "not judged yet",
-        "was not judged: it is running, or ended early": "running, or ended early in this phase",
+        "was not judged: it is running, or ended early in that phase": (
+            "running, or ended early in this phase"
+        ),
     }
     assert shown.get(says, says) in page
     assert SAMPLES["loss"]().verdict.headline not in page

@@ -70,6 +70,7 @@ def test_leadership_moves_to_a_frozen_broker(cluster: Cluster, probe: Probe) -> 
         cluster.brokers[frozen].resume()
 
 
+@pytest.mark.nightly  # by day all replicas are in sync, or one is frozen
 def test_leadership_moves_while_a_replica_is_out_of_the_isr(cluster: Cluster, probe: Probe) -> None:
     with _out_of_the_isr(cluster, probe, "alone") as others:
         for leader in (others[1], others[0]):

@@ -1,18 +1,11 @@
 """Faults of the network on real brokers: each takes effect, seen from outside, and is healed."""
 
 import contextlib
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import psutil
 import pytest
 from confluent_kafka import Producer
 
@@ -310,41 +303,3 @@ def test_a_held_isr_change_is_made_when_it_is_let_go(wired: Wired) -> None:
     wired.stays(wired.state, lambda state: len(state.isr) == 3, beyond_s)
     wired.nemesis.heal(LEADER)
     wired.wait(wired.state, lambda state: behind not in state.isr, "the ISR to shrink")
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=AT_NIGHT)])
-def test_no_wire_outlives_the_harness(tmp_path: Path, how: signal.Signals) -> None:
-    script = textwrap.dedent(
-        """
-        import signal, sys, time
-        from pathlib import Path
-        from highwater.clusters.drivers import open_cluster
-        from highwater.harness.releases.catalogue import release
-        from highwater.clusters.relay.rules import RelayRule, between
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
-        cluster = open_cluster(
-            release("0.10.2.2"), Path(sys.argv[1]), brokers=2, broker_config={}, wired=True
-        )
-        try:
-            with cluster.network.under(RelayRule(kind="cut", links=between([1], [2]))):
-                print("up", flush=True)
-                time.sleep(60)
-        finally:
-            cluster.close()
-        """
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path / "run")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=environment,
-    ) as harness:
-        assert harness.stdout is not None
-        assert harness.stdout.readline() == "up\n"
-        left = psutil.Process(harness.pid).children(recursive=True)
-        assert any("highwater.clusters.relay" in one.cmdline() for one in left)
-        harness.send_signal(how)
-        _, alive = psutil.wait_procs(left, timeout=60)
-        assert not alive

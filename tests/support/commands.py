@@ -38,3 +38,16 @@ def perform(*words: str | Path) -> tuple[int, str]:
     done = CliRunner().invoke(app, [*map(str, words)])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.stdout
+
+
+def run_python(text: str, *words: str | Path, cwd: Path | None = None) -> tuple[int, str, str]:
+    """Run a program of Python in a process of its own; return how it ended and what it wrote."""
+    done = subprocess.run(
+        [sys.executable, "-c", text, *map(str, words)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr

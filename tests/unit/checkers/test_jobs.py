@@ -20,7 +20,10 @@ def last_job(spark: SparkSession) -> int:
     return max((found.apply(nth).jobId() for nth in range(found.size())), default=-1)
 
 
-@pytest.mark.parametrize(("make", "most"), [(whole, 8), (loss, 12), (fork, 12)])
+@pytest.mark.parametrize(
+    ("make", "most"),
+    [(whole, 8), pytest.param(loss, 12, marks=pytest.mark.nightly), (fork, 12)],
+)
 def test_of_a_run(make: object, most: int, tmp_path: Path, spark: SparkSession) -> None:
     assert callable(make)
     run, before = make(tmp_path / "run"), last_job(spark)

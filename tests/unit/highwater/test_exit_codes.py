@@ -20,7 +20,7 @@ from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import MODERN
 from highwater.harness.runs.store import Run
 from tests.browser.samples import SAMPLES
-from tests.support.commands import perform
+from tests.support.commands import perform, run_python
 from tests.support.forked import Output, outcomes
 
 pytestmark = pytest.mark.slow
@@ -289,15 +289,8 @@ main.main()
 
 @pytest.mark.parametrize("when", ["late", "early"])
 def test_an_interruption_in_a_callback_that_ignores_errors_comes_again(when: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _IN_A_CALLBACK, when],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.stdout == "ignored None\n"
-    assert (done.returncode, done.stderr) == (INTERRUPTED, "highwater: interrupted by SIGTERM\n")
+    told = run_python(_IN_A_CALLBACK, when)
+    assert told == (INTERRUPTED, "ignored None\n", "highwater: interrupted by SIGTERM\n")
 
 
 _UNHEALED = """
@@ -319,18 +312,10 @@ main.main()
 
 def test_what_a_cluster_of_one_s_own_cannot_heal_is_said() -> None:
     """Logs of libraries are silenced, and ours are not."""
-    done = subprocess.run(
-        [sys.executable, "-c", _UNHEALED],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr.splitlines()) == (
-        INTERRUPTED,
-        [
-            "highwater: broker 1 is not healed",
-            "highwater: interrupted by Ctrl-C",
-            "Everything recorded so far is in the store.",
-        ],
-    )
+    code, _, err = run_python(_UNHEALED)
+    assert code == INTERRUPTED
+    assert err.splitlines() == [
+        "highwater: broker 1 is not healed",
+        "highwater: interrupted by Ctrl-C",
+        "Everything recorded so far is in the store.",
+    ]

@@ -11,6 +11,7 @@ import pytest
 from highwater.harness.base import interruptions
 from highwater.harness.base.errors import Interruption
 from highwater.harness.base.exit_codes import INTERRUPTED
+from tests.support.commands import run_python
 
 
 @pytest.fixture
@@ -81,16 +82,9 @@ main.main()
 
 
 def test_the_command_says_at_once_what_is_healed_before_it_ends(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _HEALS],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=tmp_path,
-    )
-    assert done.returncode == INTERRUPTED
-    assert done.stderr.splitlines() == [
+    code, _, err = run_python(_HEALS, cwd=tmp_path)
+    assert code == INTERRUPTED
+    assert err.splitlines() == [
         "highwater: Ctrl-C: before the end, broker 1 is healed",
         "highwater: interrupted by Ctrl-C",
     ]

@@ -1,7 +1,5 @@
 import itertools
 import json
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -23,6 +21,7 @@ from highwater.harness.runs.plan import Workload as Options
 from highwater.harness.runs.recorder import Clock, Recorder
 from highwater.harness.runs.store import Run
 from highwater.runtime import workload
+from tests.support.commands import run_python
 
 Rows = list[dict[str, object]]
 
@@ -419,11 +418,9 @@ print(json.dumps(peaks))
 
 
 def script(text: str, directory: Path) -> object:
-    done = subprocess.run(
-        [sys.executable, "-c", text, str(directory)],
-        check=True, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    return json.loads(done.stdout)
+    code, out, err = run_python(text, directory)
+    assert code == 0, err
+    return json.loads(out)
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from highwater.harness.runs.history import (
     record_value,
     to_parquet,
 )
+from tests.support.commands import run_python
 
 
 def fault(number: int) -> dict[str, object]:
@@ -124,11 +125,9 @@ except OSError:
 @pytest.mark.slow
 def test_a_full_disk_cuts_away_the_half_written_batch(tmp_path: Path) -> None:
     path = tmp_path / "faults.arrows"
-    done = subprocess.run(
-        [sys.executable, "-c", WRITE_UNTIL_FULL, str(path)],
-        check=True, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    written = int(done.stdout)
+    code, out, err = run_python(WRITE_UNTIL_FULL, path)
+    assert code == 0, err
+    written = int(out)
     assert written > 1
     assert times(path) == list(range(written))
     assert path.stat().st_size < 20_000

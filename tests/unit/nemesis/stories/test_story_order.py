@@ -1,12 +1,11 @@
 """Stories are in one order, whichever module of theirs was imported first."""
 
-import subprocess
-import sys
 from typing import Final
 
 import pytest
 
 from highwater.nemesis.stories.registry import STORIES
+from tests.support.commands import run_python
 
 FAMILIES: Final = ("failovers", "canaries", "power_failure", "network", "restarts")
 _PROGRAM: Final = """
@@ -21,9 +20,8 @@ for family in sys.argv[1:]:
 
 @pytest.mark.slow
 def test_the_order_of_stories_does_not_depend_on_imports() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, *FAMILIES], capture_output=True, text=True, check=True
-    )
-    for family, order in zip(FAMILIES, done.stdout.splitlines(), strict=True):
+    code, out, err = run_python(_PROGRAM, *FAMILIES)
+    assert code == 0, err
+    for family, order in zip(FAMILIES, out.splitlines(), strict=True):
         assert order.split() == [*STORIES], family
     assert next(iter(STORIES)) == "loss"

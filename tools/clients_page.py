@@ -66,12 +66,10 @@ another order than sent; plain producers are promised neither. *Hung*: a commit 
 with sarama 1.50.3 ([results](results.md)).
 """
 _REFUSED: Final = """\
-A transaction of one record, of which the wire refuses one request with an error, before the broker
-has acted or after (`python -m tools.client_refusals FOLDER`). ✓: the client repeated it, and
-committed. ↺: the commit had an error, the abort had none. ✗: the program is left without an
-answer, and must open a new producer. …: no answer within 12 s. The words are those in which the
-client says one thing, and the log another: **in the log** after an acknowledged abort,
-**not in the log** after an acknowledged commit; so often of ten. Empty: no such request.
+A transaction of one record on 4.4.0; the wire refuses one request, before the broker acts or
+after (`python -m tools.client_refusals FOLDER`). ✓: repeated, and committed. ↺: the commit failed,
+the abort did not. ✗: the outcome is unknown, and the producer ends. Bold: client and log disagree,
+of ten. Errors that every client repeats, or none, are left out. KafkaJS repeats no EndTxn.
 """
 _SHORT: Final = {
     "": "",
@@ -81,10 +79,10 @@ _SHORT: Final = {
     SILENT: "…",
 }
 _ADDRESS: Final = """\
-Each client has written to a cluster of one broker, 3.9.2 or 4.4.0. Then another cluster, with a
-topic of the same name, has its address (KAFKA-20246), and the client sends another record
-(`python -m tools.client_addresses FOLDER`). From 4.4.0 on client and broker compare cluster ids
-(KIP-1242); but here Java's has no other address from which to begin again.
+Each client has written to a cluster of one broker, 3.9.2 or 4.4.0. Another cluster, with a topic
+of the same name, gets its address (KAFKA-20246), and the client sends another record
+(`python -m tools.client_addresses FOLDER`). 4.4.0 and its client compare cluster ids (KIP-1242),
+but the client can only begin again from that address.
 """
 _COMMITS: Final = """\
 A transaction has a record that was written, and one that cannot be: the broker refuses it
@@ -94,7 +92,9 @@ written. *committed without it*: the commit was acknowledged, without the record
 ([why](findings/partial-commit.md)).
 """
 _JAVA: Final = """\
-Runs that broke a story's promise ([hazards.md](hazards.md)), and their brokers.
+Runs that broke a story's promise ([hazards.md](hazards.md)), and their brokers. The wire cannot
+show KAFKA-15529 (`FetchCollector` discards the second answer), nor KAFKA-20332 and 19242: no
+message passes between the two threads that race.
 """
 
 
@@ -294,12 +294,17 @@ def refusal_table(rows: Sequence[ClientRefusal]) -> str:
     for row in rows:
         cells.setdefault((row.api, row.acted, row.error), {})[row.library] = _refused(row)
     alike: dict[tuple[str, ...], list[str]] = {}
-    for (api, acted, error), of_error in cells.items():
+    apis = list(dict.fromkeys(row.api for row in rows))
+    ordered = sorted(cells.items(), key=lambda cell: (apis.index(cell[0][0]), cell[0][1]))
+    for (api, acted, error), of_error in ordered:
         side = "after" if acted else "before"
         line = (f"{api}, {side}", *(of_error.get(name, "") for name in libraries))
         alike.setdefault(line, []).append(f"`{error}`")
     lines = [f"| | | {' | '.join(libraries)} |", "|---" * (len(libraries) + 2) + "|"]
     for (place, *results), errors in alike.items():
+        kinds = {*results} - {""}
+        if kinds == {_SHORT[WORKS]} or kinds <= {_SHORT[ABORTED], _SHORT[UNCERTAIN]}:
+            continue
         lines.append(f"| {place} | {', '.join(errors)} | {' | '.join(results)} |")
     return "\n".join(lines)
 

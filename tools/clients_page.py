@@ -66,10 +66,10 @@ another order than sent; plain producers are promised neither. *Hung*: a commit 
 with sarama 1.50.3 ([results](results.md)).
 """
 _REFUSED: Final = """\
-A transaction of one record on 4.4.0; the wire refuses one request, before the broker acts or
-after (`python -m tools.client_refusals FOLDER`). ✓: repeated, and committed. ↺: the commit failed,
-the abort did not. ✗: the outcome is unknown, and the producer ends. Bold: client and log disagree,
-of ten. Errors that every client repeats, or none, are left out. KafkaJS repeats no EndTxn.
+A request of a transaction on 4.4.0 is refused by the wire, before the broker acts or after
+(`python -m tools.client_refusals FOLDER`). ✓: repeated, and committed. ↺: aborted. ✗: unknown,
+and the producer ends. Bold: client and log disagree, of ten. Left out: errors that every client
+repeats, or none.
 """
 _SHORT: Final = {
     "": "",
@@ -79,10 +79,9 @@ _SHORT: Final = {
     SILENT: "…",
 }
 _ADDRESS: Final = """\
-Each client has written to a cluster of one broker, 3.9.2 or 4.4.0. Another cluster, with a topic
-of the same name, gets its address (KAFKA-20246), and the client sends another record
-(`python -m tools.client_addresses FOLDER`). 4.4.0 and its client compare cluster ids (KIP-1242),
-but the client can only begin again from that address.
+Another cluster, with a topic of the same name, gets the address of a client's only broker (3.9.2,
+4.4.0; KAFKA-20246): `python -m tools.client_addresses FOLDER`. A transaction is not committed there
+unless a line has it. KIP-1242 (4.4.0) did not help: there was no other address to begin again from.
 """
 _COMMITS: Final = """\
 A transaction has a record that was written, and one that cannot be: the broker refuses it
@@ -92,9 +91,8 @@ written. *committed without it*: the commit was acknowledged, without the record
 ([why](findings/partial-commit.md)).
 """
 _JAVA: Final = """\
-Runs that broke a story's promise ([hazards.md](hazards.md)), and their brokers. The wire cannot
-show KAFKA-15529 (`FetchCollector` discards the second answer), nor KAFKA-20332 and 19242: no
-message passes between the two threads that race.
+Runs that broke a story's promise ([hazards.md](hazards.md)), and their brokers. Not of the wire:
+races of a client's two threads (KAFKA-15529, 20332, 19242).
 """
 
 
@@ -270,7 +268,8 @@ def address_lines(trials: Sequence[ClientTrial]) -> str:
     for trial in trials:
         by_result: dict[str, list[str]] = {}
         for action, result in trial.results.items():
-            by_result.setdefault(result, []).append(action)
+            if action != "transactional" or result == ELSEWHERE:
+                by_result.setdefault(result, []).append(action)
         says = "; ".join(
             f"{result if result == ELSEWHERE else f'`{result}`'}: {', '.join(actions)}"
             for result, actions in by_result.items()

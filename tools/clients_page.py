@@ -65,12 +65,10 @@ another order than sent; plain producers are promised neither. *Hung*: a commit 
 with sarama 1.50.3 ([results](results.md)).
 """
 _REFUSED: Final = """\
-A transaction of one record, of which the wire refuses one request with an error, before the broker
-has acted or after (`python -m tools.client_refusals FOLDER`). ✓: the client repeated it, and
-committed. ↺: the commit had an error, the abort had none. ✗: the program is left without an
-answer, and must open a new producer. …: no answer within 12 s. The words are those in which the
-client says one thing, and the log another: **in the log** after an acknowledged abort,
-**not in the log** after an acknowledged commit; so often of ten. Empty: no such request.
+A request of a transaction on 4.4.0 is refused by the wire, before the broker acts or after
+(`python -m tools.client_refusals FOLDER`). ✓: repeated, and committed. ↺: aborted. ✗: unknown,
+and the producer ends. Bold: client and log disagree, of ten. Left out: errors that every client
+repeats, or none.
 """
 _SHORT: Final = {
     "": "",
@@ -80,10 +78,9 @@ _SHORT: Final = {
     SILENT: "…",
 }
 _ADDRESS: Final = """\
-Each client has written to a cluster of one broker, 3.9.2 or 4.4.0. Then another cluster, with a
-topic of the same name, has its address (KAFKA-20246), and the client sends another record
-(`python -m tools.client_addresses FOLDER`). From 4.4.0 on client and broker compare cluster ids
-(KIP-1242); but here Java's has no other address from which to begin again.
+Another cluster, with a topic of the same name, gets the address of a client's only broker (3.9.2,
+4.4.0; KAFKA-20246): `python -m tools.client_addresses FOLDER`. A transaction is not committed there
+unless a line has it. KIP-1242 (4.4.0) did not help: there was no other address to begin again from.
 """
 _COMMITS: Final = """\
 A transaction has a record that was written, and one that was not: the broker refused it
@@ -92,7 +89,8 @@ futures. An error is right; *works*: the client sent the record again; *committe
 commit was acknowledged ([why](findings/partial-commit.md)).
 """
 _JAVA: Final = """\
-Runs that broke a story's promise ([hazards.md](hazards.md)), and their brokers.
+Runs that broke a story's promise ([hazards.md](hazards.md)), and their brokers. Not of the wire:
+races of a client's two threads (KAFKA-15529, 20332, 19242).
 """
 
 
@@ -268,7 +266,8 @@ def address_lines(trials: Sequence[ClientTrial]) -> str:
     for trial in trials:
         by_result: dict[str, list[str]] = {}
         for action, result in trial.results.items():
-            by_result.setdefault(result, []).append(action)
+            if action != "transactional" or result == ELSEWHERE:
+                by_result.setdefault(result, []).append(action)
         says = "; ".join(
             f"{result if result == ELSEWHERE else f'`{result}`'}: {', '.join(actions)}"
             for result, actions in by_result.items()
@@ -292,12 +291,17 @@ def refusal_table(rows: Sequence[ClientRefusal]) -> str:
     for row in rows:
         cells.setdefault((row.api, row.acted, row.error), {})[row.library] = _refused(row)
     alike: dict[tuple[str, ...], list[str]] = {}
-    for (api, acted, error), of_error in cells.items():
+    apis = list(dict.fromkeys(row.api for row in rows))
+    ordered = sorted(cells.items(), key=lambda cell: (apis.index(cell[0][0]), cell[0][1]))
+    for (api, acted, error), of_error in ordered:
         side = "after" if acted else "before"
         line = (f"{api}, {side}", *(of_error.get(name, "") for name in libraries))
         alike.setdefault(line, []).append(f"`{error}`")
     lines = [f"| | | {' | '.join(libraries)} |", "|---" * (len(libraries) + 2) + "|"]
     for (place, *results), errors in alike.items():
+        kinds = {*results} - {""}
+        if kinds == {_SHORT[WORKS]} or kinds <= {_SHORT[ABORTED], _SHORT[UNCERTAIN]}:
+            continue
         lines.append(f"| {place} | {', '.join(errors)} | {' | '.join(results)} |")
     return "\n".join(lines)
 

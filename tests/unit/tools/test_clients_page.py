@@ -76,6 +76,7 @@ def test_errors_alike_are_in_one_line() -> None:
         ("NOT_COORDINATOR", "a 1"): (WORKS, 1),
         ("NOT_COORDINATOR", "b 2"): (ABORTED, 1),
         ("UNKNOWN_SERVER_ERROR", "b 2"): (IN_THE_LOG, 9),
+        ("REQUEST_TIMED_OUT", "b 2"): (WORKS, 1),
     }
     rows = [
         ClientRefusal(

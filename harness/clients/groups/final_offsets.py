@@ -18,7 +18,7 @@ READER: Final = "reader"
 """The process that requests the offsets."""
 
 _ASK_S: Final = 5.0
-SETTLES_S: Final = 1.0
+_SETTLES_S: Final = 1.0
 """Seconds in which a coordinator applies committed records of its log; it needs milliseconds."""
 
 _LIMIT_S: Final = 30.0
@@ -77,7 +77,7 @@ def read_group_offsets(plan: Plan, recorder: Recorder, settings: Settings) -> No
             ask,
             what=f"the coordinator of {settings['group.id']} to return the group's offsets",
             passing=(KafkaException,),
-            for_s=0 if plan.external else SETTLES_S,
+            for_s=0 if plan.external else _SETTLES_S,
         )
     except WaitTimeoutError:
         last = last and last._replace(end=None)
@@ -92,7 +92,7 @@ def settled(
     *,
     what: str,
     passing: tuple[type[Exception], ...],
-    for_s: float = SETTLES_S,
+    for_s: float = _SETTLES_S,
 ) -> _Answer:
     """Ask a coordinator until it has answered the same for a while; return the last answer.
 

@@ -60,7 +60,7 @@ def test_the_answer_that_stands_still_is_recorded(
     brokers = Brokers(*looks)
     monkeypatch.setattr(final_offsets, "Consumer", lambda _: brokers)
     monkeypatch.setattr(final_offsets, "_LIMIT_S", limit_s)
-    monkeypatch.setattr(final_offsets, "SETTLES_S", 0.2)
+    monkeypatch.setattr(final_offsets, "_SETTLES_S", 0.2)
     plan = Plan(kafka="4.4.0", topic=Topic(partitions=1))
     read_group_offsets(plan, cast("Recorder", brokers), {"group.id": "g"})
     [row] = brokers.rows

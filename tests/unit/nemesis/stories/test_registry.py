@@ -414,7 +414,7 @@ def test_every_story_can_be_asked_for_and_speaks_for_itself(name: str) -> None:
 
 
 def test_three_warm_clusters_can_play_every_story() -> None:
-    settings = {}
+    settings: dict[tuple[bool, bool], object] = {}
     for story in STORIES.values():
         needs, config = story.needs, story.plan("4.4.0").broker_config
         assert settings.setdefault((needs.expiry, needs.group), config) == config

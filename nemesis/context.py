@@ -118,7 +118,6 @@ class ScheduleContext:
     """The objects that a schedule may use.
 
     Attributes:
-        plan: the run's plan.
         probe: a probe that only this thread uses.
         topic: the topic under test.
         replicas: brokers of the partition under test, preferred leader first.

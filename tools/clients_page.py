@@ -98,7 +98,6 @@ class ClientTrial(msgspec.Struct, frozen=True, kw_only=True):
     """The results of a client on a broker.
 
     Attributes:
-        version: of the library.
         results: by action, ``works`` or the name of the error.
     """
 

@@ -180,7 +180,6 @@ def rules(measured: Sequence[Mutation]) -> str:
 
 
 def _short(meaning: str) -> str:
-    """Return what a rule means, in the words of a page about rules."""
     return meaning.replace("without the rule", "without it")
 
 
@@ -331,7 +330,6 @@ def _failures(row: tuple[tuple[str, str], object]) -> str:
 
 
 def _alike(rows: Iterable[tuple[str, str]]) -> bool:
-    """Return whether all searches have the same number of failures."""
     return len({failures for failures, _ in rows}) == 1
 
 

@@ -39,7 +39,6 @@ class ProgramPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """One bug of a framework, and the releases between which it was introduced or fixed.
 
     Attributes:
-        bug: the report of the bug.
         mechanism: the way in which it loses a record.
         fault: the faults that reveal it, and their duration.
         program: its file in docs/examples/frameworks.

@@ -53,8 +53,6 @@ class Software:
     """The release of a broker's jars, and its rules, by protocol, format and client.
 
     Attributes:
-        kafka: the release.
-        rules: the rules of replication.
         transactions: the rules of transactions, for each known library if the client's library is
             not known; empty if the release has no transactions.
     """
@@ -90,7 +88,6 @@ class SoftwareChange:
     """A change of one broker's software, or of all brokers' software.
 
     Attributes:
-        software: the new software.
         broker: the broker; None if all brokers changed.
         begun_ns: the earliest time at which the new rules may have been in force.
         done_ns: the time from which on the old rules were not in force.
@@ -108,7 +105,6 @@ class SoftwareHistory:
 
     Attributes:
         first: the software that every broker ran when the run began.
-        brokers: the ids of the brokers.
         changes: the changes of software, in order of time.
     """
 

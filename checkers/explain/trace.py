@@ -108,7 +108,6 @@ class FrozenReplica:
     """A replica as it was frozen: parallel arrays with one element for each record, in file order.
 
     Attributes:
-        offsets: the records' offsets.
         epochs: the records' leader epochs; -1 for record formats without epochs.
         ids: the records' ids; None for a record without an id, such as a marker.
         overlapping: last offsets of message sets from before 0.11 whose checksum is right, but
@@ -174,7 +173,6 @@ class Trace(PartitionTrace):
         partition: the partition's number.
         lines: each broker's log lines.
         disks: each broker's frozen replica.
-        starts: the starts of leaderships.
         epoch_starts: the lowest observed offset of a record of each leader epoch.
     """
 

@@ -68,7 +68,6 @@ class InspectedReplica(msgspec.Struct, frozen=True, kw_only=True):
         directory: the log directory that holds the replica.
         leo: log end offset: the offset that the next record would get.
         start: the first offset that the replica holds; its LEO if it holds no record.
-        records: the number of records.
         bytes: the size of all segments.
         formats: the message formats of the records: 0, 1, 2.
         hw: the high watermark in the checkpoint file; None if no checkpoint has one.

@@ -39,7 +39,6 @@ class DecidedState:
     Attributes:
         topics: the topics that exist, by id.
         partitions: all states of each partition in order, for the topics that exist.
-        settings: the settings of each topic.
         features: the finalized levels of the features.
         voters: the ids of the controllers that vote; None if the controllers' settings name them.
         begun_late: whether the log begins with a snapshot, so that earlier states are unknown.

@@ -61,7 +61,6 @@ class OutputLog:
 
     Attributes:
         copies: the records that name an input, by the input's name; in order in each partition.
-        producers: the ids of all producers.
         in_transactions: whether all records are part of a transaction; None without records.
         appended_ns: when the record at each partition and offset was appended, in the longest logs.
         whole_until_ns: a time since the run's start. All records that brokers appended before it

@@ -64,7 +64,6 @@ class EnsemblePorts:
 
     Attributes:
         quorum: port for followers, while this ZooKeeper leads.
-        election: port for elections.
     """
 
     quorum: int = _QUORUM_PORT

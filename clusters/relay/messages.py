@@ -44,7 +44,6 @@ class MessageRule:
         target: receiver of the message, written like ``source``.
         first: number of the first message to act on, counted from 1 among messages that fit.
         times: number of messages to act on; 0 is all.
-        delay_s: duration of ``delay``.
         transactional_id: transactional id in the request; None is any.
         topics: names of topics, and topic ids where requests have ids; empty is any.
         partition: number of the partition; -1 is any.

@@ -35,7 +35,6 @@ class Level:
     """The software level of a broker.
 
     Attributes:
-        release: release of the jars.
         protocol: ``inter.broker.protocol.version``, such as ``0.10.2`` or ``2.8``; on KRaft the
             release that has this ``metadata.version``.
         format: ``log.message.format.version``, written like ``protocol``; Kafka ignores it if the

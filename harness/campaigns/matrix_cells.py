@@ -47,7 +47,6 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
         nemesis: faults of a random schedule, separated by commas; None with a story; empty for no
             faults.
         client: library of the producers, as in a plan.
-        reader_client: library of the readers.
         delivery: the producers' kind of delivery.
         group_protocol: protocol of an additional group of readers (``classic``, ``consumer``);
             empty without such a group.

@@ -50,7 +50,6 @@ class Option:
         unit: text after a number in the error about its range; empty: the help's first words.
         name: the argument's name; empty: the field's name.
         typed: the option as a person types it; empty: the name with hyphens.
-        notation: the notation of the values.
         default: the default in ``--help``; None: the field's default; empty: no default.
         path: fields that lead to the value; the last field declares the option.
         kind: type that the command line reads.

@@ -24,7 +24,6 @@ class Bounds:
 
     Attributes:
         seconds: no run begins after this time.
-        first: number of the first run.
         runs: maximum number of runs, with earlier invocations; None: until the time is up.
         jobs: number of parallel clusters.
         keep_all: keep also runs without anomalies.

@@ -49,7 +49,6 @@ class Campaign:
     """Performs planned runs. A context manager: leaving it ends every broker.
 
     Attributes:
-        store: the store that gets the runs.
         clusters: folder of the running clusters; by default a temporary folder.
         jobs: number of parallel groups, each on its own cluster.
         own_cluster: whether every run has a fresh cluster in its own directory instead.

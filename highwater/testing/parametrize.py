@@ -38,8 +38,6 @@ class Case:
 
     Attributes:
         kafka: catalogue name of the release.
-        driver: the cluster driver.
-        acks: the producers' acks.
         min_isr: min.insync.replicas.
         unclean: whether unclean elections are allowed.
         id: the case in the test's name.

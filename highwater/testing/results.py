@@ -63,7 +63,6 @@ class Result:
             numbers of lost, doubled or not reached ones; empty if not known.
         anomalies: all anomalies; anomalies that break a promise come first.
         model: the reference model's answer about the run; None if the model was not asked.
-        report: the HTML report.
         plan: the plan of the run; ``plan.command()`` repeats the run.
     """
 

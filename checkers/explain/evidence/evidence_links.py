@@ -31,7 +31,6 @@ class AnomalyCase:
     """An anomaly of a run, and the run's observations.
 
     Attributes:
-        observed: the observations of the run.
         anomaly: the anomaly's row; empty without an anomaly.
     """
 

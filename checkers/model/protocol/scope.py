@@ -53,7 +53,6 @@ class Scope:
         wipes: maximum of disks that are replaced by empty disks, on brokers outside of the ISR.
         joins: maximum of leaders' requests for a larger ISR that reach the controller late.
         reassignments: maximum of an operator's requests for other replicas.
-        acks: ``acks`` of the producers.
         min_isr: ``min.insync.replicas``.
         unclean: ``unclean.leader.election.enable``.
         by_hand: an operator may ask for an unclean election where no broker leads (KIP-460).

@@ -62,7 +62,6 @@ class ScriptSettings:
     """The rules and settings with which a script is executed.
 
     Attributes:
-        rules: the rules of the release.
         unclean: whether unclean elections are allowed, and the release obeys the setting.
         old_format: whether records are written without leader epochs.
     """

@@ -52,7 +52,6 @@ class SearchAnswer(msgspec.Struct, Generic[File_co], frozen=True, kw_only=True):
     """The answer to one question: can this invariant be broken within this scope?
 
     Attributes:
-        client: the client of the ``Question``.
         holds: true if no state within the scope breaks the invariant; false if a state breaks it;
             null if the search did not reach every state and found no breach.
         reason: why ``holds`` is null: ``memory``, ``time``, ``stopped`` or ``overflow``; else null.

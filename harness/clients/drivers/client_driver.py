@@ -79,7 +79,6 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
             (only in answers to ``member``).
         event: empty for an answer. The driver numbers its events, and waits after each until
             ``handled`` has its number.
-        partitions: the partitions of the event.
         generation: the group's generation, or the member's epoch; 0 if it is not known.
     """
 

@@ -387,11 +387,8 @@ def missing(config: Request) -> str:
     """Return the feature that these settings need and this release lacks; else an empty text."""
     if config.get("enable.idempotence") and "enable_idempotence" not in WRITES:
         return "this release has no idempotent producers"
-    return (
-        "this release has no members of groups"
-        if "group.id" in config and Listener is object
-        else ""
-    )
+    lacks_groups = "group.id" in config and Listener is object
+    return "this release has no members of groups" if lacks_groups else ""
 
 
 def main() -> None:

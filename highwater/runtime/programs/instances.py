@@ -295,7 +295,6 @@ class RunningProgram:
 
     Attributes:
         plan: the program's plan.
-        instances: the instances that always run.
         spare: one more instance, which runs only during a fault.
     """
 

@@ -73,6 +73,7 @@ NO_HAZARDS: Final = {
     "passed-in-work": "program",
     "read-again": "program",
     "stale-buffer": "program",
+    "unconfirmed-commit": "franz-go",
 }
 """Pages in docs/findings that no hazard has, and why in one word."""
 

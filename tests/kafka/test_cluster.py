@@ -154,7 +154,7 @@ def test_pause_is_noticed_and_survived(cluster: Cluster, probe: Probe) -> None:
     assert cluster.brokers[3].state == "paused"
     with pytest.raises(UnreachableError):
         probe.replica(3, "pause", 0)
-    with pytest.raises(UnreachableError, match="a moment ago"):  # so that it is not asked again
+    with pytest.raises(UnreachableError, match="shortly before"):  # so that it is not asked again
         probe.replica(3, "pause", 0)
     await_isr(probe, "pause", {1, 2})
     await_sessions(probe, {1, 2})
@@ -262,7 +262,7 @@ def test_a_zombie_needs_somebody_who_can_tell(cluster: Cluster) -> None:
     nemesis.inject("pause", 1)
     nemesis.inject("pause", 2)
     try:
-        with pytest.raises(UnreachableError, match="no broker is left"):
+        with pytest.raises(UnreachableError, match="no other broker runs"):
             nemesis.inject("zombie", 3)
         assert cluster.brokers[3].state == "running"
     finally:

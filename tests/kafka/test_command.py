@@ -115,7 +115,7 @@ def test_a_killed_run_leaves_no_process_and_is_judged_unknown(tmp_path: Path) ->
     assert code == 3
     judged = json.loads(out)
     assert judged["verdict"] == "unknown"
-    assert any("cut short" in reason for reason in judged["reasons"])
+    assert any("ended early" in reason for reason in judged["reasons"])
     assert judged["sent"] > 0
     assert judged["sent"] == judged["acknowledged"] + judged["failed"] + judged["unknown"]
     assert Path(judged["report"]).is_file()

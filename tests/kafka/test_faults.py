@@ -316,6 +316,12 @@ def applied(setting: str, value: str, ring: Ring) -> None:
     )
 
 
+def configured(setting: str, value: str, ring: Ring) -> None:
+    """The topic has another value before, because KRaft logs no setting that stays as it is."""
+    ring.cluster.configure(TOPIC.name, {setting: value})
+    applied(setting, value, ring)
+
+
 def all_or_none(ring: Ring) -> None:
     """While one of three replicas is down, what is sent with acks=all is refused."""
     ring.cluster.brokers[VICTIM].stop()
@@ -433,7 +439,10 @@ EFFECTS: Final[dict[str, Callable[[Ring], None]]] = {
 }
 """What can be seen of a fault while it is open."""
 
-BEFORE: Final[dict[str, Callable[[Ring], None]]] = {"hw-stale": await_checkpoint}
+BEFORE: Final[dict[str, Callable[[Ring], None]]] = {
+    "hw-stale": await_checkpoint,
+    "set-unclean": partial(configured, "unclean.leader.election.enable", "true"),
+}
 """What has to be so before a fault, for its effect to be told from what was there."""
 
 RELEASES: Final = ("0.10.2.2", MODERN)

@@ -140,15 +140,19 @@ def test_an_offset_that_is_set_back_is_a_lost_commit(
             passing=(Exception,),
         )
 
+    def proven(rows: list[Row]) -> int:
+        owners = [owner for place in ownerships(rows).values() for owner in place]
+        return sum(owner.proven_ns >= 0 for owner in owners)
+
     def committed(rows: list[Row]) -> bool:
-        return max(commits(rows, 1), default=0) > 1
+        return max(commits(rows, 1), default=0) > 1 and proven(rows) > 1
 
     run = played(cluster, plan, tmp_path, rows=150, members=2, ready=committed, at_end=set_back)
     rows = table(run, GROUPS_TABLE)
     owners = [owner for place in ownerships(rows).values() for owner in place]
     assert len({owner.process for owner in owners}) > 1
     assert all(owner.epoch is not None for owner in owners)
-    assert sum(owner.proven_ns >= 0 for owner in owners) > 1
+    assert proven(rows) > 1
     assert [*doubly_owned(rows), *repeated(rows)] == []
     findings = [(found.kind, found.partition) for found in wrong_offsets(rows, None)]
     assert findings == [("lost-commit", 1)]

@@ -52,7 +52,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([*pip, "wheel", "--no-deps", "-w", room, ROOT], check=True)
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python"
-    (wheel,) = room.glob("highwater-*.whl")
+    (wheel,) = room.glob("highwater_kafka-*.whl")
     subprocess.run([*pip, "--python", python, "install", "--no-deps", wheel], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     assert (packages / "highwater").is_dir()
@@ -143,7 +143,7 @@ def test_a_project_with_folders_of_our_names_is_not_disturbed(
 
 
 def test_the_wheel_has_one_package(installed: Path) -> None:
-    (wheel,) = installed.parents[2].glob("highwater-*.whl")
+    (wheel,) = installed.parents[2].glob("highwater_kafka-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = {name.partition("/")[0] for name in archive.namelist()}
         assert {f"highwater/{room}/__init__.py" for room in ROOMS} <= set(archive.namelist())

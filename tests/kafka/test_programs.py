@@ -262,7 +262,7 @@ def test_of_a_program_that_reads_nothing_nothing_is_known(judged: list[JudgedRun
     assert verdict.verdict == "unknown"
     assert any("has committed no position" in reason for reason in verdict.reasons)
     assert any("has written nothing" in reason for reason in verdict.reasons)
-    assert "is not known" in verdict.headline
+    assert "are not known" in verdict.headline
     assert {verdict.counts[name] for name in ("lost-input", "unreached-input")} == {0}
 
 

@@ -28,7 +28,7 @@ _READS_ALL: Final = (1 << 1) | (1 << 2)
 UNSUPPORTED: Final = (
     r"unexplained",
     r"No rule of replication",
-    r"was to be lost|was to hold",
+    r"should be lost|should hold",
     r"lacks? committed records",
     r"is corrupt|are corrupt",
     r"Promise kept",
@@ -46,7 +46,7 @@ UNCOUNTED: Final = (
     r"lost \d[\d,]* of",
     r"Every record is accounted for",
     r"sent \d[\d,]* = ",
-    r"came past all",
+    r"final read passed all",
     r"was read and never sent|were read and never sent",
     r"None was injected\.",
 )
@@ -56,8 +56,8 @@ UNFINISHED: Final = (
     *UNSUPPORTED,
     *UNCOUNTED[:4],
     *UNCOUNTED[5:7],
-    r"no reader came as far",
-    r"ended without a problem",
+    r"no reader reached",
+    r"reported no problem",
     r"The replicas at the end",
     r"None was injected\.",
 )

@@ -274,7 +274,7 @@ def test_where_no_disk_could_be_copied_clients_alone_are_asked(
     others = {"metadata-divergence", "lost-decision", "remote-divergence", "undelivered"}
     others |= {"torn-transaction", "processed-twice", "unprocessed"}
     others |= {"two-owners", "lost-commit", "stale-commit", "given-again"}
-    others |= {"coordinator-contradiction"}
+    others |= {"coordinator-contradiction", "foreign-offset"}
     others |= {"two-holders", "acknowledged-again", "over-delivered", "never-given"}
     others |= {"resurrected-value", "stale-replica"}
     others |= {"lost-input", "half-input", "doubled-input", "unreached-input", "strange-output"}

@@ -36,7 +36,7 @@ def test_the_action_shows_nothing_where_nothing_was_judged(tmp_path: Path) -> No
         ({"KAFKA": "9.9", "STORY": "loss"}, "9.9"),
         (
             {"KAFKA": "4.4.0", "NEMESIS": "kill", "OPTIONS": "--acks 1 --for 0s"},
-            "0 s leave no room",
+            "0 s are too short",
         ),
         ({"APP": "./a 'b c'", "KAFKA": "9.9"}, "9.9"),
     ],

@@ -80,7 +80,7 @@ def old_timestamp(context: ScheduleContext) -> None:
     "clock-ahead",
     HazardEnding(hazard=OLD_TIMESTAMP, ending=Prediction(lost=frozenset(OLD))),
     needs=StoryNeeds(expiry=True, clocks=True),
-    outcome="Not played yet; ought to delete them.",
+    outcome="Every release deletes them at once.",
     topic_config={**_RETENTION, "message.timestamp.type": "LogAppendTime"},
     min_isr_most=3,
     why_not=_by_file,

@@ -107,7 +107,7 @@ def _lacks(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> b
 
 
 def _emptied(observed: RunTraces, trace: Trace, broker: int, now: Leadership) -> bool:
-    """Return whether a broker lost records after its leader had asked to add it to the ISR.
+    """Return whether a follower lost records after the leader had asked to add it to the ISR.
 
     A controller without KIP-903 does not check whether the broker has restarted since that request
     (KAFKA-14139). Only a request that the relay held back is known to be so late.

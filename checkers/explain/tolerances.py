@@ -21,7 +21,7 @@ class Tolerances:
         deposed: from a leader's deposition until it knows of it; longer if it was observed to
             follow later.
         client: from a change of leader until clients no longer send to the old one.
-        unread: for requests that a busy broker has not read yet.
+        unread: the longest time until a busy broker reads a request.
         backlog: the same for a broker without CPU time, if the order of requests shows it.
         outage: before and after a time at which a fault was certainly in effect.
     """

@@ -30,7 +30,7 @@ _NONE: Final = -1  # a record that was converted to an older format has this epo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
-    """The extent of a replica's log, before the comparison.
+    """The first and last offsets of a replica's log, read before the comparison.
 
     Attributes:
         part: the number of the replica's partition.

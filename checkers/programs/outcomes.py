@@ -69,7 +69,7 @@ def input_outcomes(
         inputs: with the columns ``INPUT``; a row for each copy.
         outputs: with a column ``input``, the name of an input or null; a row for each output.
         positions: the group's last committed offset in each partition; None without any.
-        complete: whether these are all outputs; otherwise no input counts as lost, or as half.
+        complete: whether all outputs are here; otherwise no input counts as lost or half processed.
         needed: the number of outputs that each input should have.
         exempt: names of inputs that need no output.
     """

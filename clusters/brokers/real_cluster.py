@@ -86,7 +86,7 @@ class RealBroker(RealNode):
         return self._level
 
     def install(self, level: Level) -> None:
-        """Write the broker's settings for a level; the next start uses that level's jars."""
+        """Write the settings for a release level; the next start uses that release's jars."""
         self.require_down("Stop it first.")
         with disk_errors(self._layout.directory):
             plan = self._layout.broker_plan(self._id, level.release, level.settings)

@@ -222,7 +222,7 @@ class ClusterNode(Protocol):
 
     @property
     def id(self) -> int:
-        """Id of the broker or controller, or ``myid`` of the ZooKeeper; from 100 for the latter."""
+        """Id of the broker or controller, or ``myid`` of the ZooKeeper, from 100 on."""
 
     @property
     def state(self) -> BrokerState:

@@ -53,7 +53,7 @@ class Host(Protocol):
         """Return the monotonic time in seconds."""
 
     def may_catch(self, side: Side, source: Node, target: Node) -> bool:
-        """Return whether a rule for single messages may fit messages between these nodes."""
+        """Return whether a rule for single messages can match traffic between these nodes."""
 
     def catch(
         self, source: Node, target: Node, side: Side, request: PendingRequest

@@ -120,7 +120,7 @@ class Loop:
         ]
 
     def may_catch(self, side: Side, source: Node, target: Node) -> bool:
-        """Return whether a rule for single messages may fit messages between these nodes."""
+        """Return whether a rule for single messages can match traffic between these nodes."""
         return any(catcher.rule.covers(side, source, target) for catcher in self._catchers.values())
 
     def catch(

@@ -137,7 +137,7 @@ def page(run: Run) -> str:
 
 
 def _sent(reconciliation: Reconciliation | None) -> set[str]:
-    """Return the id of every record in the logs of the model's script."""
+    """Return the id of every record in the logs that the model's script describes."""
     return {
         record
         for beat in (reconciliation.course if reconciliation else ())

@@ -141,7 +141,7 @@ class Request(IntEnum):
 
 
 COORDINATOR: Final = MAX_PARTITIONS
-"""The receiver of AddPartitionsToTxn and EndTxn; other receivers are leaders, by partition."""
+"""The coordinator receives AddPartitionsToTxn and EndTxn; all other receivers are leaders."""
 
 BROKERS_WAY: Final = 9
 """The number of the connection for markers, from the coordinator to a leader."""

@@ -13,7 +13,7 @@ _LONGEST_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnsweredRecord:
-    """A record that has a response, or will never have one."""
+    """A record that waits for no response: it has one, or will never have one."""
 
     at: int
     place: int | None

@@ -32,7 +32,7 @@ class ClientError(Protocol):
 
 
 class DeliveredRecord(Protocol):
-    """A record that has a response, or will never have one."""
+    """A record that waits for no response: it has one, or will never have one."""
 
     def partition(self) -> int | None:
         """Return the record's partition."""

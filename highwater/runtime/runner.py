@@ -177,9 +177,7 @@ def conduct(
             )
             _play(plan, context, keeper)
             _heal(plan, context, workload, keeper)
-            _read(plan, workload, program, recorder, keeper)
-            if asks_coordinators(plan):
-                _ask_coordinators(context, recorder, workload)
+            _read(context, workload, program, recorder, keeper)
             record_end(recorder, probe, cluster, plan.topic.name)
         keep()
         _seal(plan, run, recorder, clock, keeper)
@@ -315,26 +313,32 @@ def _heal(
 
 
 def _read(
-    plan: Plan,
+    context: ScheduleContext,
     workload: RunningWorkload,
     program: RunningProgram | None,
     recorder: Recorder,
     keeper: StatusKeeper,
 ) -> None:
-    """End the program under test; write a fence into every partition, and read up to the fence."""
+    """End the program under test; write a fence into every partition, and read up to the fence.
+
+    Then the coordinators are asked.
+    """
     if program is not None:
-        keeper.add(finish(plan, program, workload, recorder))
+        keeper.add(finish(context.plan, program, workload, recorder))
     keeper.phase("reading")
     limit_s = READ_LIMIT_S + workload.counts().sent / READS_PER_S
     reads = workload.final_read(limit_s=limit_s)
     keeper.add([read.problem for read in reads if read.problem is not None])
     keeper.standing([read.standing for read in reads if read.standing is not None])
+    _ask_coordinators(context, recorder, workload)
 
 
 def _ask_coordinators(
     context: ScheduleContext, recorder: Recorder, workload: RunningWorkload
 ) -> None:
-    """Ask the coordinators again; without an answer, less is judged."""
+    """Ask the coordinators of a random run again; without an answer, less is judged."""
+    if not asks_coordinators(context.plan):
+        return
     try:
         ask_coordinators(
             *(context.plan, context.cluster, context.probe, recorder),

@@ -33,6 +33,12 @@ _SEGMENT_BYTES: Final = 1 << 20
 _RETENTION_BYTES: Final = 5_000_000
 """Enough for the records and the fences after them, but not if four or five count twice."""
 
+_TIERED: Final = {
+    "remote.storage.enable": "true",
+    "segment.bytes": str(_SEGMENT_BYTES),
+    "retention.bytes": str(_RETENTION_BYTES),
+}
+
 _LOST: Final = frozenset(_RECORDS[:2])
 """The leader counts eleven segments: five of six count twice. Without the two oldest segments the
 size is below the limit, or above it by less than one more segment."""
@@ -68,11 +74,7 @@ def _cannot_stop_copying(release: Release) -> str:
         "From 3.9 to 4.3 the oldest records are lost on all replicas and in the remote tier; since"
         " 4.4 a new leader first reads the offset."
     ),
-    topic_config={
-        "remote.storage.enable": "true",
-        "segment.bytes": str(_SEGMENT_BYTES),
-        "retention.bytes": str(_RETENTION_BYTES),
-    },
+    topic_config=_TIERED,
     min_isr_most=2,
     why_not=_cannot_stop_copying,
 )
@@ -113,11 +115,7 @@ def tiered_new_leader(context: ScheduleContext) -> None:
     HazardEnding(hazard="KAFKA-17062", ending=Prediction(lost=frozenset(_RECORDS[:1]))),
     needs=StoryNeeds(tiered=True, record_bytes=_RECORD_BYTES),
     outcome="Up to 3.8 the oldest record is lost.",
-    topic_config={
-        "remote.storage.enable": "true",
-        "segment.bytes": str(_SEGMENT_BYTES),
-        "retention.bytes": str(_RETENTION_BYTES),
-    },
+    topic_config=_TIERED,
     min_isr_most=3,
     why_not=_no_tier,
 )

@@ -24,7 +24,7 @@ from highwater.checkers.coordinators.transactions import (
     wrong_transactions,
 )
 from highwater.checkers.kafka_files.coordinator_records import STATES
-from tests.support.seeds import FIRST, HISTORIES
+from tests.support.changed import drawn, require_exact
 
 pytestmark = [pytest.mark.drawn, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -380,19 +380,9 @@ CHANGES: Final[tuple[Callable[[Coordinator], tuple[Accused, Accused] | None], ..
 
 
 def test_a_coordinator_whose_log_agrees_with_all_is_not_accused() -> None:
-    for seed in range(FIRST, FIRST + HISTORIES):
-        made = coordinator(random.Random(seed))  # noqa: S311
+    for seed, made in drawn(coordinator):
         assert not accused(made), seed
 
 
 def test_whatever_is_changed_is_found_exactly() -> None:
-    counts: Counter[tuple[str, bool]] = Counter()
-    for seed in range(FIRST, FIRST + HISTORIES):
-        made = coordinator(random.Random(seed))  # noqa: S311
-        change = CHANGES[seed % len(CHANGES)]
-        outcome = change(made)
-        if outcome is not None:
-            result, expected = outcome
-            counts[change.__name__, bool(expected)] += 1
-            assert result == expected, (seed, change.__name__)
-    assert {name for name, _ in counts} == {change.__name__ for change in CHANGES}
+    require_exact(coordinator, CHANGES)

@@ -31,8 +31,13 @@ from highwater.harness.runs.store import Store
 from highwater.harness.runs.verdict import INVALID
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from highwater.api import JudgedRun
 
+CommandArgument = Annotated[
+    list[str], Argument(metavar="-- COMMAND...", help="The program (docs/apps.md).")
+]
 ShrinkOption = Annotated[
     bool, Option("--shrink", help="After a broken guarantee, find the fewest faults that break it.")
 ]
@@ -54,10 +59,7 @@ ShrinkOption = Annotated[
     spark=spark_options,
 )
 def app(  # noqa: PLR0913 - a command's options are its arguments
-    command: Annotated[
-        list[str],
-        Argument(metavar="-- COMMAND...", help="The program (docs/apps.md)."),
-    ],
+    command: CommandArgument,
     *,
     topic: Annotated[
         str | None,
@@ -122,17 +124,19 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
             plans, Store(store), until_failure=until_failure > 0, spark=spark, progress=progress
         )
     if shrink and judged[-1].verdict.verdict == INVALID:
-        console.write_junit(junit, [judged_run.run for judged_run in judged])
-        _finish_shrunk(judged[-1], as_json=as_json, spark=spark)
+        _finish_shrunk(judged, as_json=as_json, junit=junit, spark=spark)
     console.finish(judged, as_json=as_json, junit=junit)
 
 
-def _finish_shrunk(judged: "JudgedRun", *, as_json: bool, spark: SparkOptions) -> NoReturn:
-    """Shrink a run that broke a guarantee, print the run and the result, and exit."""
+def _finish_shrunk(
+    every: "Sequence[JudgedRun]", *, as_json: bool, junit: JunitOption, spark: SparkOptions
+) -> NoReturn:
+    """Shrink the last run, which broke a guarantee; print the run and the result, and exit."""
     from highwater.cli.replay_and_shrink import search
     from highwater.shrinking.shrinker import Effort
 
-    shrunk = None
+    console.write_junit(junit, [judged.run for judged in every])
+    judged, shrunk = every[-1], None
     if not as_json:
         console.show_judged([judged])
     try:

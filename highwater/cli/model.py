@@ -18,6 +18,8 @@ from highwater.checkers.model.protocol.scope import BOUNDS, By, Scope
 from highwater.cli.model_rules import rules
 from highwater.cli.options.common import (
     DEFAULT_STORE,
+    JsonOption,
+    RunsArgument,
     StoreOption,
     group_of,
     spark_options,
@@ -28,6 +30,7 @@ from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.base.files import require_writable
 from highwater.harness.base.limits import Limit
 from highwater.harness.base.spark_options import SparkOptions
+from highwater.harness.campaigns.matrix_cells import MatrixFolder
 from highwater.harness.runs import options, parse_values
 from highwater.harness.runs.plan import Plan
 
@@ -42,6 +45,12 @@ app = typer.Typer(
     help="The reference model: what a release may lose, without running brokers.",
     no_args_is_help=True,
 )
+
+MemoryOption = Annotated[
+    str | None, Option(help="Stop above this.  [default: half of what is free]")
+]
+LimitOption = Annotated[str | None, Option(help="Stop after this time: 300s.", show_default=False)]
+JobsOption = Annotated[int, Option(min=1, max=64, help="Threads that search.")]
 
 _DRAWING_SUFFIXES = (".html", ".svg")
 
@@ -127,13 +136,9 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     rule: Annotated[
         list[str] | None, Option(metavar="NAME=on|off", help="Change a rule of the release.")
     ] = None,
-    memory: Annotated[
-        str | None, Option(help="Stop above this.  [default: half of what is free]")
-    ] = None,
-    limit: Annotated[
-        str | None, Option(help="Stop after this time: 300s.", show_default=False)
-    ] = None,
-    jobs: Annotated[int, Option(min=1, max=64, help="Threads that search.")] = 1,
+    memory: MemoryOption = None,
+    limit: LimitOption = None,
+    jobs: JobsOption = 1,
     out: Annotated[
         Path | None, Option(help="File for the counterexample.", show_default=False)
     ] = None,
@@ -174,6 +179,48 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     raise typer.Exit(exit_code(answers))
 
 
+@app.command()
+@takes(given=group_of(_SCOPE))
+def coverage(
+    runs: RunsArgument,
+    *,
+    kafka: Annotated[
+        str | None, Option(help="Release whose rules hold.  [default: that of the first run]")
+    ] = None,
+    given: dict[str, Any],
+    memory: MemoryOption = None,
+    limit: LimitOption = None,
+    jobs: JobsOption = 1,
+    store: StoreOption = DEFAULT_STORE,
+    as_json: JsonOption = False,
+) -> None:
+    """List the situations of the model that no run was observed in, the nearest first.
+
+    A situation says which replicas answer, which are in the ISR, and how their LEO and HW compare
+    with the leader's. Exit codes: 0, or 2 for wrong usage.
+    """
+    from highwater.checkers.coverage.model_coverage import coverage as covered
+    from highwater.checkers.model.search.kafka_model import ModelSettings
+    from highwater.cli.options import model
+    from highwater.harness.runs.store import Store
+
+    folder = MatrixFolder.named(runs, store)
+    opened = [Store(store).open(name) for name in runs] if folder is None else folder.runs()
+    settings = ModelSettings(kafka=kafka or opened[0].plan().kafka, scope=_scope(given))
+    settings.rules()
+    with _limits(memory, limit) as limits, console.progress() as progress:
+        watch = _watch(progress, settings.kafka)
+        answer = covered(opened, settings, limits=limits, jobs=jobs, watch=watch)
+    if as_json:
+        console.print_json(answer)
+    else:
+        model.show_coverage(answer)
+
+
+def _scope(given: Mapping[str, Any]) -> Scope:
+    return Scope(**{name: _SCOPE[name].value(value) for name, value in given.items()})
+
+
 def _transactions(
     kafka: str,
     client: str | None,
@@ -201,8 +248,7 @@ def _replicas(
 ) -> "tuple[ModelSettings, tuple[str, ...]]":
     from highwater.checkers.model.search.kafka_model import ModelSettings, invariants
 
-    scope = Scope(**{name: _SCOPE[name].value(value) for name, value in given.items()})
-    question = ModelSettings(kafka=kafka, scope=scope, switched=_switched(rules or []))
+    question = ModelSettings(kafka=kafka, scope=_scope(given), switched=_switched(rules or []))
     return question, invariants(parse_values.names(invariant))
 
 

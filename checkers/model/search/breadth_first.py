@@ -75,6 +75,9 @@ class SearchProgress:
 
 Watch = Callable[[SearchProgress], None]
 
+Visit = Callable[[Words, int], None]
+"""Called with the new states of a level, one a row, and with the level."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SearchOutcome:
@@ -114,6 +117,7 @@ def explore(
     limits: Limits,
     jobs: int = 1,
     watch: Watch = lambda _: None,
+    visit: Visit = lambda *_: None,
 ) -> SearchOutcome:
     """Search until every given invariant is broken, all states are found, or a limit is reached.
 
@@ -123,13 +127,14 @@ def explore(
         limits: the limits of the search. Findings from before a limit are kept.
         jobs: number of threads. With several threads, any of the shortest paths may be found.
         watch: called with the progress several times a second.
+        visit: called once with every state that the search expands.
     """
     compiled = kernels(machine.laws)
     compile_seconds = compile_all(machine)
     began = time.perf_counter()
     with ThreadPoolExecutor(jobs, thread_name_prefix="explore") as pool:
         search = _Search(machine, invariants, compiled, jobs, pool)
-        reason = search.run(limits, watch, began)
+        reason = search.run(limits, watch, began, visit)
     paths = {name: follow(machine, ancestors(search.table, at)) for name, at in search.breaches()}
     broken = {name: path for name, path in paths.items() if not overflows(machine, path)}
     return SearchOutcome(
@@ -210,10 +215,12 @@ class _Search:
         self.exhausted = False
         self._process = psutil.Process()
 
-    def run(self, limits: Limits, watch: Watch, began: float) -> Reason | None:
+    def run(self, limits: Limits, watch: Watch, began: float, visit: Visit) -> Reason | None:
         """Search level after level; return why the search ended early, or None."""
         self._begin()
         while self.frontier and not self._all_broken():
+            for block in self.frontier:
+                visit(block, self.level)
             next_level = [_Output(self.machine.initial.nbytes // 8) for _ in range(self.jobs)]
             for _ in self._rounds(next_level):
                 seconds = time.perf_counter() - began

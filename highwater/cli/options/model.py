@@ -8,6 +8,7 @@ from typing import Any, Final
 from rich.text import Text
 
 from highwater import console
+from highwater.checkers.coverage.model_coverage import Coverage
 from highwater.checkers.model.protocol.readable_state import ModelReplica, State
 from highwater.checkers.model.protocol.scope import Scope
 from highwater.checkers.model.protocol.step_sentences import NAMES
@@ -80,6 +81,34 @@ def words_of(question: ModelSettings | TransactionSettings) -> Words:
         draw=draw,
         drawings=(".html", ".svg"),
     )
+
+
+def show_coverage(coverage: Coverage, most: int = 20) -> None:
+    """Print how many situations were observed, and the nearest ones that were not.
+
+    Args:
+        most: the number of situations that are printed.
+    """
+    scope = coverage.scope
+    console.out.print(f"Kafka {coverage.kafka}, {settings(scope)}; {bounds(scope)}")
+    complete = "all" if coverage.reason is None else "some"
+    console.out.print(
+        f"{count(coverage.runs, 'run')} observed in {coverage.observed} of"
+        f" {count(coverage.reached, 'situation')} that {complete} {coverage.states:,} states"
+        " within the scope have",
+        soft_wrap=True,
+    )
+    if coverage.reason is not None:
+        console.out.print(_REASONS[coverage.reason], soft_wrap=True)
+    if beyond := sum(row.depth is None for row in coverage.rows):
+        console.out.print(f"{count(beyond, 'situation')} of these runs are not among them")
+    missed = [row for row in coverage.rows if not row.runs]
+    rows = [[str(row.depth), row.leader, "\n".join(row.replicas)] for row in missed[:most]]
+    if rows:
+        heads = ["moves", "leader", "other replicas; LEO < is below the leader's"]
+        console.out.print(console.table("Not observed, the nearest first", heads, rows))
+    if more := len(missed) - len(rows):
+        console.out.print(f"{more} more: --json lists every situation, with its runs")
 
 
 def show(answers: Sequence[SearchAnswer[Any]], words: Words, written: Sequence[Path]) -> None:

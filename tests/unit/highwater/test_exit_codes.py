@@ -49,6 +49,7 @@ COMMANDS: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
     ("model", "rules"): ("--kafka", "2.0.0,2.0.1"),
     ("model", "explore"): ("--kafka", "4.3.1", "--out", "{new}/found.json", "--acks", "7"),
     ("model", "replay"): ("/nowhere",),
+    ("model", "coverage"): ("/nowhere",),
     ("nightly", "plan"): ("--out", "{new}/night"),
     ("nightly", "summarize"): ("/nowhere", "--out", "{new}/night"),
     ("nightly", "keep"): ("/nowhere", "--out", "{new}/night"),

@@ -201,7 +201,9 @@ def read_log(
     all_segments: list[Segment] = []
     for path in paths:
         if not path.is_dir():
-            raise UsageError(f"{path} is not a folder", hint="Name a run, or its folder replicas.")
+            raise UsageError(
+                f"{path} is not a directory", hint="Name a run, or its directory replicas."
+            )
         all_segments += segments(replicas_of(path.absolute()))
     return _read(spark, all_segments, schema)
 

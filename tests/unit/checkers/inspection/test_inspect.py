@@ -495,7 +495,7 @@ CASES = {
         logs=(POINTER, POINTER),
         verdict="unknown",
         hw=(6, 6),
-        says=f"{0:020d}.log is no log of Kafka's but a Git LFS pointer",
+        says=f"{0:020d}.log is no Kafka log but a Git LFS pointer",
         kinds={1: ("unreadable",), 2: ("unreadable",)},
     ),
     "pointer-in-the-middle": Case(
@@ -506,7 +506,7 @@ CASES = {
     "words-and-a-log": Case(  # a saved response, an archive of cpio
         logs=(b"HTTP/1.1 200 OK\r\nAge: 9\r\n\r\n" + SIX, SIX),
         verdict="unknown",
-        says='is no log of Kafka\'s but text that begins with "HTTP/1.1 200 OK Age: 9"',
+        says='is no Kafka log but text that begins with "HTTP/1.1 200 OK Age: 9"',
         kinds={1: ("unreadable",)},
     ),
     "words-in-utf-16": Case(
@@ -530,7 +530,7 @@ CASES = {
     "another-segment": Case(  # a copy under a wrong name
         logs=(((0, SIX[: 2 * SIZE]), (2, SIX[: 2 * SIZE]), (4, SIX[4 * SIZE :])), SIX),
         verdict="unknown",
-        says=f"{2:020d}.log is no log of Kafka's but the log of another segment, of offsets 0 to 1",
+        says=f"{2:020d}.log is no Kafka log but the log of another segment, of offsets 0 to 1",
         kinds={1: ("unreadable",)},
     ),
     "zeros-and-a-log": Case(

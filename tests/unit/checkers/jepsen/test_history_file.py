@@ -143,7 +143,7 @@ def test_a_file_cut_anywhere_in_an_operation_says_where(tmp_path: Path, cut: int
 
 
 CUT_SHORT = (
-    f"The operation on line 2 (byte {len(SENT) + 1}) does not end:"
+    f"The file ends within the operation on line 2 (byte {len(SENT) + 1})"
     " the operations before it were judged."
 )
 

@@ -107,7 +107,7 @@ def test_an_old_copy_beside_todays_is_told_once(tmp_path: Path) -> None:
     done = run(tmp_path)
     says = " ".join(done.output.split())
     assert done.exit_code == 1, done.output  # brokers 2 and 3 do differ
-    both = f"{sides[0].path} and {old.path} both say that they are broker 1, and hold events-0,"
+    both = f"{sides[0].path} and {old.path} both claim to be broker 1, and have events-0,"
     assert says.count(both) == says.count("broker 1, and hold") == 1
     assert f"{sides[0].path} is later: the HW of events-0 is 4 there, and 3 in {old.path}." in says
     assert "UNKNOWN" not in says  # nothing more to say of those
@@ -119,8 +119,8 @@ def test_an_old_copy_beside_todays_is_told_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ids", "says"),
     [
-        (("a", "a"), "not compared. They are copies of one log directory, by directory.id. "),
-        (("a", "b"), "not compared. They are different log directories, by directory.id: "),
+        (("a", "a"), "not compared. They are copies of one log directory: directory.id is equal. "),
+        (("a", "b"), "not compared. Their directory.id differs, so they are different log "),
         pytest.param(
             ("a", "b", "a"),
             "not compared. Some of them are copies of one log directory, by ",

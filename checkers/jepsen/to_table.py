@@ -107,9 +107,10 @@ class Pairs:
 
 
 def with_records(text: Bytes, rows: Numbers, requests: Numbers, places: Numbers) -> Numbers:
-    """Return ``rows`` with all sends of the operations' requests, also missing sends.
+    """Return ``rows`` with every send of the operations' requests, even without a result.
 
-    A send without an offset that was not requested is left out: it is no record.
+    The function ignores a send without an offset that is not in the request, because it is no
+    record.
 
     Args:
         text: the whole file.

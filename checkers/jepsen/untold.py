@@ -175,7 +175,7 @@ class Hiding:
         return self._sends is not None and self._sends < steps[-1]["complete_ns"]
 
     def _met_by(self, key: Key) -> tuple[list[int], list[int]]:
-        """Return the ends of polls that may have read a key, with the least offset from then on."""
+        """Return the ends of polls that may have read a key, with the least such offset."""
         if key not in self._by_key:
             ends, least, lowest = [], [], NEVER
             for reader in reversed(self._readers):

@@ -56,7 +56,8 @@ def test_a_history_is_told_as_one_object(history: Path) -> None:
         "file": str(history),
         "verdict": "invalid",
         "reasons": [
-            "1 lost-write: a record was acknowledged and never read, although a reader read a later offset."
+            "1 lost-write: a record was acknowledged and never read, although a reader read a later "
+            "offset."
         ],
         "operations": 3,
         "counts": {"lost-write": 1},

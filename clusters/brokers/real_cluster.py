@@ -244,7 +244,7 @@ class RealCluster(AdministeredCluster):
         """Send a request that only this ZooKeeper or controller can answer.
 
         Raises:
-            UnreachableError: the node does not answer; or a majority runs without this node.
+            UnreachableError: the node does not respond; or a majority runs without this node.
         """
         address = self.address_of(controller_id)
         states = [controller.state for controller in self._controllers.values()]

@@ -147,7 +147,7 @@ class ClusterView(Protocol):
         """Return the KRaft quorum's state; None for ZooKeeper and for external clusters.
 
         Raises:
-            UnreachableError: the quorum's leader did not answer.
+            UnreachableError: the quorum's leader did not respond.
         """
 
     def topic_state(self, topic: str) -> TopicState | None:
@@ -155,7 +155,7 @@ class ClusterView(Protocol):
 
         Raises:
             NotImplementedError: the cluster runs KRaft or is external.
-            UnreachableError: ZooKeeper did not answer.
+            UnreachableError: ZooKeeper did not respond.
         """
 
     def close(self) -> None:
@@ -489,7 +489,7 @@ class Cluster(Protocol):
             False on KRaft, where a session ends only without heartbeats.
 
         Raises:
-            UnreachableError: the broker has no session, or ZooKeeper does not answer.
+            UnreachableError: the broker has no session, or ZooKeeper does not respond.
         """
 
     def snapshot(self, topics: Collection[str], directory: Path) -> None:

@@ -60,7 +60,7 @@ def delete_left_topics(path: Path, say: Callable[[str], None]) -> None:
     Other topics may belong to a run on another machine, and are not deleted.
 
     Raises:
-        HarnessError: no broker answers, or a run works on the cluster.
+        HarnessError: no broker responds, or a run works on the cluster.
     """
     inventory = Inventory.read(path)
     identity = recognise(inventory)
@@ -91,7 +91,7 @@ def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster"
 
     Raises:
         UsageError: the user has confirmed another cluster, or the inventory does not fit.
-        HarnessError: no broker answers, another run works on the cluster, or a ``check`` command
+        HarnessError: no broker responds, another run works on the cluster, or a ``check`` command
             fails.
     """
     path = resolved(path)

@@ -99,7 +99,7 @@ class ClusterSurvey:
             internal: whether to read Kafka's own topics, too.
 
         Raises:
-            HarnessError: no broker answers.
+            HarnessError: no broker responds.
             UsageError: no topic's name matches the pattern.
         """
         connection, versions = self._first()

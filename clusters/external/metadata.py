@@ -87,7 +87,7 @@ class LastingConnection:
     """A connection to a running broker; the connection ends with the broker's process.
 
     Raises:
-        UnreachableError: the broker does not answer now.
+        UnreachableError: the broker does not respond now.
     """
 
     def __init__(self, address: Address) -> None:

@@ -67,7 +67,7 @@ def silent(marks: Iterable[CellResult], names: Iterable[str]) -> list[str]:
 
 
 def colour(marks: Sequence[CellResult], canaries: Iterable[str]) -> Colour:
-    """Return red: no cells, a bad or missing cell, a silent canary; yellow: an unknown cell."""
+    """Return red without cells, for bad or missing cells or a silent canary; yellow for unknown."""
     states = {mark.state for mark in marks}
     if not marks or states & {"bad", "missing"} or silent(marks, canaries):
         return "red"

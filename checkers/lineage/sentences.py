@@ -60,7 +60,7 @@ def _lost(row: Row, subject: Subject | None) -> list[str]:
 
 
 def _expired(subject: Subject) -> list[str]:
-    """Return which broker deleted the record by retention, if the logs begin after the record."""
+    """Return the brokers that deleted the record by retention, if their logs begin later."""
     gone = gone_by_retention(subject)
     for row in subject.evidence.log_lines:
         broker, kind = row["broker"], row["kind"]

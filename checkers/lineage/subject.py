@@ -126,7 +126,7 @@ class Subject:
 
     @cached_property
     def holders(self) -> list[Track]:
-        """The observations of each replica that held the offset, while the replica held it."""
+        """The observations of each replica while it had the record at the offset."""
         if self.offset is None:
             return []
         tracks = (track.holding(self.offset, self.ended_ns) for track in self._tracks)

@@ -212,7 +212,7 @@ def _nearby(master: str) -> bool:
 
 @contextlib.contextmanager
 def _temporary_files_in(folder: Path) -> Iterator[None]:
-    """Make PySpark start its JVM with our folder: a killed JVM does not remove PySpark's."""
+    """Use our own directory for PySpark's JVM: a killed JVM does not remove PySpark's."""
     before = tempfile.tempdir
     tempfile.tempdir = str(folder)
     try:

@@ -94,7 +94,7 @@ class SegmentReader(DataSourceReader):
         self.columns = list(columns)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one task a core, unless tasks would be very small or very large; at least one."""
+        """Return one task per core, unless tasks were very small or very large; at least one."""
         all_segments = [segment for path in self.paths for segment in segments(replicas_of(path))]
         tasks = plan(all_segments, cores=os.cpu_count() or 1)
         return [InputPartition(ranges) for ranges in tasks]

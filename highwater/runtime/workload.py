@@ -207,7 +207,7 @@ class RunningWorkload:
         """Return a group's offsets by partition, with a client that does not join the group.
 
         Raises:
-            UnreachableError: no coordinator answers.
+            UnreachableError: no coordinator responds.
         """
         if group not in self._asking:
             self._asking[group] = Consumer(clients.consumer(self._common("asking"), group=group))
@@ -243,7 +243,7 @@ class RunningWorkload:
         """Return the groups that the brokers list.
 
         Raises:
-            UnreachableError: a broker did not answer.
+            UnreachableError: a broker did not respond.
         """
         self._admin = self._admin or AdminClient(self._common("admin"))
         try:

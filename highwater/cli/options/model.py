@@ -44,7 +44,7 @@ _MB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """The words for the answers of a model.
+    """The words for the responses of a model.
 
     Attributes:
         heading: names the question.

@@ -127,7 +127,7 @@ class DriverBench:
 
 
 def send(driver: ClientDriver, names: Sequence[str]) -> list[DriverAnswer]:
-    """Send records to the partitions in turn; return their answers."""
+    """Send records to the partitions in turn; return their responses."""
     sends = [
         driver.call("send", topic=TOPIC, partition=number % PARTITIONS, value=name)
         for number, name in enumerate(names)
@@ -140,7 +140,7 @@ def send(driver: ClientDriver, names: Sequence[str]) -> list[DriverAnswer]:
 def answered(
     driver: ClientDriver, future: "Future[DriverAnswer]", what: str, limit_s: float
 ) -> DriverAnswer:
-    """Return the answer to a request.
+    """Return the response to a request.
 
     Raises:
         WrongDriverError: the response did not come in time, or breaks the specification.
@@ -166,7 +166,7 @@ def done(driver: ClientDriver, op: str, **named: object) -> None:
 
 
 def repeated(driver: ClientDriver, op: str, **named: object) -> DriverAnswer:
-    """Return the answer to a request that is repeated while the driver allows this.
+    """Return the response to a request that is repeated while the driver allows this.
 
     Raises:
         WrongDriverError: no other response comes in time.
@@ -211,7 +211,7 @@ def read(bench: DriverBench) -> dict[tuple[int, int], str]:
 
 
 def words(given: DriverAnswer) -> str:
-    """Return an answer as text."""
+    """Return a response as text."""
     if not given.error:
         return f"offset {given.offset}"
     return f"error {given.error}, code {given.code}"

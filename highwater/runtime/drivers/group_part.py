@@ -42,7 +42,7 @@ class Member:
         driver.happened = self._events.put
 
     def ask(self, op: str, **words: object) -> DriverAnswer:
-        """Return the answer to a request, and handle earlier events in the group.
+        """Return the response to a request, and handle earlier events in the group.
 
         Raises:
             WrongDriverError: the response is an error, or does not come in time.

@@ -69,7 +69,7 @@ def _unanswered(_tables: Tables, case: RunFiles) -> str:
     idle=_unanswered,
 )
 def coordinator_contradiction(tables: Tables) -> pa.Table:
-    """Return what a coordinator and its log, or its log and others, say differently."""
+    """Return contradictions between a coordinator and its log, or its log and other logs."""
     cases = [case for case in tables.cases if case.plan.external is None]
     facts = _partition_facts(tables, [case for case in cases if _keeps_disks(case)])
     rows = [

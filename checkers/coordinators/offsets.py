@@ -50,7 +50,7 @@ def _named(offset: int | None) -> str:
 
 
 def _records(log: Iterable[Row], place: Place, topic: str) -> Iterator[tuple[int, int | None, str]]:
-    """Yield the records of a log that decide about a place, as ``GroupFinding`` has them."""
+    """Yield the records of a log that decide about a group and partition."""
     pending: set[int] = set()
     for row in log:
         producer, at = row["producer_id"], row["offset"]

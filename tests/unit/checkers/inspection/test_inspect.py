@@ -352,7 +352,7 @@ CASES = {
         logs=(SIX, SIX),
         verdict="unknown",
         hw=(8, 6),
-        says="Its HW is 8, but its log ends at 6: 2 committed records are not here. No inspected replica",
+        says="Its HW is 8, but its log ends at 6: 2 committed records are not here. No inspected",
         kinds={1: ("hw-above-leo",)},
     ),
     "epochs": Case(
@@ -467,7 +467,7 @@ CASES = {
         logs=(((4, SIX[4 * SIZE :]),),) * 2,
         verdict="unknown",
         files=epochs((0, 0)),
-        says="Its log begins with offset 4, but according to its leader-epoch-checkpoint it should begin at 0.",
+        says="Its log begins with offset 4, but according to its leader-epoch-checkpoint it should",
         kinds={1: ("missing-segment",), 2: ("missing-segment",)},
     ),
     "deleted-by-retention": Case(

@@ -1,1 +1,1 @@
-"""Measurements, side by side in one run, printed as ratios."""
+"""Benchmarks, which compare two or more variants in one process and print ratios."""

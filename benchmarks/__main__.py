@@ -1,4 +1,4 @@
-"""Run the benchmarks: ``python -m benchmarks [names]``; all of them without a name."""
+"""Run the named benchmarks: ``python -m benchmarks [names]``. Without a name, run all."""
 
 import importlib
 import importlib.util
@@ -8,7 +8,7 @@ NAMES = ("kafka_log", "judge", "recording", "startup", "plugin", "model", "wire"
 
 
 def main(names: list[str]) -> int:
-    """Run each named module's ``main()``; 2 for a name that is none."""
+    """Run the ``main()`` of each named module. Return 2 if there is no module with a name."""
     here = [name for name in NAMES if importlib.util.find_spec(f"benchmarks.{name}")]
     if unknown := [name for name in names if name not in here]:
         print(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(here)}")

@@ -1,9 +1,9 @@
-"""How long ``highwater advise`` takes on a large cluster of real brokers.
+"""Measure the time of ``highwater advise`` on a large cluster of real brokers.
 
 ``python -m benchmarks.advise [--kafka 4.4.0] [--topics 1000] [--partitions 50]`` starts six brokers
-(each partition is three files and two memory maps, of which a process may have 65,530), creates the
-topics with one replica, and asks for advice three times. It prints the seconds by the clock, the
-processor's, and the most memory that the command had.
+and creates the topics with one replica. (Each partition has three files and two memory maps; a
+process may have 65,530 maps.) It runs ``highwater advise`` three times. It prints wall time, CPU
+time and peak memory in each round.
 """
 
 import argparse
@@ -31,7 +31,7 @@ BROKERS: Final = 6
 HEAP_MB: Final = 1024
 ROUNDS: Final = 3
 TOPICS_AT_ONCE: Final = 50
-"""A KRaft controller refuses a request that writes more than 10,000 records."""
+"""The greatest number of records that a KRaft controller writes for one request."""
 
 LIMIT_S: Final = 600.0
 KAFKA: Final[Any] = kafka_admin
@@ -40,7 +40,7 @@ _OPEN_FILES: Final = 100_000
 
 
 def fill(bootstrap: str, topics: int, partitions: int) -> None:
-    """Create the topics, some in a request, and wait until every broker lists them all."""
+    """Create the topics, several in each request, and wait until every broker lists all of them."""
     admin = KAFKA.AdminClient({"bootstrap.servers": bootstrap})
     names = [f"topic-{number:05}" for number in range(topics)]
     for start in range(0, topics, TOPICS_AT_ONCE):
@@ -60,7 +60,7 @@ def fill(bootstrap: str, topics: int, partitions: int) -> None:
 
 
 def measure(bootstrap: str) -> str:
-    """Return a row: what advise read, how long it took, and with how much memory."""
+    """Return a row: what ``advise`` read, its time and its memory."""
     command = [sys.executable, "-m", "highwater", "advise", "--bootstrap", bootstrap, "--json"]
     with tempfile.TemporaryFile("w+") as output:
         started = time.monotonic()

@@ -1,12 +1,12 @@
-"""What ``highwater app`` costs: ``python -m benchmarks.apps [wire|run]``.
+"""Measure the cost of ``highwater app``: ``python -m benchmarks.apps [wire|run]``.
 
-``wire`` compares a program that copies records at full speed, as a correct one does: it reads up to
-5,000 records, writes them, waits for their acknowledgements, and commits. Two clusters of 4.4.0
-take turns, one without the wire, and one whose clients pass it, while the program's requests are
-recorded.
+``wire`` measures a program that copies records at full speed. The program polls up to 5,000
+records, writes them, waits for their acknowledgements, and commits. Two clusters of 4.4.0 run in
+turns: one without the relay, and one whose clients connect through the relay, which records the
+program's requests.
 
-``run`` compares runs of 10 s without faults on two warm clusters, with a correct program, whose
-work takes no time, and with nothing but the clients that feed it.
+``run`` compares runs of 10 s without faults on two warm clusters. One has a correct program that
+does no work; the other has only the clients that write the program's input.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ def fill(cluster: Cluster) -> None:
 
 
 def copy_rate(cluster: Cluster, number: int) -> float:
-    """Return the records a second of one program, which has a group and an output of its own."""
+    """Return the records per second of one program, which has its own group and output topic."""
     out, rows = f"out-{number}", list[dict[str, Any]]()
     cluster.create_topic(out, [[1, 2, 3], [2, 3, 1], [3, 1, 2]], {})
     if cluster.network is not None:

@@ -1,10 +1,10 @@
-"""How fast the judge is and what memory it takes: 0.1, 1 and 10 million operations, 4 GB of heap.
+"""Measure the judge's time and memory for 0.1, 1 and 10 million operations, 4 GB of heap.
 
-Half of the operations send and half are the final read. The clients' view is judged alone, as
-Jepsen's checker does, with one record in 1000 lost, with one in 16, and with a transaction's marker
-behind each record, so that no offset follows the one before; and with every record on three
-replicas' disks. The histories are streamed to disk, so that making them is no test of memory.
-For other sizes: ``python -m benchmarks.judge clients 100000000``.
+Half of the operations are sends, and half are the final read. One variant judges only the clients'
+history, as Jepsen's checker does, with one lost record in 1000. The others have one lost record in
+16, a transaction marker after each record (so that no two offsets are consecutive), or every record
+on three replicas' disks. The histories are streamed to disk, so that their creation does not affect
+the memory. For other sizes: ``python -m benchmarks.judge clients 100000000``.
 """
 
 import math
@@ -41,8 +41,8 @@ CLIENTS: Final = "clients"
 LOSSES: Final = "losses"
 MARKERS: Final = "markers"
 DISKS: Final = "disks"
-"""What is judged: clients alone; the same of which much is lost, and the same with markers between
-records; clients and three disks."""
+"""The variants: clients only; the same with many losses; the same with markers between records;
+clients and three disks."""
 
 _ROWS: Final = 250_000
 _BATCH: Final = 500  # records in a batch on disk
@@ -55,7 +55,7 @@ _MB: Final = 1 << 20
 
 @dataclass(slots=True, kw_only=True)
 class Peak:
-    """The most memory that was seen resident, bytes: the JVM's, and every Python process's."""
+    """The peak resident memory in bytes: the JVM's, and that of all Python processes."""
 
     jvm: int = 0
     python: int = 0
@@ -63,7 +63,7 @@ class Peak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """One judgement."""
+    """The result of one judgement: its time and its memory."""
 
     operations: int
     seconds: float
@@ -72,14 +72,14 @@ class Measurement:
 
 
 def main(sizes: Sequence[int] = SIZES) -> None:
-    """Measure and print every size, and how time grows with it, each way in a JVM of its own."""
+    """Measure every variant in its own JVM; print each size and the growth of time with size."""
     for what in (CLIENTS, LOSSES, MARKERS, DISKS):
         command = [sys.executable, "-m", "benchmarks.judge", what, *map(str, sizes)]
         subprocess.run(command, check=True)
 
 
 def measure(what: str, sizes: Sequence[int]) -> None:
-    """Measure one way in this process, where what is small is judged first to warm the JVM up."""
+    """Measure one variant in this process. Small histories come first, so that the JVM is warm."""
     session = spark(SparkOptions(driver_memory="4g"), heavy=what == DISKS or max(sizes) > _LIGHT)
     print(f"{what}, one record in {_OFTEN if what == LOSSES else _LOST_EVERY} lost")
     print(f"{'operations':>12} {'seconds':>8} {'per second':>11} {'JVM MB':>7} {'Python MB':>9}")
@@ -89,7 +89,7 @@ def measure(what: str, sizes: Sequence[int]) -> None:
 
 
 def _measure(session: SparkSession, size: int, what: str) -> Measurement:
-    """Judge one history, and print what that took."""
+    """Judge one history, and print the time and the memory."""
     lost_every = _OFTEN if what == LOSSES else _LOST_EVERY
     with tempfile.TemporaryDirectory(prefix="highwater-bench-") as folder:
         run = history(
@@ -114,7 +114,7 @@ def _measure(session: SparkSession, size: int, what: str) -> Measurement:
 
 
 def exponent(measured: Sequence[Measurement]) -> float:
-    """Return the slope of time over size, both as logarithms; 1 is linear."""
+    """Return the slope of log time over log size. A slope of 1 means linear growth."""
     first, last = measured[0], measured[-1]
     if first.operations == last.operations:
         return math.nan
@@ -129,14 +129,14 @@ def history(
     lost_every: int = _LOST_EVERY,
     apart: int = 1,
 ) -> Run:
-    """Return a run of this many operations on one partition and three brokers, written bit by bit.
+    """Write a run with this many operations on one partition and three brokers, in batches.
 
     Args:
-        path: of the run.
-        operations: half of which send.
-        disks: whether its records are on replicas, too; these have them one behind the other.
-        lost_every: one record of so many is not read.
-        apart: how far offsets lie from each other.
+        path: the run's directory.
+        operations: the number of operations, half of which are sends.
+        disks: whether three replicas have the records, one after the other.
+        lost_every: the final read misses one record in this many.
+        apart: the distance between consecutive offsets.
     """
     records = operations // 2
     run = Run(path)
@@ -166,7 +166,7 @@ def history(
 
 @contextmanager
 def peak_memory() -> Iterator[Peak]:
-    """Watch the memory of this process and its children while the block runs."""
+    """Measure the peak memory of this process and its children during the block."""
     peak, done = Peak(), threading.Event()
 
     def watch() -> None:
@@ -242,7 +242,7 @@ def _operations(
 
 
 def _batches(records: int) -> Iterator[bytes]:
-    """Yield the partition's record batches, v2, as a leader of epoch 0 writes them."""
+    """Yield the partition's record batches (v2), as a leader in epoch 0 writes them."""
     for start in range(0, records, _BATCH):
         builder = DefaultRecordBatchBuilder(
             magic=2,

@@ -1,10 +1,11 @@
-"""Reading segments: the Spark source kafka-log against Kafka's DumpLogSegments, on the same files.
+"""Measure how fast segments are read: the Spark source kafka-log and DumpLogSegments.
 
-DumpLogSegments (4.3.1, ``--deep-iteration``) prints a line a record to nowhere. Ours is measured as
-the plain reader on one core, as a Spark scan of every column, and as one of the columns that the
-checkers read. The readers take turns, so that whatever else the machine does meets them all alike;
-start-up (DumpLogSegments: its JVM; Spark: planning a scan in a warm session) is measured apart, on
-an empty file, and taken off. Processor time is that of every process a reader makes work for it.
+DumpLogSegments (4.3.1, ``--deep-iteration``) prints one line per record to /dev/null. Highwater
+reads the same files in three ways: the plain reader on one core, a Spark scan of all columns, and a
+Spark scan of the columns that checkers use. The readers run in turns, so that other load affects
+all of them equally. The start of each reader is measured with an empty file, and subtracted: for
+DumpLogSegments this is the JVM's start, for Spark the planning of a scan in a warm session. CPU
+time includes all processes that work for a reader.
 """
 
 import statistics
@@ -43,7 +44,7 @@ Reader = Callable[[Path], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Took:
-    """One go of one reader."""
+    """The time of one reader in one round."""
 
     wall_s: float
     cpu_s: float
@@ -71,7 +72,7 @@ def main() -> None:
 
 
 def _rounds(readers: dict[str, Reader], path: Path, rounds: int) -> dict[str, list[Took]]:
-    """Every reader in turn, several times over."""
+    """Run every reader in turn, in several rounds."""
     took: dict[str, list[Took]] = {name: [] for name in readers}
     for _ in range(rounds):
         for name, read in readers.items():
@@ -83,14 +84,14 @@ def _rounds(readers: dict[str, Reader], path: Path, rounds: int) -> dict[str, li
 
 
 def _cpu_s() -> float:
-    """Processor time of this process and all below it, those that ended included."""
+    """Return the CPU time of this process and all its descendants, including those that exited."""
     me = psutil.Process()
     times = [process.cpu_times() for process in [me, *me.children(recursive=True)]]
     return float(sum(t.user + t.system + t.children_user + t.children_system for t in times))
 
 
 def _middle(took: Sequence[Took]) -> Took:
-    """Return the median of each."""
+    """Return the median time of each reader."""
     return Took(
         wall_s=statistics.median(each.wall_s for each in took),
         cpu_s=statistics.median(each.cpu_s for each in took),
@@ -98,7 +99,7 @@ def _middle(took: Sequence[Took]) -> Took:
 
 
 def _print(codec: str, rounds: dict[str, list[Took]], starts: dict[str, Took]) -> None:
-    """Return a line a reader: medians, and the least and most of the ratio within a round."""
+    """Print a line per reader: medians, and the least and greatest ratio within a round."""
     net = {
         name: [
             Took(wall_s=t.wall_s - starts[name].wall_s, cpu_s=t.cpu_s - starts[name].cpu_s)
@@ -119,7 +120,7 @@ def _print(codec: str, rounds: dict[str, list[Took]], starts: dict[str, Took]) -
 
 
 def _scan(spark: SparkSession, columns: Sequence[str], segment: Path) -> None:
-    """Read some columns; the sink takes all and keeps nothing."""
+    """Read some columns to a sink that discards the rows."""
     log = kafka_log.read_log(spark, [segment.parents[3]], columns)
     log.write.format("noop").mode("overwrite").save()
 

@@ -1,9 +1,10 @@
-"""In which order a broker appends the last requests of clients that leave while it stands still.
+"""Measure the order in which a paused broker appends the last requests of closed clients.
 
-``python -m benchmarks.last_requests KAFKA`` freezes the only broker of a cluster, lets ten
-producers write six requests each and leave, resumes it, and reads the log; ten times for acks=0,
-and as often for acks=1. With ``--stay`` the producers leave two seconds after the broker was
-resumed. It prints how many producers have records in the log in another order than they sent them.
+``python -m benchmarks.last_requests KAFKA`` pauses the only broker of a cluster. Ten producers send
+six requests each and close their connections. Then the benchmark resumes the broker and reads the
+log. It does this ten times for acks=0, and ten times for acks=1. With ``--stay`` the producers
+close their connections two seconds after the broker is resumed. The benchmark prints how many
+producers have records in the log in another order than they sent them.
 """
 
 import argparse
@@ -31,7 +32,7 @@ NEVER: Final = threading.Event()
 
 
 def measure(cluster: Cluster, acks: str, *, stay: bool) -> str:
-    """Return a line of the table: producers, records in the log, and producers out of order."""
+    """Return a row: producers, records in the log, and producers with reordered records."""
     topic = f"acks-{acks}"
     cluster.create_topic(topic, [[1]], {})
     for number in range(ROUNDS):
@@ -90,7 +91,7 @@ def _common(cluster: Cluster) -> dict[str, object]:
 
 
 def _read(cluster: Cluster, topic: str) -> Iterator[str]:
-    """Yield the values of the log in its order."""
+    """Yield the values of the log in the order of offsets."""
     group = {"group.id": "reader", "auto.offset.reset": "earliest", "enable.auto.commit": False}
     reader = Consumer(_common(cluster) | group)
     with contextlib.closing(reader):
@@ -108,7 +109,7 @@ def _read(cluster: Cluster, topic: str) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print a line for each of acks=0 and acks=1."""
+    """Print a row for acks=0 and a row for acks=1."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("kafka")
     parser.add_argument("--stay", action="store_true")

@@ -1,12 +1,12 @@
-"""What harnesses that end badly leave behind: ``python -m benchmarks.leftovers [DRIVER ...]``.
+"""Count what killed harnesses leave behind: ``python -m benchmarks.leftovers [DRIVER ...]``.
 
-Opens a cluster again and again (``wired`` is ``local`` with the wire), breaks and heals it at
-random from then on, and ends the harness at a random moment of its start or life, in four ways in
-turn: SIGKILL; SIGKILL together with its children (wardens, guards and the wire); Ctrl-C; and an
-error in the midst of a fault. Then sweeps once, as the next run would, and counts: containers,
-networks, volumes and processes, paused ones too. Nothing may be left.
+The benchmark starts a harness again and again (``wired`` is ``local`` with the relay). Each harness
+opens a cluster, and injects and heals random faults. The benchmark ends it at a random time in one
+of four ways: SIGKILL; SIGKILL of the harness and its children (wardens, guards and the relay);
+Ctrl-C; an error during a fault. Then it cleans up once, as the next run would, and counts the
+remaining containers, networks, volumes and processes, including paused ones. Nothing may remain.
 
-``HIGHWATER_KILL_POINTS`` is how many moments a driver (20).
+``HIGHWATER_KILL_POINTS`` is the number of kills for each driver (default 20).
 """
 
 import os
@@ -83,7 +83,7 @@ with contextlib.closing(cluster):
 
 
 def one_end(driver: str, kafka: str, token: str, choice: random.Random, way: str) -> str:
-    """Start a harness, end it at some moment, and say which."""
+    """Start a harness, end it at a random time, and return the way in which it ended."""
     delay = choice.uniform(0.0, LATEST_S)
     until, seed = delay if way == "error" else 0.0, str(choice.randrange(10**6))
     with (
@@ -113,7 +113,7 @@ def one_end(driver: str, kafka: str, token: str, choice: random.Random, way: str
 
 
 def left(token: str, known: set[str], *, swept: bool) -> list[str]:
-    """Whatever is still there of these starts, after a sweep if one is wanted."""
+    """Return everything that these harnesses left, after a cleanup if ``swept`` is set."""
     if swept:
         ownership.sweep()
     found = [
@@ -132,7 +132,7 @@ def left(token: str, known: set[str], *, swept: bool) -> list[str]:
 
 
 def of(process: psutil.Process, token: str) -> bool:
-    """Return whether a process descends from one of these starts."""
+    """Return whether a process is a descendant of one of these harnesses."""
     try:
         return bool(process.environ().get(MARK) == token)
     except psutil.Error:
@@ -140,7 +140,7 @@ def of(process: psutil.Process, token: str) -> bool:
 
 
 def known_before() -> set[str]:
-    """Claims and volumes of others."""
+    """Return the claims and volumes of other harnesses."""
     with connected() as client:
         things = client.api.containers(all=True, filters={"label": CLAIM_LABEL})
         things += client.api.networks(filters={"label": CLAIM_LABEL})
@@ -149,7 +149,7 @@ def known_before() -> set[str]:
 
 
 def main(drivers: Sequence[str] = DRIVERS) -> None:
-    """End it so often a driver; raises WaitTimeoutError, which lists what is left, if anything."""
+    """End each driver's harness often; raise WaitTimeoutError with a list of leftovers, if any."""
     # A shell may have it ignored, and what is ignored stays so in children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     known, choice = known_before(), random.Random(0)  # noqa: S311 - a repeatable choice of moments

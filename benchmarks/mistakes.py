@@ -1,10 +1,10 @@
-"""Which mistakes of programs random faults find: ``python -m benchmarks.mistakes [names]``.
+"""Measure which program mistakes random faults find: ``python -m benchmarks.mistakes [names]``.
 
 Each program of docs/examples/apps runs for 60 s on 4.4.0, with the default faults of ``highwater
 app``, ``HIGHWATER_MISTAKE_RUNS`` times (default 1) with seeds from 1, and
-``HIGHWATER_MISTAKE_JOBS`` programs (default 2) at the same time. Each run has a line: *named* if
-its report names the program's mistake, *right* if a right program was valid; otherwise its
-headline and its folder.
+``HIGHWATER_MISTAKE_JOBS`` programs (default 2) at the same time. The benchmark prints a line for
+each run: *named* if the report names the program's mistake, *right* if a correct program was valid,
+or else the headline and the run's directory.
 """
 
 import os
@@ -28,7 +28,7 @@ JOBS: Final = int(os.environ.get("HIGHWATER_MISTAKE_JOBS", "2"))
 
 
 def planned(name: str, seed: int) -> PlannedRun:
-    """Return a run of a program with the guarantee and the instances that its test gives it."""
+    """Return the plan of a program's run, with the guarantee and instances that its test has."""
     program = PROGRAMS[name][0]
     command = [sys.executable, str(APPS / f"{name}.py")]
     given = {"duration": "60s", "seed": seed, **INPUTS.get(name, {})}
@@ -38,7 +38,7 @@ def planned(name: str, seed: int) -> PlannedRun:
 
 
 def outcome(name: str, judged: JudgedRun) -> str:
-    """Return ``named``, ``right``, or what else the run came to."""
+    """Return ``named``, ``right``, or the run's headline."""
     verdict, mistake = judged.verdict, PROGRAMS[name][2]
     if mistake is None:
         return "right" if verdict.verdict == "valid" else verdict.headline

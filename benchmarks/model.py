@@ -1,7 +1,7 @@
-"""How fast the model is searched, and what memory that takes.
+"""Measure the time and the memory of the model's search.
 
-Compiling is told apart from searching. Other programs on the same machine slow a search down, so
-beside the clock's seconds there are those of the processor that this process had.
+Compile time is separate from search time. Other programs on the machine slow a search down, so the
+benchmark prints wall time and this process's CPU time.
 """
 
 import time
@@ -37,7 +37,7 @@ _PLENTY: Final = Limits(memory=4 << 30, seconds=120)
 
 
 def main() -> None:
-    """Measure the fixed scope, growth, and plain Python."""
+    """Measure the fixed scope, the growth with larger scopes, and plain Python."""
     machine = ModelSettings(kafka=_OLD, scope=FIXED).machine()
     print(f"compiled or loaded in {compile_all(machine):.1f} s")
     print(f"{'brokers/records/failures/moves':>40} {'states':>11} {'s':>7} {'CPU s':>7}")
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def measure(setting: ModelSettings, *, jobs: int = 1) -> SearchOutcome:
-    """Meet every state of a scope, and print what that took."""
+    """Search all states of a scope, and print the time and the memory."""
     with peak_memory() as peak:
         found, cpu = _search(setting.machine(), jobs)
     whole = "" if found.exhausted else f" stopped by {found.reason}"
@@ -64,7 +64,7 @@ def measure(setting: ModelSettings, *, jobs: int = 1) -> SearchOutcome:
 
 
 def against_python() -> None:
-    """Return the same states by the same rules, run as plain Python over a set of bytes."""
+    """Measure the same search in plain Python, with a set of bytes for the states."""
     machine = ModelSettings(kafka=_OLD, scope=PYTHON).machine()
     began = time.process_time()
     states = interpreted(machine)
@@ -79,7 +79,7 @@ def against_python() -> None:
 
 
 def interpreted(machine: Machine) -> int:
-    """How many states there are, by the rules as plain Python."""
+    """Return the number of states that the rules reach in plain Python."""
     form = machine.initial.copy()
     machine.laws.canonical(machine.initial, form, machine.constants)
     seen, frontier = {form.tobytes()}, [form]

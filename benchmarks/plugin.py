@@ -1,4 +1,4 @@
-"""Measure pytest's start without Kafka tests, with and without our plugin, in turns."""
+"""Measure pytest's start without Kafka tests, in turns with and without Highwater's plugin."""
 
 import statistics
 import subprocess
@@ -12,7 +12,7 @@ ROUNDS: Final = 15
 
 
 def main() -> None:
-    """Print the median of each, and of the difference within a round."""
+    """Print both medians, and the median of the differences within a round."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "test_it.py").write_text("def test_it(): pass\n")
         took: dict[str, list[float]] = {"without": [], "with": []}

@@ -1,9 +1,10 @@
-"""What recording costs: the workload's own producers with a tape, against the same with none.
+"""Measure the cost of recording: the workload's producers with and without buffers.
 
-100-byte records, three partitions. librdkafka's producer sends flat out; then every library's sends
-at the rates that runs have. The two are run in turns (A B A B), each round with new clients, and
-compared by the medians of acknowledgements per second and of this process's CPU time per
-acknowledgement, which other work on the machine disturbs less.
+Records have 100 bytes, and the topic has three partitions. First librdkafka's producer sends at
+full speed; then the producers of all libraries send at the rates of runs. Both variants run in
+turns (A B A B) with new clients in each round. The benchmark compares the medians of
+acknowledgements per second, and of this process's CPU time per acknowledgement, which other load
+affects less.
 """
 
 import contextlib
@@ -45,29 +46,29 @@ RATES = (200.0, 1_000.0, 5_000.0)
 
 
 class Round(NamedTuple):
-    """Acknowledgements per second, and microseconds of CPU time for each."""
+    """The result of a round: acknowledgements per second, and microseconds of CPU time for each."""
 
     acks_per_s: float
     cpu_us: float
 
 
 class NullTape(SendBuffer):
-    """Counts acknowledgements and forgets them."""
+    """A buffer that counts acknowledgements and records nothing."""
 
     def __init__(self) -> None:
         self.acknowledged = 0
 
     def answered(self, sequence: int, error: ClientError | None, message: DeliveredRecord) -> None:
-        """Count."""
+        """Count an acknowledgement."""
         del sequence, error, message
         self.acknowledged += 1
 
     def burst(self) -> Answered:
-        """One callback for all."""
+        """Return the same callback for all bursts."""
         return self.answered
 
     def refused(self, sequence: int, partition: int, error: ClientError) -> None:
-        """Forget it."""
+        """Ignore the refusal."""
         del sequence, partition, error
 
     def turn(self) -> None:
@@ -80,7 +81,7 @@ class NullTape(SendBuffer):
 def one_round(
     plan: Plan, settings: clients.Settings, tape: SendBuffer, library: ClientLibrary
 ) -> Round:
-    """Send for ``ROUND_S`` and wait for every answer."""
+    """Send for ``ROUND_S``, and wait for all responses."""
     opened = partial(library.producer, settings)
     loop = ProducerLoop(opened, plan, tape, "p0", RateLimiter(plan.workload.rate, Clock()))
     stop = threading.Event()
@@ -94,7 +95,7 @@ def one_round(
 
 
 def compare(bootstrap: str, directory: Path, plan: Plan) -> None:
-    """Both ways in turns, and the process's memory before and after."""
+    """Measure both variants in turns, and this process's memory before and after."""
     acks = plan.workload.acks
     log = clients.open_log(directory / "clients.log")
     settings = clients.producer(plan, clients.common(bootstrap, "benchmark", log, quirks={}))
@@ -123,7 +124,7 @@ def compare(bootstrap: str, directory: Path, plan: Plan) -> None:
 
 
 def report(plan: Plan, bare: list[Round], recorded: list[Round]) -> None:
-    """Print medians and their ratio."""
+    """Print the medians and their ratio."""
     pace = f"{plan.workload.rate:,.0f} records/s" if plan.workload.rate else "flat out"
     what = f"{plan.client}, acks={plan.workload.acks}, {pace}"
     print(f"{what}: medians of {ROUNDS} rounds of {ROUND_S:g} s")
@@ -138,7 +139,7 @@ def report(plan: Plan, bare: list[Round], recorded: list[Round]) -> None:
 
 
 def plan_of(acks: Acks, *, replicas: int, client: str = CLIENTS[0], rate: float = 0.0) -> Plan:
-    """Return the plan whose producer is compared; at rate 0 it sends flat out."""
+    """Return the plan of the compared producer. Rate 0 means full speed."""
     return Plan(
         kafka=KAFKA,
         topic=Topic(name=f"acks-{acks}", partitions=PARTITIONS, replication_factor=replicas),
@@ -148,10 +149,10 @@ def plan_of(acks: Acks, *, replicas: int, client: str = CLIENTS[0], rate: float 
 
 
 def main() -> None:
-    """On a run's usual cluster, where brokers and client share the machine; then on one broker.
+    """Measure on a run's usual cluster, which shares the machine, then on one broker.
 
-    One broker without replication leaves the most room to the client, so that there the share of
-    recording is as large as it can be. Rates are compared on the usual cluster.
+    A single broker without replication uses the least CPU time, so recording has its greatest share
+    there. Rates are compared on the usual cluster.
     """
     for brokers in (3, 1):
         print(f"brokers: {brokers}, replicas: {brokers}", flush=True)

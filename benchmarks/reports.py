@@ -1,9 +1,9 @@
-"""How soon a report is there to be read: ``python -m benchmarks.reports``.
+"""Measure how fast a browser shows a report: ``python -m benchmarks.reports``.
 
-Runs of 100,000 operations with 1, 100 and 10,000 anomalies (each a lost record of its own, all told
-by the verdict, which is worse than a judge's), a matrix of every release and two weeks of nights. A
-page is written once, and opened nine times by a fresh Chromium context that has no network;
-reading is possible at the first contentful paint, all of it is there when the page has loaded.
+The pages are runs of 100,000 operations with 1, 100 and 10,000 lost records, a matrix of every
+release, and the trend of two weeks. Each page is written once, and opened nine times by a new
+Chromium context without a network. The benchmark measures the time to the first contentful paint
+and to the load event.
 """
 
 import statistics
@@ -36,14 +36,14 @@ _BOTH: Final = "() => performance.getEntriesByName('first-contentful-paint').len
 
 
 class Opening(NamedTuple):
-    """Milliseconds from the address to the first paint and to the page's load event."""
+    """Milliseconds from the navigation to the first contentful paint and to the load event."""
 
     painted: float
     loaded: float
 
 
 def run_of(store: Path, anomalies: int) -> Run:
-    """Return a run of 100,000 operations with so many lost records."""
+    """Return a run of 100,000 operations with this many lost records."""
     made = big(name=f"20261121T050400-0.10.2.2-kill-{anomalies}")
     lost = tuple(
         lost_anomaly(offset=9 * n, value=f"p{9 * n % 3}-{9 * n}") for n in range(anomalies)
@@ -62,7 +62,7 @@ def opening(browser: Browser, page: Path) -> Opening:
 
 
 def pages(store: Path) -> Iterator[tuple[str, Path, float]]:
-    """Each page: what it is, where it lies, and in how many seconds it was written."""
+    """Yield each page: its name, its path, and the seconds in which it was written."""
     for anomalies in (1, 100, 10_000):
         run = run_of(store, anomalies)
         began = time.perf_counter()
@@ -78,7 +78,7 @@ def pages(store: Path) -> Iterator[tuple[str, Path, float]]:
 
 
 def main() -> None:
-    """Write and open each page, and say how long that took."""
+    """Write and open each page, and print the times."""
     with tempfile.TemporaryDirectory(prefix="highwater-") as name, chromium() as browser:
         for what, page, made in pages(Path(name)):
             found = [opening(browser, page) for _ in range(TIMES)]

@@ -1,10 +1,10 @@
-"""How long a user waits for a cluster: ``python -m benchmarks.startup [RELEASE ...]``.
+"""Measure the start of a cluster: ``python -m benchmarks.startup [RELEASE ...]``.
 
-Three brokers, on each driver that can run the release (``--driver`` names one), with one controller
-or ZooKeeper (``--controllers 3``). Cold is the first start ever, with jars (and
-for containers the base image) in place but no class archive, no known features and no image; warm
-is the median of the starts after it. A warm start is compared with the slowest node's own boot in
-it: from the moment its settings lay ready to its own word that it has started.
+The cluster has three brokers and one controller or ZooKeeper (``--controllers 3``). It runs on each
+driver that supports the release (``--driver`` names one). *Cold* is the first start: with jars (and
+the base image for containers), but without class archive, features and image. *Warm* is the median
+of later starts. A warm start is compared with the boot time of its slowest node: from complete
+settings to the node's log line about its start.
 """
 
 import argparse
@@ -40,14 +40,14 @@ STARTED = re.compile(
 
 
 class Start(NamedTuple):
-    """Seconds of one start: until the cluster was there, and of its slowest node's own boot."""
+    """The seconds of one start of the cluster, and of the boot of its slowest node."""
 
     cluster: float
     node: float
 
 
 def start(driver: str, kafka: Release, controllers: int) -> Start:
-    """Open a cluster, read how long its nodes took, and close it."""
+    """Open a cluster, read the boot time of its nodes, and close the cluster."""
     with tempfile.TemporaryDirectory(prefix="highwater-") as name:
         directory = Path(name)
         began = time.perf_counter()
@@ -66,7 +66,7 @@ def start(driver: str, kafka: Release, controllers: int) -> Start:
 
 
 def boot(directory: Path, node: str) -> float:
-    """Seconds from a node's settings to its word that it has started."""
+    """Return the seconds from a node's settings to its log line about its start."""
     ready = (directory / "coordination" / f"{node}.properties").stat().st_mtime
     log = directory / "logs" / f"{node}.log"
     said = await_condition(
@@ -80,7 +80,7 @@ def boot(directory: Path, node: str) -> float:
 
 @contextlib.contextmanager
 def empty_cache() -> Iterator[None]:
-    """Yield a cache with the jars of the real one and nothing else, and images of its own."""
+    """Yield a cache with only the jars of the real cache, and with its own images."""
     jars = cache_directory() / "jars"
     before, recipe = os.environ.get("XDG_CACHE_HOME"), images.RECIPE
     with tempfile.TemporaryDirectory(prefix="highwater-cache-") as name:
@@ -99,7 +99,7 @@ def empty_cache() -> Iterator[None]:
 
 
 def measure(driver: str, kafka: Release, controllers: int) -> None:
-    """Cold once, warm a few times; prints one line."""
+    """Measure one cold start and some warm starts, and print a row."""
     with empty_cache():
         cold = start(driver, kafka, controllers)
         warm = [start(driver, kafka, controllers) for _ in range(WARM_STARTS)]
@@ -114,20 +114,20 @@ def measure(driver: str, kafka: Release, controllers: int) -> None:
 
 
 def forget_images(before: set[str]) -> None:
-    """Remove the images that were built meanwhile."""
+    """Remove the images that the benchmark built."""
     with connected() as client:
         for tag in sorted(tags() - before, reverse=True):
             client.images.remove(tag)
 
 
 def tags() -> set[str]:
-    """Names of every image there is."""
+    """Return the names of all images."""
     with connected() as client:
         return {tag for image in client.images.list() for tag in image.tags}
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Each release on each driver that can run it."""
+    """Measure each release on each driver that supports it."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.startup")
     parser.add_argument("kafka", nargs="*", default=SAMPLE)
     parser.add_argument("--controllers", type=int, default=1)

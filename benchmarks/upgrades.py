@@ -1,8 +1,8 @@
-"""Stories at every step of an upgrade from 0.10.2.2, and what brokers of each level lose.
+"""Measure the losses of stories at every level of an upgrade from 0.10.2.2.
 
-``python -m benchmarks.upgrades STORE`` makes those runs that STORE does not have yet; with
-``--only LEVEL`` those of one level. With ``--judge`` it judges them all in one go, and prints a
-table of what was lost and forked against what the rules predict.
+``python -m benchmarks.upgrades STORE`` performs the runs that STORE lacks; with ``--only LEVEL``
+only those of one level. With ``--judge`` it judges all runs, and prints a table of lost and forked
+records beside the model's predictions.
 """
 
 import argparse
@@ -42,11 +42,11 @@ LEVELS: Final[dict[str, dict[str, object]]] = {
     "3.9.2-old-format": {"to": ("3.9.2-zk",), "protocol": "2.8", "format": OLD},
     "3.9.2": {"to": ("3.9.2-zk",)},
 }
-"""Where a cluster of 0.10.2.2 has been upgraded to when the story is played."""
+"""The levels to which a cluster of 0.10.2.2 is upgraded before the story."""
 
 
 def plans(only: str | None = None) -> Iterator[tuple[str, Plan]]:
-    """Every run: its name, and what is to be done; those of one level together."""
+    """Yield every run's name and plan, grouped by level."""
     for level, where in LEVELS.items():
         for story in STORIES if only in (None, level) else ():
             for number in range(TRIES):
@@ -55,7 +55,7 @@ def plans(only: str | None = None) -> Iterator[tuple[str, Plan]]:
 
 
 def make(store: Path, only: str | None) -> None:
-    """Make the runs that are missing."""
+    """Perform the runs that are missing."""
     with ClusterPool(store / ".fleet") as fleet:
         for name, plan in plans(only):
             if (store / name).exists():
@@ -70,7 +70,7 @@ def make(store: Path, only: str | None) -> None:
 
 
 def tell(store: Path) -> None:
-    """Judge all that is there, and print a row for each level and story."""
+    """Judge all runs, and print a row for each level and story."""
     made = {name: level for level in LEVELS for name, _ in plans(level) if (store / name).exists()}
     verdicts = judge([Run(store / name) for name in made], SparkStarter().session())
     rows: dict[tuple[str, str], Counter[str]] = {}

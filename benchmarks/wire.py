@@ -1,15 +1,15 @@
-"""What the wire can do and costs: ``python -m benchmarks.wire [windows|cost|clients] [RELEASE]``.
+"""Measure the relay: ``python -m benchmarks.wire [windows|cost|clients] [RELEASE]``.
 
-``windows`` holds the HW-lag window open for 5 s and for 60 s, in 20 attempts each that run side by
-side: each has a partition of its own, and there are so many fetchers that every partition has its
-own connection to each follower. An attempt succeeds if, from the first look to the last, the probe
-sees both followers hold the record above their HW, the wire has held back what would have told them
-more and has let none of it pass, the ISR stays whole, and the window closes when it is let go.
+``windows`` holds the HW-lag window open for 5 s and for 60 s, in 20 parallel attempts. Each attempt
+has its own partition, and every partition has its own connection to each follower. An attempt
+succeeds under four conditions. In all observations, both followers have the record above their HW.
+The relay has held every response with a greater HW. The ISR is full. The window closes after the
+messages are released.
 
-``cost`` compares clusters of a release in turns: one without the wire, one with it between nodes,
-and one where clients pass it, too. Records of 1 kB, flat out under acks=all; and the median time to
-the acknowledgement of one record at a time. ``clients`` compares with the direct one the cluster
-whose clients pass the wire, while nothing is held.
+``cost`` compares clusters of a release in turns: without the relay, with the relay between nodes,
+and with clients through the relay, too. It measures 1 kB records at full speed with acks=all, and
+the median time to the acknowledgement of single records. ``clients`` compares a cluster without the
+relay with one whose clients connect through the relay, which holds nothing.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ PATIENT: Final = {
     "zookeeper.session.timeout.ms": "15000",
     "broker.session.timeout.ms": "15000",
 }
-"""So that no session ends because the machine is busy; sessions are no part of this."""
+"""Long session timeouts, so that no session ends because the machine is busy."""
 
 _LOOK_EVERY_S: Final = 0.5
 _ANSWER_S: Final = 60.0
@@ -58,7 +58,7 @@ KINDS: Final = {
 
 
 class Cost(NamedTuple):
-    """Megabytes a second, flat out, and milliseconds to one acknowledgement."""
+    """Megabytes per second at full speed, and milliseconds to one acknowledgement."""
 
     rate: float
     latency_ms: float
@@ -73,7 +73,7 @@ def opened(
     settings: Mapping[str, str],
     clients_wired: bool = False,
 ) -> Iterator[Cluster]:
-    """Three brokers and a topic that broker 1 leads."""
+    """Open three brokers and a topic that broker 1 leads."""
     with tempfile.TemporaryDirectory(prefix="highwater-") as folder:
         cluster = open_cluster(
             release(name),
@@ -89,7 +89,7 @@ def opened(
 
 
 def producer(cluster: Cluster, **settings: object) -> Producer:
-    """Return a client that waits for all in-sync replicas."""
+    """Return a producer with acks=all."""
     config = {**cluster.release.client, "bootstrap.servers": cluster.bootstrap, "acks": "all"}
     return Producer({**config, **settings})
 
@@ -108,7 +108,7 @@ def windows(names: tuple[str, ...]) -> None:
 
 
 def attempts(cluster: Cluster, seconds: float) -> tuple[int, float]:
-    """How many attempts succeeded, and for how long the shortest of these was seen open."""
+    """Return the number of successful attempts, and the shortest time that a window was open."""
     assert cluster.network is not None
     rows: list[dict[str, Any]] = []
     cluster.network.watch(rows.append)
@@ -139,7 +139,7 @@ def attempts(cluster: Cluster, seconds: float) -> tuple[int, float]:
 
 
 def send_to_all(cluster: Cluster) -> dict[int, int]:
-    """One acknowledged record to every partition; returns its offsets."""
+    """Send one acknowledged record to every partition; return their offsets."""
     offsets: dict[int, int] = {}
 
     def note(error: object, message: Any) -> None:  # noqa: ANN401 - confluent's
@@ -163,7 +163,7 @@ def is_open(seen: list[ReplicaState], offset: int) -> bool:
 
 
 def stay_open(probe: Probe, offsets: dict[int, int], seconds: float) -> dict[int, float]:
-    """Look at every window until the time is over; returns how long each was seen open."""
+    """Observe every window until the time is over; return how long each was open."""
     began: dict[int, float] = {}
     for partition, offset in offsets.items():
         await_condition(
@@ -192,7 +192,7 @@ def stay_open(probe: Probe, offsets: dict[int, int], seconds: float) -> dict[int
 
 
 def members(probe: Probe, partition: int) -> int:
-    """How many replicas are in sync, asked until a broker answers."""
+    """Return the number of in-sync replicas. Repeat the request until a broker responds."""
     return await_condition(
         lambda: len(probe.partition(TOPIC, partition).isr),
         what="an answer on the ISR",
@@ -215,7 +215,7 @@ def closes(probe: Probe, partition: int, hw: int) -> bool:
 def seen_by_wire(
     rows: list[dict[str, Any]], partition: int, offset: int, began_ns: int, ended_ns: int
 ) -> bool:
-    """Return whether each follower had an answer held back, and heard nothing above the record."""
+    """Return whether the relay held a response to each follower, and no follower got the HW."""
     mine = [
         row
         for row in rows

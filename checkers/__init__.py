@@ -1,4 +1,4 @@
-"""Makes anomalies and a verdict from a run directory, with Spark.
+"""The judge: it finds anomalies in a run directory with Spark, and writes a verdict.
 
-It needs no cluster, client or clock.
+The judge needs no cluster, no client and no clock.
 """

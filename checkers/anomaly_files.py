@@ -1,7 +1,7 @@
-"""Writes each run's anomalies in order, and returns the first anomalies of each kind.
+"""Write each run's anomalies in order, and return the first anomalies of each kind.
 
-``analysis/anomalies.parquet`` is one file where a run has few anomalies. Otherwise it is a folder
-of files that Spark wrote, also in order.
+``analysis/anomalies.parquet`` is one file if a run has few anomalies. Otherwise it is a directory
+of files that Spark wrote, in the same order.
 """
 
 import shutil
@@ -24,8 +24,8 @@ from highwater.checkers.lineage.evidence import Row
 from highwater.checkers.spark.engine import Engine, Rows
 
 LISTED_MAX: Final = 100
-"""The most anomalies of one kind that a verdict lists; ``anomalies.parquet`` has all. Those with
-steps come first, because a checker may explain only some."""
+"""A verdict lists at most this many anomalies of one kind; ``anomalies.parquet`` has all of them.
+Anomalies with steps come first, because a checker may explain only some anomalies."""
 
 ORDER: Final = ("run", "kind", "topic", "partition", "offset", "value")
 
@@ -57,7 +57,7 @@ class Target:
     Attributes:
         name: the run's name, which is written into its rows.
         path: the file, ``analysis/anomalies.parquet``.
-        uri: where Spark writes many anomalies; empty: to ``path``.
+        uri: where Spark writes many anomalies; empty for ``path``.
         without: kinds of anomaly that this run cannot show; such anomalies are dropped.
     """
 
@@ -106,7 +106,7 @@ def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, Anomaly
 
 
 def _together(anomalies: Rows, targets: Mapping[str, Target]) -> Iterator[Sequence[str]]:
-    """Yield groups of runs whose anomalies fit into this process; a larger run is its own group."""
+    """Yield groups of runs whose anomalies fit into this process. A larger run is its own group."""
     if anomalies.here:
         yield list(targets)
         return
@@ -166,7 +166,7 @@ def _counts(table: pa.Table) -> dict[str, int]:
 
 
 def _written(frame: DataFrame, target: Target) -> AnomalyCounts:
-    """Write anomalies that are too many for this process with Spark; return their counts."""
+    """Write anomalies with Spark, if they are too many for this process; return their counts."""
     written = frame.where(~F.col("kind").isin(*target.without)) if target.without else frame
     named = written.withColumn("run", F.lit(target.name)).orderBy(*ORDER)
     partial_path = _partial(target.path)
@@ -189,7 +189,7 @@ def _written(frame: DataFrame, target: Target) -> AnomalyCounts:
 
 
 def _partial(path: Path) -> Path:
-    """Return a path to write to, beside another path, where nothing exists."""
+    """Return the path of a new file in the same directory as another path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".partial")
     _remove(unfinished)

@@ -47,7 +47,7 @@ def main(sharing: list[str]) -> None:
 
 
 def _end_with_who_asked() -> None:
-    """End this process when its standard input closes, because its parent has ended then."""
+    """End this process when its standard input closes, because then its parent has ended."""
     sys.stdin.read()
     os._exit(1)
 
@@ -55,7 +55,7 @@ def _end_with_who_asked() -> None:
 def warm_up(spark: "SparkSession") -> None:
     """Judge an artificial run in which one record is lost and one offset differs.
 
-    It is the smallest run that makes every checker read, compare, find and explain.
+    The run is the smallest one for which every checker reads, compares, finds and explains.
     """
     folder = scratch("warm-up")
     try:

@@ -1,7 +1,7 @@
 """All checkers, in the order in which reports and verdicts list their findings.
 
-To add a checker, import it and put it into the list. Where a checker finds several kinds in one
-pass, its decorator lists the kinds in order.
+To add a checker, import it and put it into the list. If a checker finds several kinds in one pass,
+its decorator lists the kinds in order.
 """
 
 from collections.abc import Iterable

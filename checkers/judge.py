@@ -1,4 +1,4 @@
-"""Judges runs: runs all checkers over all runs in one pass, then makes a verdict for each run."""
+"""Judge runs: run all checkers over all runs in one pass, then make a verdict for each run."""
 
 import contextlib
 import shutil
@@ -30,12 +30,12 @@ from highwater.harness.runs.verdict import Ledger, UnusedFile, Verdict
 
 
 def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> list[Verdict]:
-    """Judge runs; write ``analysis/verdict.json`` and ``analysis/anomalies.parquet`` into each.
+    """Judge runs; write ``analysis/verdict.json`` and ``analysis/anomalies.parquet`` of each.
 
     A damaged run gets the verdict ``unknown`` with the reasons, and causes no error.
 
     Args:
-        runs: any number of runs, of any size: large data stays in Spark.
+        runs: any number of runs of any size. Large data remains in Spark.
         spark: from ``checkers.spark.session.spark``.
         stories: whether anomalies are explained with their evidence, which takes longer.
 
@@ -146,7 +146,7 @@ def _gathered(tables: Tables, finds: Iterable[anomaly_files.Finds]) -> Rows:
 
 
 def _lost(tables: Tables) -> dict[str, str]:
-    """Return, by run, a sentence if fewer rows of its history were judged than recorded."""
+    """Return, by run, a sentence about rows of its history that were recorded but not judged."""
     judged = client_view(tables).judged
     return {
         case.key: f"has {case.operations:,} rows, of which {judged.get(case.key, 0):,} were judged"
@@ -158,7 +158,7 @@ def _lost(tables: Tables) -> dict[str, str]:
 def _gather_each(
     tables: Tables, finds: Mapping[tuple[str, ...], anomaly_files.Finds], done: _Pass
 ) -> None:
-    """Run every checker and add its anomalies to a pass; record the crashes."""
+    """Run every checker, and add its anomalies to a pass. Record the crashes."""
     for names, source in finds.items():
         try:
             done.anomalies = done.anomalies.union(_gathered(tables, [source]))
@@ -213,7 +213,7 @@ def _unfounded(case: RunFiles, done: _Pass) -> frozenset[str]:
 
 
 def _half_read(tables: Tables) -> dict[str, list[str]]:
-    """Return, by run, the replicas that were verified but could not be read to their end."""
+    """Return, by run, the replicas that were verified but could not be read completely."""
     replicas: dict[str, list[str]] = {}
     with contextlib.suppress(Exception):  # a crash of every checker of the disks, which say so
         for end in log_ends(tables):

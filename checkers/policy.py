@@ -1,4 +1,4 @@
-"""The policy: a run's promises, and the anomalies that break them."""
+"""The policy: a run's guarantees, and the anomalies that break them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from highwater.harness.runs.verdict import ACKNOWLEDGED
 Word = Literal["valid", "invalid", "unknown"]
 
 _UNDECIDED: Final = frozenset((UNSEEN, UNREACHED_INPUT))
-"""Kinds of anomaly where the run does not show what happened to a record."""
+"""Kinds of anomaly in which the run does not show a record's outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """The promise that a run's settings make.
+    """The guarantee of a run's settings.
 
     Attributes:
-        says: the promise in one sentence for a person.
-        breaking: the kinds of anomaly that break the promise.
-        acks: the producers' acks; with 0 no record counts as acknowledged.
+        says: the guarantee in one sentence.
+        breaking: the kinds of anomaly that break the guarantee.
+        acks: the producers' acks. With acks=0 no record is acknowledged.
     """
 
     says: str
@@ -32,7 +32,7 @@ class Promise:
 
 
 def promised(plan: Plan, *, faults: int) -> Promise:
-    """Return the promise under which a run is judged.
+    """Return the guarantee by which a run is judged.
 
     Args:
         plan: the run's settings.
@@ -52,14 +52,15 @@ def decide(
 ) -> tuple[Word, tuple[str, ...]]:
     """Return the verdict and its reasons.
 
-    Evidence that could not be judged decides first. Then a broken promise decides. Last come
-    records whose offset no reader reached, and faults that were never injected.
+    The verdict is ``unknown`` if evidence could not be judged, else ``invalid`` if a guarantee was
+    broken. It is also ``unknown`` if no reader reached a record's offset, or if planned faults were
+    never injected.
 
     Args:
         promise: from ``promised``.
         counts: how many anomalies of each kind were found, without anomalies that have a cause.
         unjudged: why the run could not be judged completely; empty if it was.
-        untested: why no promise was tested in a completely judged run; empty if one was.
+        untested: why no guarantee was tested in a completely judged run; empty if one was.
     """
     kinds = sorted((kind for kind in counts if counts[kind]), key=_rank)
     broken = [

@@ -1,4 +1,4 @@
-"""Copies runs that only Spark can read to this machine, and writes the results back.
+"""Copy runs that only Spark can read to this machine, and write the results back.
 
 Spark's source ``binaryFile`` lists and reads a run's files, which are mirrored in a folder on this
 machine. Instead of long segments, the mirror has sparse files of the same length. Spark's tasks
@@ -28,8 +28,7 @@ from highwater.harness.runs.manifest import Manifest, RecordedFile
 from highwater.harness.runs.store import Run
 
 MIRRORED_MAX: Final = 1 << 30
-"""The length of the longest file that is mirrored, because Spark holds several copies of a file in
-memory."""
+"""The length of the longest file that is mirrored. Spark has several copies of a file in memory."""
 
 SEGMENTS_MAX: Final = 1 << 30
 """If all segments of a run together are longer than this, no segment is mirrored."""
@@ -40,7 +39,7 @@ _SEGMENT: Final = re.compile(r"replicas/\d+/[^/]+/\d{20}\.log")
 _HIDDEN: Final = re.compile(r"(?:[^/_.][^/]*/)*[_.][^/]*(?=/)")
 _PART: Final = re.compile(r"/part-\d{5}-[^/]+$")
 _NOISE: Final = re.compile(r"^\[[\w.]+\] |^(([\w$]+\.)+[\w$]+: )+| SQLSTATE: \w+$")
-"""Parts of an error that its sentence leaves out: Spark's name, Java classes, SQLSTATE."""
+"""The parts of an error that its message does not show: Spark's name, Java classes, SQLSTATE."""
 
 _HINT: Final = (
     "Name a run's folder that this Spark can reach. A store such as s3a: needs jars and keys:"
@@ -53,7 +52,7 @@ class RemoteRun(Run):
 
     Args:
         path: the folder of the mirror.
-        uri: the run's own folder, as Spark spells it.
+        uri: the run's own directory, in Spark's form.
         digests: the length and digest that Spark read of each segment that is sparse in the
             mirror, by its path from the run's folder.
     """
@@ -122,7 +121,7 @@ def send_back(spark: SparkSession, run: RemoteRun) -> None:
 
 
 def _root(spark: SparkSession, uri: str) -> str:
-    """Return the run's folder, as Spark spells it in the paths of its files."""
+    """Return the run's directory in Spark's form, as in the paths of its files."""
     paths = _paths(spark, f"{uri.rstrip('/')}/plan.json")
     if paths is None:
         binary(spark, uri)  # raises an error that says so if the folder does not exist
@@ -203,7 +202,7 @@ def _digests(spark: SparkSession, root: str, hidden: Sequence[str]) -> dict[str,
 
 
 def _write_text(spark: SparkSession, text: str, uri: str) -> None:
-    """Write a file's text. Its last character is our separator, with which Spark ends the row."""
+    """Write a file's text without its last character, because Spark adds a line separator."""
     row = spark.createDataFrame([(text[:-1],)], "value string").coalesce(1)
     row.write.mode("overwrite").text(uri, lineSep=text[-1])
 

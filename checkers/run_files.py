@@ -2,7 +2,8 @@
 
 Files are judged in place. Only the streams of a run that ended early are copied, up to their last
 complete batch. Files that are no evidence, because they are missing or changed
-(``harness.runs.manifest``), are left out. If one segment is no evidence, its replica is left out.
+(``harness.runs.manifest``), are not judged. If one segment is no evidence, its replica is not
+judged.
 """
 
 import contextlib
@@ -54,12 +55,12 @@ from highwater.harness.runs.verdict import UnusedFile
 _SCHEMAS: Final = {**TABLES, **WHERE_RECORDED}
 _REPLICAS: Final = "events/replicas"
 _NAMED_MAX: Final = 5
-"""The most files that the reasons name as no evidence; further files are counted."""
+"""A message names at most this many files that are no evidence, and counts the others."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RunFiles:
-    """One run to judge: its plan, its status, and what is wrong with its files.
+    """One run to judge: its plan, its status, and its missing or damaged files.
 
     Attributes:
         key: names the run in every table's ``run`` column; it is unique, unlike a directory's name.
@@ -71,8 +72,8 @@ class RunFiles:
         operations: the number of rows in the history to judge.
         replicas: the folders of the topic's replicas on all brokers that are compared.
         metadata_logs: the folder of each KRaft controller's metadata log, by node id.
-        merged: a copy of ``replicas``, if brokers had several log directories when the run was cut
-            short; None: the replicas are in the run's own folder.
+        merged: a copy of ``replicas``, if the run ended early and brokers had several log
+            directories; None if the replicas are in the run's own directory.
     """
 
     key: str
@@ -105,7 +106,7 @@ class RunFiles:
         return cls(key=key, run=run, plan=plan, status=status, unread=unread, recorded=recorded)
 
     def afresh(self) -> Self:
-        """Return the same run as before ``stage``, which can then be called again."""
+        """Return the same run in its state before ``stage``, which can then be called again."""
         return replace(
             self,
             unread=list(self.unread),
@@ -149,7 +150,7 @@ class RunFiles:
         return reasons
 
     def lacks(self, name: str) -> bool:
-        """Return whether a table of the run is no evidence."""
+        """Return whether a table of the run is missing or changed, so that it is no evidence."""
         return is_table_among(name, [unused.path for unused in self.unread])
 
     def rows(self, name: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
@@ -289,7 +290,7 @@ def _words(error: Exception) -> str:
 
 
 def _unusable(data: pq.FileMetaData, schema: pa.Schema, recorded: int | None) -> str:
-    """Return why a table cannot be used, the end of a sentence; empty if it can."""
+    """Return why a table cannot be used, as the end of a message; empty if it can."""
     if missing := _missing_columns(data.schema.to_arrow_schema(), schema):
         return f"has no usable column {missing}"
     if recorded is not None and data.num_rows != recorded:
@@ -314,7 +315,7 @@ def _missing_columns(schema: pa.Schema, required: pa.Schema) -> str:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a column's values, whether or not they are in a dictionary."""
+    """Return the type of a column's values, even if the column is dictionary-encoded."""
     if pa.types.is_dictionary(kind):
         return plain(kind.value_type)
     if pa.types.is_list(kind):
@@ -378,11 +379,11 @@ def _stage_replicas(case: RunFiles) -> None:
 
 
 def _missing(case: RunFiles, folder: Path, answered: Mapping[tuple[str, str], int]) -> str:
-    """Return the missing parts of a replica's folder, as the end of a sentence; empty if none.
+    """Return the missing parts of a replica's directory, as the end of a message; else empty.
 
-    If all files of the manifest exist, the broker itself lost the missing records. If the cluster
-    did not quiesce, a log's end is not judged: the log may have been truncated just before the
-    copy.
+    If all files of the manifest exist, the broker itself lost the missing records. If the replicas
+    were not in sync at the end, a log's end is not judged, because the log may have been truncated
+    just before the copy.
     """
     segments = limited(inside(folder))
     if (why := incomplete(folder, segments)) or case.listed:
@@ -399,7 +400,7 @@ def _missing(case: RunFiles, folder: Path, answered: Mapping[tuple[str, str], in
 
 
 def _stage_remote_tier(case: RunFiles) -> None:
-    """Leave out segments of the remote tier whose copies are not complete."""
+    """Ignore segments of the remote tier whose copies are incomplete."""
     if case.listed or not case.plan.tiered or isinstance(case.run, RemoteRun):
         return
     unread = {segment.path: incomplete_segment(segment) for segment in case.remote_segments}
@@ -440,9 +441,9 @@ def _checkpoints(case: RunFiles, folder: Path) -> dict[str, int]:
 
 
 def _stage_metadata_logs(case: RunFiles) -> None:
-    """Keep the metadata logs of all controllers, or of none.
+    """Use the metadata logs of all controllers, or of no controller.
 
-    If one log is missing, it is not known which records are on a majority.
+    If one log is missing, it is unknown which records are on a majority.
     """
     folders = manifest.metadata_logs(case.run)
     paths = {folder.relative_to(case.run.path).as_posix(): folder for folder in folders.values()}
@@ -460,7 +461,7 @@ def _stage_metadata_logs(case: RunFiles) -> None:
 
 
 def _missing_controllers(case: RunFiles, folders: Mapping[int, Path]) -> str:
-    """Return the controllers without a metadata log, as the end of a sentence; empty if none.
+    """Return the controllers without a metadata log, as the end of a message; else empty.
 
     The quorum's table lists the voters. If it is lost, the plan has the number of controllers at
     the start.
@@ -478,7 +479,7 @@ def _missing_controllers(case: RunFiles, folders: Mapping[int, Path]) -> str:
 
 
 def _missing_metadata(case: RunFiles, controller: int, folder: Path) -> str:
-    """Return the missing parts of a controller's folder, as a sentence's end; empty if none."""
+    """Return the missing parts of a controller's directory, as the end of a message; else empty."""
     segments = metadata_segments(case.key, controller, folder)
     committed = case.committed
     if why := incomplete(folder, segments) or missing_metadata(

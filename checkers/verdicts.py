@@ -1,4 +1,4 @@
-"""Makes a verdict from findings: the policy's decision, the headline, and explained anomalies."""
+"""Make a verdict from findings: the policy's decision, the headline, and explained anomalies."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,7 +56,8 @@ from highwater.harness.runs.verdict import (
 )
 
 DETAILED_MAX: Final = 50
-"""The most anomalies of a run that are explained with evidence; others have only the finding."""
+"""At most this many anomalies of a run are explained with evidence; the others have only their
+finding."""
 
 NOTHING: Final = Ledger(sent=0, acknowledged=0, failed=0, unknown=0, read=0, lost=0, unseen=0)
 
@@ -78,9 +79,9 @@ class Findings:
         ledger: the run's ledger; None when it could not be computed.
         fault_counts: the faults; None when their table is missing.
         crashed: the error of each crashed checker, by the checker's name.
-        idle: why a checker has nothing to judge, the end of a sentence, by the checker's name.
+        idle: why a checker has nothing to judge, as the end of a message, by the checker's name.
         evidence: None when there was nothing to explain, or the evidence could not be read.
-        untold: why the evidence could not be read; empty when it was.
+        untold: why the evidence could not be read; empty if it was read.
         half_read: replicas that could not be read to their ends.
     """
 
@@ -102,7 +103,7 @@ class Findings:
 
     @property
     def account(self) -> Account:
-        """The part of the run that the ledger counts: all of it, its begin, or none."""
+        """The part of the run that the ledger counts: all, the begin, or nothing."""
         if self.ledger is None or self.case.lacks(OPERATIONS_TABLE):
             return "none"
         return "begun" if self.case.cut else "whole"
@@ -178,7 +179,7 @@ def unreadable(run: Run, error: StoreError) -> Verdict:
 def detailed(rows: Sequence[Row]) -> list[Row]:
     """Return the anomalies to explain, from every kind in turn.
 
-    Anomalies with steps are left out: they need no other evidence.
+    Anomalies with steps are not returned, because they need no other evidence.
     """
     rank: dict[str, int] = {}
     ranked: list[tuple[int, int, Row]] = []
@@ -234,9 +235,9 @@ def _unjudged(findings: Findings) -> list[str]:
 
 
 def _standing(findings: Findings) -> list[str]:
-    """Return sentences on partitions whose final read ended at the last stable offset (LSO).
+    """Return sentences about partitions whose final read ended at the last stable offset (LSO).
 
-    A partition is left out if a hanging transaction begins at that offset.
+    A partition is ignored if a hanging transaction begins at that offset.
     """
     topic = findings.case.plan.topic.name
     hangs = {
@@ -254,7 +255,7 @@ def _standing(findings: Findings) -> list[str]:
 
 
 def _outcomes(findings: Findings) -> dict[str, str]:
-    """Return each checker's result, and lineage's if it crashed, which decides no verdict."""
+    """Return each checker's result, and lineage's if it crashed, which changes no verdict."""
     outcomes = {name: _outcome(name, findings) for name in all_kinds()}
     return outcomes | ({"lineage": f"crashed: {findings.untold}"} if findings.untold else {})
 
@@ -271,7 +272,7 @@ def _outcome(name: str, findings: Findings) -> str:
 
 
 def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> str:
-    """Return the headline: one sentence that claims only what was recorded and read."""
+    """Return the headline: one sentence that states only what was recorded and read."""
     plan = findings.case.plan
     settings = f"(acks={plan.workload.acks}, {elections(plan)})"
     if findings.account == "none":
@@ -332,7 +333,7 @@ def _counted(words: Mapping[str, str], counts: Mapping[str, int]) -> str:
 
 
 def _no_promise(plan: Plan) -> str:
-    """Return why no promise covers the lost records."""
+    """Return why no guarantee covers the lost records."""
     match plan.workload.acks, plan.topic.unclean_leader_election:
         case "0" | "1" as acks, _:
             return f"which acks={acks} does not promise to keep"
@@ -370,7 +371,7 @@ def _other_findings(counts: dict[str, int]) -> str:
 
 
 def _out_of_place(counts: dict[str, int], promise: Promise) -> str:
-    """Return the end of a headline about idempotent producers' records that break a promise."""
+    """Return the end of a headline about idempotent producers' records that break a guarantee."""
     broken = {kind: number for kind, number in counts.items() if kind in promise.breaking}
     what = _counted(_OF_PRODUCERS, broken)
     joint = "and" if counts.get(LOST) else "but"

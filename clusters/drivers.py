@@ -1,4 +1,4 @@
-"""The cluster drivers, by their names in a plan; each makes the site of a cluster's nodes."""
+"""The cluster drivers, by their names in a plan. A driver makes the site of a cluster's nodes."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -85,7 +85,7 @@ def find_driver(name: str) -> Callable[..., Site]:
 
 
 def require_driver(name: str, release: Release) -> None:
-    """Raise if a driver does not exist or cannot run the release.
+    """Raise an error if a driver does not exist, or cannot run the release.
 
     Raises:
         UsageError: the hint names the drivers that can run the release.

@@ -1,1 +1,1 @@
-"""The lowest layer: runs, the clients that record runs, and code that all packages use."""
+"""The lowest layer: runs, clients that record runs, and code for all packages."""

@@ -1,7 +1,7 @@
 """Highwater: which acknowledged records can this Kafka lose, and why?
 
 The names in ``__all__`` are the public API: stable, typed, and documented in docs/api.md. Other
-names belong to the command ``highwater``, and may change without notice.
+names are internal, and may change without notice.
 """
 
 from importlib import import_module

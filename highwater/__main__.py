@@ -31,19 +31,19 @@ _RECORDING: Final = frozenset(("demo", "run", "rolling", "matrix", "soak", "repl
 
 
 class _ClosedPipe(BaseException):
-    """The reader of standard output has closed it; Rich and Click would exit with 1."""
+    """The process that reads standard output has closed it. Rich and Click would exit with 1."""
 
 
 class _Output(io.TextIOWrapper):
-    """Standard output that raises our own errors, because libraries exit after an OSError."""
+    """Standard output that raises Highwater's errors, because libraries exit after an OSError."""
 
     def write(self, text: str) -> int:
-        """Write text; a closed pipe ends the command."""
+        """Write text. A closed pipe ends the command."""
         with _reporting():
             return super().write(text)
 
     def flush(self) -> None:
-        """Flush the buffer; a closed pipe ends the command."""
+        """Flush the buffer. A closed pipe ends the command."""
         with _reporting():
             super().flush()
 
@@ -60,7 +60,8 @@ def _reporting() -> Iterator[None]:
 
 _AGAIN_S: Final = 0.01
 _came: list[int] = []
-"""Received signals, because a bare ``except`` in a library may hide the handler's exception."""
+"""The received signals. A bare ``except`` in a library may hide the exception of the signal
+handler."""
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -75,7 +76,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Raise an interruption again if it came in a callback whose errors Python ignores."""
+    """Raise an interruption again, if Python ignored it because it occurred in a callback."""
     if isinstance(unraisable.exc_value, Interruption):
         _raise_later(_came[-1])
     else:
@@ -83,7 +84,7 @@ def _interrupt_again(unraisable: "sys.UnraisableHookArgs") -> None:
 
 
 def _raise_later(number: int) -> None:
-    """Raise an interruption from another thread, because Python ignores it in the hook."""
+    """Raise an interruption from another thread, because Python ignores exceptions in this hook."""
     threading.Timer(_AGAIN_S, _thread.interrupt_main, (number,)).start()
 
 
@@ -136,7 +137,7 @@ def _command() -> int:
 
 
 def _explain_import(error: Exception) -> None:
-    """Raise a UsageError if an extra is not installed, or another package took this one's place."""
+    """Raise a UsageError if an extra is not installed, or another package has replaced this one."""
     from highwater.installation import explained  # noqa: PLC0415 - needed here only
 
     if isinstance(error, ImportError) and (mistake := explained(error)):

@@ -1,4 +1,4 @@
-"""The Python API: perform plans, judge runs, load a run."""
+"""The Python API: perform plans, judge runs, load runs."""
 
 import contextlib
 import os
@@ -37,18 +37,17 @@ if TYPE_CHECKING:
 
 Progress = LabelledProgress
 VERDICTS: Final = "verdict"
-"""The label of progress lines with a run's verdict, before the end of the campaign."""
+"""The label of progress lines with the verdict of a run, before the end of the campaign."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedRun:
-    """A run, its verdict, the model's answer about the run, and the path of its report.
+    """A run, its verdict, the model's explanation of the run, and the path of its report.
 
     Attributes:
-        report: path of the run's page; there is no such file if the run's plan cannot be read.
-        report_uri: URI of the page if page and run are elsewhere; empty if they are here, or if
-            there is no page.
-        model: None if the model was not asked.
+        report: path of the run's page. The file does not exist if the run's plan cannot be read.
+        report_uri: URI of the page of a remote run; empty for a local run, or if there is no page.
+        model: None without the model's explanation.
     """
 
     run: Run
@@ -86,7 +85,7 @@ def perform(
         progress: called from several threads with a label and the step that begins.
 
     Raises:
-        UsageError: a plan asks for something that is not available; nothing was started.
+        UsageError: a plan cannot be executed. Nothing was started.
         HarnessError: a run could not continue. Earlier runs are in the store.
     """
     for plan in plans:
@@ -140,7 +139,7 @@ def judge_all(runs: Sequence[Run], session: "SparkSession") -> list[JudgedRun]:
 
 
 def _report(run: Run) -> Path:
-    """Write a judged run's page; if the run's plan cannot be read, remove its older page."""
+    """Write a judged run's page. If the run's plan cannot be read, remove its older page."""
     try:
         return write_report(run)
     except StoreError:
@@ -176,7 +175,7 @@ def check(runs: Sequence[Run | str], *, spark: SparkOptions = HERE) -> list[Judg
 
 
 def _sent_back(judged: JudgedRun, session: "SparkSession") -> JudgedRun:
-    """Write the results about a run on remote storage to the run's URI."""
+    """Write the results of a run on remote storage to the run's URI."""
     run = judged.run
     if not isinstance(run, RemoteRun):
         return judged

@@ -41,7 +41,8 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 ANOMALY_LINES = 5
 MODEL_LINES = 12
-"""The most lines about findings that the model does not explain; the report has all."""
+"""The greatest number of lines about findings that the model does not explain. The report has all
+of them."""
 
 COLOURS = {"valid": "green", "valid, with losses": "magenta", "invalid": "red", "unknown": "yellow"}
 
@@ -66,7 +67,7 @@ class _Phase:
 class Ticker:
     """Prints each phase of every run once, and the longest phase while nothing changes.
 
-    Two steps that differ only in their numbers are one phase.
+    Two steps that differ only in their numbers are the same phase.
     """
 
     def __init__(self, say: Callable[[str], None], clock: Clock = time.monotonic) -> None:
@@ -91,7 +92,7 @@ class Ticker:
             self._say(_named(who, step))
 
     def tick(self) -> None:
-        """Print new phases, or the longest phase if nothing was printed for a long time."""
+        """Print new phases, or the longest phase if nothing was printed for some time."""
         now = self._clock()
         with self._lock:
             lines = []
@@ -167,13 +168,13 @@ def _live() -> "Iterator[Progress]":
 
 
 def _say(line: str) -> None:
-    """Print a line without a buffer, so that a blocked line is not printed again at exit."""
+    """Print a line without a buffer, so that a blocked line is not printed twice at exit."""
     with suppress(AttributeError, OSError, ValueError):  # standard error is closed
         os.write(sys.stderr.fileno(), f"{line}\n".encode())
 
 
 def _of_each_kind(anomalies: "Sequence[Anomaly]") -> "list[Anomaly]":
-    """Return anomalies, the first of each kind and cause first, the others in order."""
+    """Return anomalies: first one of each kind, with causes first, then the others in order."""
     of = {(anomaly.kind, mistake(anomaly)): id(anomaly) for anomaly in reversed(anomalies)}
     firsts = set(of.values())
     return sorted(anomalies, key=lambda anomaly: id(anomaly) not in firsts)
@@ -208,7 +209,7 @@ def show_judged(judged: Sequence["JudgedRun"]) -> None:
 def finish(
     judged: Sequence["JudgedRun"], *, as_json: bool, junit: "Path | None" = None
 ) -> NoReturn:
-    """Print the verdicts of runs, and exit with the code of the worst verdict.
+    """Print the verdicts of runs, and exit with the exit code of the worst verdict.
 
     Args:
         junit: the file for the verdicts as JUnit XML.

@@ -1,4 +1,4 @@
-"""Extras of the distribution that are not installed, and another one in the package's place."""
+"""Optional dependencies (extras) that are not installed, and a conflicting distribution."""
 
 import sys
 from collections.abc import Mapping
@@ -18,11 +18,12 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "docker": ("docker", "testcontainers"),
     "connect": ("google.rpc", "grpc", "grpc_status", "zstandard"),
 }
-"""Modules that the base lacks, by the extra that has them; docker and connect include run."""
+"""The modules that the base installation lacks, by the extra with them. The extras docker and
+connect include run."""
 
 
 def install_line(extra: str) -> str:
-    """Return the command that installs an extra where this Python got its packages from."""
+    """Return the command that installs an extra, for the installer of this Python."""
     requirement = f"'{DISTRIBUTION}[{extra}]'"
     places = Path(sys.prefix).parts
     if "pipx" in places:
@@ -38,7 +39,7 @@ def absent(extra: str) -> list[str]:
 
 
 def explained(error: ImportError) -> UsageError | None:
-    """Return a failed import as a user's mistake; None if it is a bug of ours."""
+    """Return a failed import as a user's error; None if the failure is a bug of Highwater."""
     if conflict := rival():
         return UsageError(conflict)
     for extra, modules in EXTRAS.items():
@@ -48,7 +49,7 @@ def explained(error: ImportError) -> UsageError | None:
 
 
 def rival() -> str:
-    """Return a sentence about another distribution with files in this package, or nothing."""
+    """Return a sentence about another distribution with files in this package, or None."""
     try:
         other = distribution("highwater")
     except PackageNotFoundError:

@@ -1,9 +1,9 @@
-"""The pytest plugin: tests that run for every Kafka they name, on real brokers.
+"""The pytest plugin: tests on real brokers of every Kafka release that they name.
 
 Marker ``kafka``, fixtures ``kafka_run``, ``kafka_app``, ``kafka_cluster`` and ``highwater_case``;
 docs/pytest.md shows them. pytest imports this module in every project that has Highwater installed.
-So it imports only pytest and the standard library until a test uses a fixture or the session uses
-an option.
+So this module imports only pytest and the standard library, until a test uses a fixture or the
+session uses an option.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker; refuse unknown releases and drivers before the collection."""
+    """Register the marker. Raise an error for unknown releases and drivers."""
     config.addinivalue_line("markers", _MARKER)
     if any(_option(config, name) for name in ("kafka", "driver")):
         _choice(config)
@@ -65,7 +65,7 @@ def _option(config: pytest.Config, name: str) -> str:
 
 
 def _choice(config: pytest.Config) -> "SessionChoice":
-    """Return the releases, the driver and the store that the session chose."""
+    """Return the releases, the driver and the store of the session."""
     if _CHOICE not in config.stash:
         from highwater.harness.base.errors import UsageError  # noqa: PLC0415 - see the module
         from highwater.testing.parametrize import session_choice  # noqa: PLC0415
@@ -86,7 +86,7 @@ def _choice(config: pytest.Config) -> "SessionChoice":
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give a test that uses our fixtures a case for every release and setting of its markers."""
+    """Parametrize a test that uses our fixtures with the releases and settings of its markers."""
     if _CASE not in metafunc.fixturenames:
         return
     from highwater.harness.base.errors import UsageError  # noqa: PLC0415 - see the module
@@ -111,10 +111,10 @@ def _parameter(case: "Case") -> Any:  # noqa: ANN401 - pytest keeps its Paramete
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put tests with brokers last, grouped by release, so that a release's clusters stay warm.
+    """Put tests with brokers last, grouped by release, so that they can share clusters.
 
-    Under pytest-xdist with ``--dist loadgroup`` a release's tests also stay on one worker, if
-    xdist can group tests: xdist 3.8 cannot on pytest 9.2.
+    Under pytest-xdist with ``--dist loadgroup``, all tests of a release run in one worker, if xdist
+    can group tests: xdist 3.8 cannot do this on pytest 9.2.
     """
     if not any(_case(item) for item in items):
         return
@@ -139,7 +139,7 @@ def _case(item: pytest.Item) -> "Case | None":
 
 @pytest.fixture
 def highwater_case(request: pytest.FixtureRequest) -> "Case":
-    """Return the release and the settings for which a test runs now."""
+    """Return the release and the settings of the current test case."""
     from highwater.harness.base.errors import UsageError  # noqa: PLC0415 - see the module
     from highwater.testing.parametrize import Case  # noqa: PLC0415
 
@@ -156,7 +156,7 @@ def highwater_case(request: pytest.FixtureRequest) -> "Case":
 def _highwater_laboratory(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator["Callable[[], Laboratory]"]:
-    """Yield a function that opens the session's laboratory once; the session's end closes it."""
+    """Yield a function that opens the session's laboratory once. It closes at the session's end."""
     with contextlib.ExitStack() as stack:
         made: list[Laboratory] = []
 
@@ -193,7 +193,8 @@ def kafka_run(
 ) -> "KafkaRun":
     """Return an object that runs stories and schedules on real brokers, and judges the runs.
 
-    ``kafka_run(story="loss")`` fails the test when a promise was broken; see ``KafkaRun``.
+    ``kafka_run(story="loss")`` fails the test if a guarantee was broken; ``KafkaRun`` has its
+    arguments.
     """
     from highwater.testing.kafka_run import KafkaRun  # noqa: PLC0415 - see the module
 
@@ -208,7 +209,8 @@ def kafka_app(
 ) -> "KafkaApp":
     """Return an object that runs the user's program under faults, and judges it.
 
-    ``kafka_app("python service.py")`` fails the test when inputs were lost; see ``KafkaApp``.
+    ``kafka_app("python service.py")`` fails the test if inputs were lost; ``KafkaApp`` has its
+    arguments.
     """
     from highwater.testing.kafka_app import KafkaApp  # noqa: PLC0415 - see the module
 
@@ -229,8 +231,7 @@ def kafka_cluster(
 ) -> "Cluster":
     """Return three running brokers of this test's release: a ``highwater.Cluster``.
 
-    The cluster stays warm for all tests of the release. A broken cluster is replaced for the next
-    test.
+    All tests of the release use the same cluster. A broken cluster is replaced for the next test.
     """
     from highwater.harness.base.errors import HighwaterError  # noqa: PLC0415 - see the module
 
@@ -248,8 +249,8 @@ def pytest_runtest_makereport(
     """Report a harness failure as an error, like an error in a fixture, and never as a pass.
 
     pytest calls an exception in a test's body a failure, and an expected one (``xfail``) a success.
-    Failures are for broken promises. If the harness cannot say whether a promise was broken, the
-    test has neither failed nor succeeded.
+    A failure means a broken guarantee. If the harness cannot decide whether a guarantee was broken,
+    the test has neither failed nor succeeded.
     """
     report = yield
     case = _case(item)

@@ -36,7 +36,7 @@ _Seen = TypeVar("_Seen")
 
 
 class ScheduleNotFollowedError(HarnessError):
-    """The brokers did not follow a schedule, so its run proves nothing.
+    """Real brokers did not follow a schedule, so its run proves nothing.
 
     Args:
         missed: the step of a model's schedule that failed.
@@ -69,7 +69,7 @@ class GroupMember(Protocol):
 
     @property
     def reading(self) -> frozenset[int]:
-        """The assigned partitions in which the client has a position, if clients keep positions."""
+        """The assigned partitions in which the client has a position, if it has positions."""
 
     @property
     def given(self) -> Mapping[int, int]:
@@ -80,10 +80,10 @@ class ConsumingMember(GroupMember, Protocol):
     """A member that may leave its group before the run ends, or crash."""
 
     def leave(self) -> None:
-        """Let the member commit its position and leave, without waiting."""
+        """Close the member in the background, after a commit of its position."""
 
     def die_at_work(self) -> None:
-        """Work on the records of the next poll without end: they do not count as read."""
+        """Process the next poll's records for ever: they do not count as read."""
 
 
 class GroupClients(Protocol):
@@ -93,10 +93,10 @@ class GroupClients(Protocol):
         """Start a consumer as a member of a group; ``name`` ends in a number."""
 
     def committed(self, group: str) -> Mapping[int, int | None]:
-        """Return a group's offsets from the coordinator, by partition; None where there is none.
+        """Return a group's committed offsets by partition; None for a partition without one.
 
         Raises:
-            UnreachableError: no coordinator answers.
+            UnreachableError: no coordinator responds.
         """
 
     def share(self, name: str, group: str) -> GroupMember:
@@ -126,7 +126,7 @@ class ScheduleContext:
             settings that override all others.
         producer: opens a client without transactions, with more settings than the workload's.
         groups: starts members of groups.
-        stop: set from outside to end the run early.
+        stop: set by another thread to end the run early.
         checks: functions that raise an error if a part of the run has failed.
         work: returns a count that increases while the program under test works; None if it is
             unknown.
@@ -172,7 +172,7 @@ class ScheduleContext:
     ) -> _Seen:
         """Wait for a condition like ``await_condition``, and return the observed state.
 
-        A request without a response is repeated.
+        The method repeats a request without a response.
 
         Raises:
             ScheduleNotFollowedError: the condition did not hold within the limit.
@@ -238,7 +238,7 @@ class ScheduleContext:
         self.client.send(value, 0, limit_s=0.0)
 
     def _appended(self, value: str, leader: int, partition: int, offset: int) -> int:
-        """Wait until the leader has appended a record without an acknowledgement."""
+        """Wait until the leader has appended a record that no broker acknowledges (acks=0)."""
         self.until(
             lambda: self.probe.replica(leader, self.topic, partition),
             lambda state: state.leo > offset,
@@ -251,13 +251,13 @@ class ScheduleContext:
     def intercept(self, text: str) -> Iterator[CaughtMessages]:
         """Hold, drop, repeat or delay a message during the block.
 
-        The wire sends a held message at the end of the block, or earlier by ``release``.
+        The relay sends a held message at the end of the block, or earlier after ``release``.
 
         Args:
             text: the action and the message, such as ``hold EndTxn client:*>broker-1``.
 
         Raises:
-            UsageError: there is no such message, or not on this release.
+            UsageError: there is no such message, or this release does not have it.
             ScheduleNotFollowedError: no such message came.
         """
         name, _, message = text.partition(" ")
@@ -289,7 +289,7 @@ class ScheduleContext:
             check()
 
     def hold(self, seconds: float) -> None:
-        """Wait for a time of the schedule.
+        """Wait for a number of seconds of the schedule.
 
         Raises:
             HarnessError: the run has to end before this time has passed.

@@ -1,9 +1,9 @@
 """The HW-lag window: the interval in which stories inject their faults.
 
-A follower's fetch lets the leader raise the high watermark; the follower learns the new HW one
-fetch response later. Until then the follower holds records that are committed and acknowledged, but
-above its own HW. The release decides the outcome of these records when the follower follows another
-leader (KIP-101).
+After a follower's fetch, the leader increases the high watermark. The follower gets the new HW in
+the response to its next fetch. Until then the follower has records that are committed and
+acknowledged, but above its own HW. If the follower then follows another leader, the outcome of
+these records depends on the release (KIP-101).
 """
 
 from collections.abc import Collection, Mapping
@@ -18,7 +18,7 @@ from highwater.harness.base.waiting import await_condition
 POLL_S = 0.01
 
 HELD_CONFIG: Final[Mapping[str, str]] = MappingProxyType({"request.timeout.ms": "3000"})
-"""Broker settings under which followers stay in the ISR while the wire holds a window open: they
+"""Broker settings with which followers remain in the ISR while the relay holds a window open. They
 fetch again after this timeout, which must be well below ``replica.lag.time.max.ms``."""
 
 
@@ -43,13 +43,14 @@ def widen(seconds: float) -> dict[str, str]:
 def hold_window(
     network: Network, topic: str, partition: int, followers: Collection[int], *, offset: int
 ) -> AbstractContextManager[None]:
-    """Keep the window of the record at ``offset`` open on these followers during the block.
+    """Hold the window of the record at ``offset`` open on these followers during the block.
 
     The wire holds back every response with a HW above ``offset``. The response with the record is
     never held: the leader has no such HW before the follower fetches from the next offset. A
     follower whose response is held fetches again from its LEO, on a new connection, after
     ``request.timeout.ms`` (the limit of ``ReplicaFetcherThread``'s client). With the default of 30
-    s the follower would leave the ISR before; see ``HELD_CONFIG``. All releases behave alike.
+    s the follower would leave the ISR before that, so ``HELD_CONFIG`` is needed. All releases
+    behave in the same way.
     """
     return network.hw_held(topic, partition, *followers, above=offset)
 
@@ -63,7 +64,7 @@ def await_window(
     offset: int,
     limit_s: float = 10.0,
 ) -> Mapping[int, ReplicaState]:
-    """Wait until each of these replicas holds the record at ``offset`` above its own HW.
+    """Wait until each of these replicas has the record at ``offset`` above its own HW.
 
     Returns:
         The state of each replica, with ``hw <= offset < leo``.

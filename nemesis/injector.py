@@ -1,4 +1,4 @@
-"""The nemesis: it injects faults into one cluster, knows the open faults, and heals them."""
+"""The nemesis of a cluster: it injects faults, and heals all faults that are open."""
 
 import contextlib
 import threading
@@ -51,7 +51,7 @@ _rulers: "Final[WeakValueDictionary[int, Nemesis]]" = WeakValueDictionary()
 
 
 class Nemesis:
-    """Injects faults into one cluster, knows the open faults, and heals them.
+    """Injects faults into one cluster, and heals all faults that are open.
 
     At most one fault at a time is open on each broker, one on the topic and one on the
     coordination. A fault that hits every broker does not overlap with a fault of a broker. A fault
@@ -96,7 +96,7 @@ class Nemesis:
         return frozenset(opened.broker for opened in self._snapshot() if opened.broker is not None)
 
     def can(self, name: str, broker: int | None = None, *, message: str = "") -> bool:
-        """Return whether no open fault excludes a fault now."""
+        """Return whether a fault can be injected, because no open fault excludes it."""
         chosen = find_fault(name)
         with self._lock:
             return self._in_the_way(chosen, _target(chosen, broker, message)) is None
@@ -200,7 +200,7 @@ class Nemesis:
             return [*self._open.values()]
 
     def _in_the_way(self, chosen: Fault, target: str) -> _Open | None:
-        """Return an open fault that excludes this fault, if any; the caller holds the lock."""
+        """Return an open fault that excludes this fault, if any. The caller must have the lock."""
         for opened in self._open.values():
             both = {opened.fault.scope, chosen.scope}
             alone = "cluster" in both and both & {"cluster", "broker"} == both

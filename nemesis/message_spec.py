@@ -1,7 +1,7 @@
 """Single messages as text: ``EndTxn client:producer-0>broker-1 n=2 transactional-id=events-tx``.
 
 The text names a request (or with ``.answer`` its response), the link from the sender to the
-receiver, and properties. Stories, written schedules and the command line use it.
+receiver, and properties. Stories, schedules and the command line use this notation.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ VERBS: Final[Mapping[Action, str]] = {
     "delay": "delayed",
     "refuse": "refused",
 }
-"""Action to its participle, for sentences about a message."""
+"""The participle for each action, for sentences about a message."""
 
 TOPIC: Final = "{topic}"
 """A property's placeholder for the name of the topic under test."""
@@ -57,7 +57,7 @@ class MessageSpec:
         source: the sender: ``client:producer-0``, ``broker-1``, ``client:*``, ``*``.
         target: the receiver, in the same form.
         first: the number of the first message, from 1 on.
-        times: the number of messages; 0: all.
+        times: the number of messages; 0 for all.
         by_s: the delay in seconds, for a delayed message.
         error: name of the error, for a refused message.
         properties: name to value; the names are in ``apis.PROPERTIES``.
@@ -103,10 +103,10 @@ class MessageSpec:
         return any(end.startswith(CLIENT) for end in (self.source, self.target))
 
     def require(self, action: Action, plan: Plan, kafka: Release) -> None:
-        """Reject a message that the plan's release, brokers or clients do not have.
+        """Raise an error for a message that the plan's release, brokers or clients do not send.
 
         Raises:
-            UsageError: says why.
+            UsageError: the message states the reason.
         """
         for end in (self.source, self.target):
             _require_node(end, plan, kafka)
@@ -130,7 +130,7 @@ class MessageSpec:
         self._numbers()
 
     def _require_error(self, action: Action) -> None:
-        """Reject an error that no broker returns for the request, or returns at another time."""
+        """Raise an error if no broker returns this error for the request, or not at this time."""
         if action != "refuse" and self.error:
             raise UsageError("only a message to refuse has an error", hint="Leave it out.")
         if action != "refuse":
@@ -205,7 +205,7 @@ class MessageSpec:
 
 
 def read_action(word: str) -> Action:
-    """Return the action that a word names.
+    """Return the action for a word.
 
     Raises:
         UsageError: the word is no action.

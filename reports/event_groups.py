@@ -1,4 +1,4 @@
-"""Group an anomaly's evidence into titled beats: written, fault, cut, elected, replaced, end."""
+"""Group an anomaly's evidence into beats, its phases: written, fault, cut, elected, and so on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from highwater.harness.runs.faults.facts import STATES, facts_of
 from highwater.harness.runs.verdict import Anomaly, Witness
 
 Group: TypeAlias = tuple[str, list[Witness]]
-"""A beat and its evidence."""
+"""A beat (a phase of a loss) and its evidence."""
 
 TANGLE_NS: Final = 500_000_000
 NEAR: Final = 2
-"""The largest distance, in offsets, between neighbouring findings that are grouped."""
+"""The largest distance, in offsets, between consecutive findings of one group."""
 _BEATS: Final = {
     "step": "",
     "sent": "",
@@ -107,10 +107,10 @@ def grouped(witnesses: Sequence[Witness]) -> list[Group]:
 
 
 def _untangled(groups: list[Group]) -> list[Group]:
-    """Put causes before effects: brokers' logs and the observer's polls have different delays.
+    """Put causes before effects, because brokers' logs and the observer's polls have delays.
 
-    A truncation may be logged just before the observer notices the election that caused it. The
-    last record at the offset belongs to the end.
+    A broker may log a truncation before the observer notices the election that caused it. The last
+    record at the offset belongs to the beat ``end``.
     """
     grouped: list[Group] = []
     for name, witnesses in groups:

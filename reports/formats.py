@@ -35,7 +35,7 @@ _MARKS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """The documents of one judged run; ``model`` is None if the model was not asked."""
+    """The documents of one judged run; ``model`` is None without the model's explanation."""
 
     run: Run
     plan: Plan
@@ -99,7 +99,7 @@ def _row(run_summary: RunSummary) -> tuple[str, ...]:
 
 
 def _lost(verdict: Verdict) -> str:
-    """Return ``1 / 4`` (lost / acknowledged); a dash if the records could not be counted."""
+    """Return lost and acknowledged records, such as ``1 / 4``; a dash if they were not counted."""
     book = verdict.ledger
     return f"{book.lost:,} / {book.acknowledged:,}" if verdict.account == "whole" else "-"
 

@@ -1,4 +1,4 @@
-"""Render HTML from templates: all values are escaped, nothing is loaded, and there are no scripts.
+"""Render HTML from templates. All values are escaped. Pages load nothing and have no scripts.
 
 The content security policy allows only the page's own style sheet, by its hash. Even if a
 value were not escaped, its markup could not run or fetch anything.

@@ -37,11 +37,11 @@ GOOD: Final[frozenset[str]] = frozenset({"as-predicted", "explained"})
 FINDINGS_MAX: Final = 10
 """Maximum number of findings whose chain is shown; further findings are counted."""
 OFFSETS_MAX: Final = 16
-"""Maximum number of offsets that are shown: the last offsets of the longest log."""
+"""Maximum number of offsets that are shown, at the end of the longest log."""
 
 
 def read(run: Run) -> Reconciliation | None:
-    """Read the model's explanation of a judged run; None if the model was not asked."""
+    """Read the model's explanation of a judged run; None without one."""
     path = run.analysis / "model.json"
     try:
         return Reconciliation.from_json(path.read_bytes())
@@ -52,7 +52,7 @@ def read(run: Run) -> Reconciliation | None:
 
 
 def sentence(reconciliation: Reconciliation) -> str:
-    """Return the model's answer in one sentence."""
+    """Return the model's verdict in one sentence."""
     rules = f"the rules of {reconciliation.software}"
     total = sum(finding.count for finding in reconciliation.findings)
     if reconciliation.status == "as-predicted" and reconciliation.predicted is not None:
@@ -92,7 +92,10 @@ def _outcome(outcome: PartitionOutcome) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogCell:
-    """One offset of one log: its record, or None; ``odd`` if model and brokers differ there."""
+    """One offset of one log: its record, or None.
+
+    ``odd`` means that model and brokers differ there.
+    """
 
     value: str | None
     odd: bool
@@ -155,7 +158,7 @@ class Section:
 
 
 def section(reconciliation: Reconciliation) -> Section:
-    """Return the page section about the model's answer, with unexplained findings first."""
+    """Return the page section about the model's verdict, with unexplained findings first."""
     order = ("unexplained", "unknown", "explained")
     ordered = sorted(reconciliation.findings, key=lambda finding: order.index(finding.verdict))
     return Section(

@@ -1,4 +1,4 @@
-"""The records of each replica at the end, offset by offset, and the windows to show."""
+"""The records of each replica at the end of a run, by offset, and the offsets to show."""
 
 import glob
 from collections.abc import Collection, Iterable, Mapping
@@ -55,7 +55,7 @@ class OffsetRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """The number of offsets left out between two rows; replicas differ at ``differing`` of them."""
+    """The number of offsets that are not shown between two rows, and how many of them differ."""
 
     offsets: int
     differing: int
@@ -126,8 +126,8 @@ def replica_folders(run: Run, partition: Partition, without: Collection[str]) ->
     """Return the folders of one partition's replicas, in order.
 
     Args:
-        without: paths of files that are not evidence. Replicas that contain such a file are left
-            out, unless the file is a checkpoint.
+        without: paths of files that are no evidence. Replicas with such a file are ignored, unless
+            the file is a checkpoint.
     """
     topic, number = partition
     if not run.disks_here:

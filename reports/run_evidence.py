@@ -84,7 +84,7 @@ class RunObservations:
     """The observations of a run, without its verdict.
 
     Attributes:
-        messages: single messages that the relay acted on, in order of arrival.
+        messages: single messages to which the relay applied a rule, in order of arrival.
         fault_counts: counts of the faults; None if the table of faults cannot be read.
         acks: per partition, the times in ns at which sends were acknowledged, ascending.
         done: the text for a successful send: ``acknowledged``, or ``left the client`` with acks=0.
@@ -191,7 +191,7 @@ def _table(run: Run, name: str, missing: list[str], without: Collection[str]) ->
 
 
 def _messages(run: Run, without: Collection[str]) -> tuple[MessageSpan, ...]:
-    """Return the single messages that the relay acted on; empty for a run without the relay."""
+    """Return the messages to which the relay applied a rule; empty for a run without the relay."""
     if is_table_among(MESSAGES_TABLE, without):
         return ()
     try:
@@ -237,7 +237,7 @@ def _merged(
 def _silenced(
     observed: PartitionObservations, sends: Iterable[Mapping[str, Any]]
 ) -> PartitionObservations:
-    """Raise the last LEO of silent brokers to the LEO that acks=all proves.
+    """Increase the last LEO of unresponsive brokers to the LEO that acks=all proves.
 
     A broker may append a record and crash before the observer polls it again.
     """

@@ -1,4 +1,4 @@
-"""Make text from a record, a broker or a client safe to show, and short."""
+"""Shorten text from a record, a broker or a client, and escape it."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""docs/api.md: a line about each public name, for readers without the site."""
+"""Write docs/api.md: a line about each public name."""
 
 import inspect
 import re

@@ -1,10 +1,11 @@
-"""Plays clients whose broker's address becomes another cluster's: docs/client-addresses.json.
+"""Test clients when a broker's address is reused by another cluster: docs/client-addresses.json.
 
-    python -m tools.client_addresses FOLDER [RELEASE ...]
+python -m tools.client_addresses FOLDER [RELEASE ...]
 
-Each client has written a record to a topic of a cluster of one broker. The broker ends, and another
-cluster, with a topic of the same name, has its address (KAFKA-20246, KIP-1242). Then each client
-sends another record. ``FOLDER`` has, or gets, the drivers of ``tools.client_drivers``.
+Each client has written a record to a topic of a cluster with one broker. The broker ends, and
+another cluster, which has a topic with the same name, gets its address (KAFKA-20246, KIP-1242).
+Then each client sends another record. ``FOLDER`` has, or gets, the drivers of
+``tools.client_drivers``.
 """
 
 import contextlib
@@ -57,7 +58,7 @@ _SETTINGS: Final = {
 
 
 class Writer:
-    """A producer of one client, which writes before and after the address is another cluster's."""
+    """A producer of one client, which writes before and after another cluster gets the address."""
 
     def __init__(
         self, opened: OpenLibrary, plan: Plan, cluster: RealCluster, log: logging.Logger
@@ -91,7 +92,7 @@ class Writer:
         )
 
     def end(self) -> str:
-        """Return the error of what was sent; empty if it was acknowledged."""
+        """Return the error of the last record; empty if the record was acknowledged."""
         producer = self._producer
         deadline = time.monotonic() + _LIMIT_S
         while not self.answers and time.monotonic() < deadline:
@@ -117,7 +118,7 @@ def action_of(workload: Workload) -> str:
 
 
 def play(broker: str, clients: dict[str, str], folder: Path) -> Iterator[ClientTrial]:
-    """Play all clients against two clusters of a release; the words of clients by their names."""
+    """Test all clients on two clusters of a release; return the results by client."""
     log = client_config.open_log(folder / "clients.log")
     kafka_release = release(broker)
     site = find_driver("local")(kafka_release, brokers=1, wired=False, options=PLAIN)
@@ -183,7 +184,7 @@ def _result(cluster: RealCluster, writer: Writer, error: str) -> str:
 
 
 def main() -> None:
-    """Play the trials, and write them down."""
+    """Run the tests, and write their results."""
     drivers, *brokers = sys.argv[1:]
     clients = {client: client for client in CLIENTS}
     for name in client_drivers.LIBRARIES:

@@ -1,9 +1,9 @@
-"""Builds the client drivers of docs/examples/drivers, each with one release of its library.
+"""Build the client drivers of docs/examples/drivers, each with one release of its library.
 
     python -m tools.client_drivers FOLDER [NAME@RELEASE ...]
 
-Each becomes a program in the folder: ``highwater run --client FOLDER/franz-go``. With names, only
-these are built, as ``FOLDER/franz-go@v1.20.7``.
+Each driver becomes a program in the directory: ``highwater run --client FOLDER/franz-go``. With
+names, the tool builds only these drivers, as ``FOLDER/franz-go@v1.20.7``.
 """
 
 import shutil
@@ -22,11 +22,11 @@ LIBRARIES: Final = {
 """The source of each driver, and its library with the toolchain's name of a release."""
 
 NODE: Final = "node@24.9.0"
-"""@platformatic/kafka needs a newer Node than many machines have."""
+"""@platformatic/kafka needs a newer Node.js than many machines have."""
 
 
 def lacks(name: str) -> str:
-    """Return the program that this machine needs to build a driver; empty if it has it."""
+    """Return the program that this machine lacks to build a driver; empty if it has all."""
     tool = "go" if LIBRARIES[name.partition("@")[0]][0].endswith(".go") else "npm"
     return "" if _find(tool) else tool
 
@@ -63,7 +63,7 @@ def build(name: str, folder: Path) -> Path:
 
 
 def _find(tool: str) -> str | None:
-    """Return the path of a tool: this environment's (``make lint`` installs Go), or any other."""
+    """Return the path of a tool in this environment (``make lint`` installs Go) or machine."""
     here = str(Path(sys.executable).parent)
     return shutil.which(tool, path=here) or shutil.which(tool)
 

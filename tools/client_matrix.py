@@ -1,11 +1,11 @@
-"""Runs the client libraries with faults of clients, for the tables of docs/clients.md.
+"""Run the client libraries with client faults, for the tables of docs/clients.md.
 
     python -m tools.client_matrix FOLDER
     python -m tools.clients_page FOLDER/store/clients
 
-It runs each library for which the machine can build a driver on two releases: plain with acks=1 and
-all, idempotent and transactional, 60 s each, about 80 runs. A second call continues. It exits with
-1 if the model cannot explain a run.
+The tool runs each library for which the machine can build a driver, on two releases. Producers are
+plain with acks=1, plain with acks=all, idempotent, or transactional. There are about 80 runs of 60
+s; a second call resumes. The exit code is 1 if the model cannot explain a run.
 """
 
 import subprocess
@@ -54,7 +54,7 @@ def _run(*words: str) -> int:
 
 
 def main() -> int:
-    """Run the matrix; return 1 if a run is not explained or has no result."""
+    """Run the matrix. Return 1 if a run is not explained, or has no result."""
     matrix = play(Path(sys.argv[1]).absolute())
     rows = matrix.rows()
     whole = len(rows) == len(matrix.matrix().cells)

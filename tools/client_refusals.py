@@ -1,10 +1,10 @@
-"""Plays clients whose requests are refused with rare errors: docs/client-refusals.json.
+"""Test clients whose requests fail with rare errors: docs/client-refusals.json.
 
-    python -m tools.client_refusals FOLDER [CLIENT ...]
+python -m tools.client_refusals FOLDER [CLIENT ...]
 
-Each trial is a transaction of one record, of which the wire refuses one request, or the answer to
-it when the broker has acted. The client's words are compared with the log. ``FOLDER`` has, or gets,
-the drivers of ``tools.client_drivers``; with clients only these are played, and replace their rows.
+Each trial is a transaction of one record. The relay refuses one of its requests, or replaces the
+broker's response by an error. The client's result is compared with the log. ``FOLDER`` has, or
+gets, the drivers of ``tools.client_drivers``. With names of clients, only their rows are replaced.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ from tools.clients_page import (
 
 APIS_PLAYED: Final = ("EndTxn", "Produce", "AddPartitionsToTxn")
 REPEATS: Final = 10
-"""How often a trial is played in which client and log disagree."""
+"""The number of trials if client and log disagree."""
 
 _DELIVERY_S: Final = 6.0
 _CALL_S: Final = 12.0
@@ -68,7 +68,7 @@ _SETTINGS: Final = {
 
 
 class Refusal(NamedTuple):
-    """An error in place of a broker's answer, before or after the broker acts."""
+    """An error in place of a broker's response, before or after the broker executes the request."""
 
     api: str
     error: str
@@ -85,7 +85,7 @@ def refusals() -> Iterator[Refusal]:
 
 
 class Stage:
-    """A broker behind the wire, and one client library; each trial has a topic of its own."""
+    """A broker behind the relay, and one client library. Each trial has its own topic."""
 
     def __init__(self, cluster: RealCluster, client: str, folder: Path) -> None:
         self._cluster = cluster
@@ -102,12 +102,12 @@ class Stage:
         self.name = Path(client).name
 
     def close(self) -> None:
-        """End the library."""
+        """Close the library."""
         self._opened.close()
         client_config.close_log(self._log)
 
     def play(self, refusal: Refusal) -> ClientRefusal:
-        """Play a trial; again, if the client and the log disagree in it."""
+        """Run a trial. Repeat it if the client and the log disagree."""
         result, error = self._try(refusal)
         counts = {result: 1}
         if result in {IN_THE_LOG, NOT_IN_THE_LOG, TWICE}:
@@ -127,7 +127,7 @@ class Stage:
         )
 
     def _try(self, refusal: Refusal) -> tuple[str, str | None]:
-        """Return what a transaction came to, and the error of its end."""
+        """Return the outcome of a transaction, and the error of its end."""
         self._trials += 1
         name = topic = f"{self.name.replace('@', '-')}-{self._trials}"
         self._cluster.create_topic(topic, [[1]], {})
@@ -166,7 +166,7 @@ class Stage:
         return IN_THE_LOG if count else ABORTED
 
     def _committed(self, topic: str) -> int:
-        """Return how many records a reader of committed records finds, once none is open."""
+        """Return the number of committed records, after all transactions have ended."""
         place = TopicPartition(topic, 0, 0)
         direct = self._cluster.brokers[1].address
         levels = ("read_committed", "read_uncommitted")
@@ -220,7 +220,7 @@ def _reading(address: str, level: str) -> dict[str, Any]:
 
 
 def play(drivers: Path, clients: tuple[str, ...], folder: Path) -> Iterator[ClientRefusal]:
-    """Play every refusal with each client on one broker of the newest release."""
+    """Test every refusal with each client on one broker of the newest release."""
     opened = open_cluster(
         release(MODERN),
         folder / "cluster",
@@ -247,7 +247,7 @@ def play(drivers: Path, clients: tuple[str, ...], folder: Path) -> Iterator[Clie
 
 
 def main() -> None:
-    """Play the trials; write each down at once."""
+    """Run the trials, and write the result of each at once."""
     drivers, *names = sys.argv[1:]
     clients = tuple(names) or (*LIBRARIES, *client_drivers.LIBRARIES)
     rows: list[ClientRefusal] = []

@@ -1,9 +1,9 @@
-"""Tests every client library with brokers of old and new releases: docs/client-results.json.
+"""Test every client library with brokers of old and new releases: docs/client-results.json.
 
     python -m tools.client_trials
 
-Each library produces a record with each setting and reads a record, also if Highwater refuses the
-combination. The result is recorded; an acknowledged record must be in the log.
+Each library produces a record with each setting and reads a record, even if Highwater refuses this
+combination. An acknowledged record must be in the log.
 """
 
 import asyncio
@@ -106,7 +106,7 @@ def play(folder: Path) -> Iterator[ClientTrial]:
 
 
 def library_name(client: str, kafka: str, named: Collection[str] = ()) -> str:
-    """Return the name and release of a client's library: as a driver has named it, if it is one."""
+    """Return the name and release of a client's library, as its driver reports them."""
     if named:
         return ", ".join(named)
     choice = read_client(client, kafka)
@@ -230,7 +230,7 @@ def _name(error: Any) -> str:  # noqa: ANN401 - a ClientError
 
 
 def until(call: Callable[[float], object]) -> None:
-    """Call a function that waits for a coordinator; repeat the call while this is allowed."""
+    """Call a function that waits for a coordinator. Repeat the call while this is allowed."""
     deadline = time.monotonic() + _LIMIT_S
     while True:
         try:
@@ -269,7 +269,7 @@ def in_log(cluster: RealCluster, value: bytes, topic: str = _TOPIC) -> bool:
 
 
 def _consume(cluster: RealCluster, client: str, folder: Path) -> str:
-    """Return whether a client reads the first record of the log, which librdkafka wrote."""
+    """Return whether a client reads the log's first record, which librdkafka wrote."""
     try:
         if client == LIBRDKAFKA:
             return WORKS if in_log(cluster, f"{client} acks=1".encode()) else SILENT

@@ -108,12 +108,12 @@ class ClientTrial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientRefusal(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of a client one of whose requests was refused.
+    """The results of a client after the refusal of one of its requests.
 
     Attributes:
         library: its name and release.
         acted: whether the broker had acted on the request.
-        result: what client and log came to.
+        result: the outcome for the client, compared with the log.
         said: the error of the transaction's end.
         times: trials with this result, of ``plays``.
     """
@@ -133,11 +133,11 @@ class ClientFaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The results of a client under faults.
 
     Attributes:
-        library: a driver's own name of its library.
+        library: the driver's name of its library.
         findings: numbers of records that are in the log twice, or in another order.
         model: the model's answer about all findings.
-        moved: whether coordinators of transactions were moved.
-        hung: whether the client did not end, so that the run was not judged.
+        moved: whether the leaders of ``__transaction_state`` were moved.
+        hung: whether the client did not end. Such a run is not judged.
     """
 
     kafka: str
@@ -255,12 +255,12 @@ def read_refusals() -> tuple[ClientRefusal, ...]:
 
 
 def read_addresses() -> tuple[ClientTrial, ...]:
-    """Return the trials with an address that became another cluster's."""
+    """Return the trials in which another cluster got the broker's address."""
     return msgspec.json.decode(ADDRESSES.read_bytes(), type=tuple[ClientTrial, ...])
 
 
 def address_lines(trials: Sequence[ClientTrial]) -> str:
-    """Return a line for clients alike: what they were told, by what they were asked for."""
+    """Return a line for each group of clients with equal results and equal requests."""
     alike: dict[str, dict[str, list[str]]] = {}
     for trial in trials:
         by_result: dict[str, list[str]] = {}
@@ -284,7 +284,7 @@ def address_lines(trials: Sequence[ClientTrial]) -> str:
 
 
 def refusal_table(rows: Sequence[ClientRefusal]) -> str:
-    """Return a table: errors by clients; errors alike are in one line."""
+    """Return a table of results by error and client. Errors with equal results share a line."""
     libraries = list(dict.fromkeys(row.library for row in rows))
     cells: dict[tuple[str, bool, str], dict[str, str]] = {}
     for row in rows:

@@ -1,6 +1,6 @@
-"""Writes the pages of docs/ about the code: faults, checkers, versions, the model.
+"""Write the pages of docs/ about the code: faults, checkers, versions, the model.
 
-``make docs`` writes them; a test fails when they are out of date.
+``make docs`` runs this tool. A test fails when the pages are out of date.
 """
 
 import re
@@ -85,7 +85,7 @@ _WHERE_NOTE: Final = "Every driver has every fault on every release, but for the
 
 
 def _min_isrs() -> str:
-    """Return the stories by the largest min.insync.replicas with which they can be played."""
+    """Return the stories by the greatest min.insync.replicas that they allow."""
     most = {story.min_isr_most for story in STORIES.values()}
     names = {
         limit: ", ".join(f"`{s.name}`" for s in STORIES.values() if s.min_isr_most == limit)
@@ -118,7 +118,7 @@ _FOREIGN: Final = (
     " *undecidable* (its offset is not known), and these are found too:\n"
 )
 _COMMON: Final = 4
-"""The number of commands from which on an option is shown once."""
+"""An option of at least this many commands is described only once."""
 _TYPES: Final = re.compile(r" <(?:int|float|str|path|list\[\w+\])(?: range)?>")
 _OF_SPARK: Final = "`--spark-master`, `--spark-remote`, `--spark-conf`, `--driver-memory`"
 _COMMANDS_INTRO: Final = (
@@ -191,7 +191,7 @@ def _families(every: Iterable[Fault]) -> Iterator[str]:
 
 
 def _outside(commands: frozenset[str]) -> str:
-    """Return the commands that a fault needs on an external cluster."""
+    """Return the commands of the inventory that a fault needs on an external cluster."""
     words = ", ".join(f"`{verb}`" for verb in sorted(commands)) or "none"
     if RESTART in commands:
         words += ", or " + " and ".join(f"`{verb}`" for verb in sorted(RESTARTS))
@@ -199,7 +199,7 @@ def _outside(commands: frozenset[str]) -> str:
 
 
 def _refused(fault: Fault) -> str:
-    """Return the reasons why releases lack a fault, with the driver; empty if all have it."""
+    """Return the reasons why releases lack a fault, with the driver; empty if none lacks it."""
     drivers: dict[str, list[str]] = {}
     for driver in DRIVERS:
         able = [release for release in CATALOGUE.values() if driver in release.drivers]
@@ -234,7 +234,7 @@ def versions() -> str:
 
 
 def _alike(release: Release) -> str:
-    """Return the properties that a release shares with its neighbours."""
+    """Return the properties that a release has in common with the releases before and after it."""
     row = release.row()
     zstd = ", zstd" if row["zstd"] == "yes" else ""
     return (

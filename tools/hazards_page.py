@@ -20,9 +20,9 @@ from tools import model_tables, story_runs
 _LOSES: Final = "An acknowledged record; only a reader that knows what was sent notices."
 _KAFKAS: Final = re.compile(r"KAFKA-|KIP-")
 _NEAREST: Final[tuple[Evidence, ...]] = ("hand", "source")
-"""Kinds of evidence of hazards whose command plays another schedule."""
+"""The kinds of evidence for hazards whose command runs another schedule."""
 _OLD: Final = (3, 0)
-"""Hazards that ended before this release are only in a table."""
+"""Hazards that were fixed before this release are only in a table."""
 
 _SHORTER: Final = (
     (" (on KRaft before 3.9 it is always false)", ""),
@@ -54,10 +54,10 @@ costs, and which classes of Kafka's source decide. [`highwater advise`](advise.m
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Played:
-    """Runs of a story, or of a counterexample, on one release with one client.
+    """The runs of a story, or of a counterexample, on one release with one client.
 
     Attributes:
-        hits: number of the runs with a loss.
+        hits: number of runs with a loss.
     """
 
     kafka: str
@@ -107,7 +107,7 @@ def _table(old: Iterable[Hazard]) -> str:
 
 
 def _sections(listed: Iterable[Hazard]) -> Iterator[str]:
-    """Yield a section for each hazard, with shared text of two internal topics only once."""
+    """Yield a section for each hazard; two internal topics share one text."""
     known_lines: dict[str, str] = {}
     for hazard in listed:
         texts: dict[str, list[str]] = {}

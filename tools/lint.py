@@ -1,6 +1,7 @@
 """Check names and docstrings against docs/style.md: ``python -m tools.lint [FOLDER ...]``.
 
-One line a violation, as ``path:line: what is wrong``; exit code 1 if there is any.
+The tool prints one line per violation, as ``path:line: what is wrong``. The exit code is 1 if there
+is a violation.
 """
 
 import ast
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 PRODUCT: Final = ("harness", "nemesis", "clusters", "checkers", "reports", "highwater", "tools")
-"""Folders whose code is checked; ``highwater`` links to the first five, which are read once."""
+"""The directories whose code is checked. ``highwater`` has links to the first five; these are read
+once."""
 
 VAGUE_NAMES: Final = frozenset(
     [
@@ -48,7 +50,7 @@ VAGUE_NAMES: Final = frozenset(
 variables."""
 
 WORDS_MAX: Final = 45_000
-"""Words that all pages may have, generated ones included."""
+"""The greatest number of words in all pages, including generated pages."""
 
 PARAGRAPH_WORDS_MAX: Final = 90
 
@@ -57,7 +59,7 @@ _BREAK: Final = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*>]|\d+\.) )")
 """The separator of paragraphs; each item of a list is a paragraph."""
 
 MODULES_MAX: Final = 15
-"""Modules that a folder of the product may have."""
+"""The greatest number of modules in a directory of the product."""
 
 _OBSCURE_START: Final = re.compile(
     r"(What|Whether|Whose|Who|Whom|Which|Where|Of|So many|So much|That which|How)\b"
@@ -75,7 +77,7 @@ _VAGUE: Final = re.compile(
     r"\b(nobody|somebody|whoever|foretells?|foretold|footsteps?|deeds?|hears?|heard|floors|rooms)\b",
     re.IGNORECASE,
 )
-"""Words that the product and its pages replace by the field's words."""
+"""Words that the field does not use, for which docs/style.md has the field's words."""
 
 Complaint = tuple[Path, int, str]
 
@@ -89,7 +91,7 @@ def sources(root: Path) -> Iterator[Path]:
 
 
 def vague_names(path: Path, tree: ast.Module) -> Iterator[Complaint]:
-    """Yield definitions, parameters, fields and variables whose name is in ``VAGUE_NAMES``."""
+    """Yield definitions, parameters, fields and variables with a name in ``VAGUE_NAMES``."""
     if path.stem in VAGUE_NAMES:
         yield path, 1, f"module name {path.stem!r} says nothing"
     fields = _fields_of_files(tree)
@@ -148,7 +150,7 @@ def repeated_classes(trees: Iterable[tuple[Path, ast.Module]]) -> Iterator[Compl
 
 
 def packages_imported(path: Path) -> Iterator[Complaint]:
-    """Yield imports of a package by its folder's name, in code or in a string, instead of ours."""
+    """Yield imports of a package, in code or in a string, by its directory's name."""
     text = path.read_text()
     for match in _PACKAGES.finditer(text):
         line = text.count("\n", 0, match.end()) + 1
@@ -190,7 +192,7 @@ def long_paragraphs(page: Path) -> Iterator[Complaint]:
 
 
 def many_words(pages: Iterable[Path]) -> Iterator[Complaint]:
-    """Yield the page with the most words, if all but the changelog have more than ``WORDS_MAX``."""
+    """Yield the page with the most words, if all pages together have more than ``WORDS_MAX``."""
     counts = {
         page: word_count(page.read_text("utf-8")) for page in pages if page.name != "changelog.md"
     }

@@ -41,7 +41,7 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Searched(msgspec.Struct, frozen=True, kw_only=True):
-    """One search: its bounds, its effort, and its result for each invariant (None: holds).
+    """One search: its bounds, its effort, and the result for each invariant (None: it holds).
 
     Attributes:
         exhausted: whether the search reached every state within the bounds.
@@ -184,7 +184,7 @@ def _short(meaning: str) -> str:
 
 
 def _needed(mutation: Mutation) -> str:
-    """Return the invariants that break when a rule is switched."""
+    """Return the invariants that break without a rule."""
     kafka = mutation.kafka.partition(",")[0]
     if mutation.depth is None:
         return f"Nothing ({kafka})."
@@ -192,7 +192,7 @@ def _needed(mutation: Mutation) -> str:
 
 
 def invariants() -> str:
-    """Return the invariants, promises first."""
+    """Return the invariants, guarantees to clients first."""
     rows = [
         (f"`{name}`", invariant.says, "clients" if invariant.promise else "the protocol")
         for name, invariant in INVARIANTS.items()
@@ -219,7 +219,7 @@ def transaction_rules() -> str:
 
 
 def _since(releases: str) -> str:
-    """Return ranges of releases; a range up to the newest has only its first release."""
+    """Return ranges of releases. A range that ends with the newest release has only its first."""
     return re.sub(rf"(\S+) to {re.escape(ORDER[-1])}", r"since \1", releases)
 
 
@@ -275,7 +275,7 @@ def _listed(groups: Iterable[tuple[tuple[str, str], Sequence[tuple[str, str]]]])
 
 
 def explaining() -> str:
-    """Return the explanations of each anomaly, in the order in which they are tried."""
+    """Return the explanations of each anomaly, in the order in which the model tries them."""
     texts: set[str] = set()
     parts = []
     for anomaly, rules_ in EXPLANATIONS.items():
@@ -370,7 +370,7 @@ def _outcome(searched: Searched) -> str:
 
 
 def replays(replays_: Sequence[MeasuredReplay]) -> str:
-    """Return a row for each counterexample: where real brokers reproduced it, and where not."""
+    """Return a row per counterexample: where real brokers reproduced it, and where they did not."""
     grouped: dict[str, list[MeasuredReplay]] = {}
     for replay in replays_:
         grouped.setdefault(replay.counterexample, []).append(replay)

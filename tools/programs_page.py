@@ -24,7 +24,7 @@ class PlayedRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A release of a framework, and the results of its runs.
 
     Attributes:
-        affected: whether the release has the bug, by its report.
+        affected: whether the release has the bug, according to the bug's report.
         runs: number of judged runs.
         shown: number of runs that found the bug.
     """
@@ -44,7 +44,7 @@ class ProgramPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         program: its file in docs/examples/frameworks.
         found: the outcome that broke the guarantee.
         named: the mistake in Highwater's reports.
-        tried: why it could not be shown; then there are no releases.
+        tried: why no run could show the bug. Then there are no releases.
         by_default: whether runs of 60 s with the default faults of ``highwater app`` found it.
     """
 

@@ -1,10 +1,10 @@
-"""Records the results of stories on real brokers: docs/story-results.json, for docs/hazards.md.
+"""Record the results of stories on real brokers: docs/story-results.json, for docs/hazards.md.
 
     highwater matrix --kafka 4.4.0,3.9.2 --story torn-transaction --seed 0,1,2,3,4,5,6,7,8,9
     python -m tools.story_runs store/matrix-…
 
-A later call replaces earlier results of the same story, release and setting; matrices of one call
-are counted together.
+A later call replaces earlier results of the same story, release and setting. All matrices of one
+call are counted together.
 """
 
 import sys
@@ -29,7 +29,7 @@ class StoryRuns(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         client: library of the producers, as in a plan.
         day: the date of the last run, as in 2026-11-25.
         as_predicted: number of runs with exactly the predicted losses, forks and wrong reads.
-        broken: number of runs that broke a promise.
+        broken: number of runs that broke a guarantee.
     """
 
     story: str

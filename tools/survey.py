@@ -1,7 +1,7 @@
-"""Searches the model of every release, and of every rule switched alone: docs/model-results.json.
+"""Search the model of every release, and of every single switched rule: docs/model-results.json.
 
-``python -m tools.survey`` takes about an hour on one core; a search with a recorded result is not
-repeated. Releases with the same rules are searched once.
+``python -m tools.survey`` takes about an hour on one core. It does not repeat a search with a
+recorded result. Releases with equal rules are searched once.
 """
 
 import functools
@@ -36,7 +36,8 @@ SCOPES: Final = (
 """The scopes of every release's search: acks=all, min.insync.replicas=1, clean elections."""
 
 Base = tuple[str, Mapping[str, bool]]
-"""A release, and the rules in which it is healed so that a switched rule can be seen alone."""
+"""A release, and the bug fixes that are switched on in it, so that only the switched rule matters.
+"""
 
 _ZOOKEEPER: Final[Base] = ("3.9.2-zk", {})
 _KRAFT: Final[Base] = ("4.3.1", {"elected_again_is_new": True})
@@ -67,7 +68,7 @@ _BASES: Final[Mapping[str, Base]] = {
     "added_complete": _REASSIGNED,
     "elr_of_replicas": _REASSIGNED,
 }
-"""The release in which a rule is switched, if not the newest release on ZooKeeper."""
+"""The release in which a rule is switched. By default it is the newest release on ZooKeeper."""
 
 _MUTATED: Final = (
     Scope(records=2, failures=0, moves=2),
@@ -75,8 +76,8 @@ _MUTATED: Final = (
     Scope(records=2, failures=0, moves=2, late=1),
     Scope(records=1, failures=2, moves=1),
 )
-"""The scopes of the search for a switched rule, until an invariant breaks that holds with the
-rule."""
+"""The scopes of the search for a switched rule, in order, until an invariant breaks that holds with
+the rule."""
 
 _OLD_FORMAT: Final = Scope(records=2, failures=0, moves=2, old_format=True, by="round", stops=False)
 _TWO_IN_SYNC: Final = Scope(brokers=2, records=2, failures=4, moves=0, min_isr=2)
@@ -97,7 +98,7 @@ _ALSO: Final[Mapping[str, Scope]] = {
     "last_leader_alive": _TWO_IN_SYNC,
     "elected_again_is_new": Scope(records=1, failures=0, moves=3),
 }
-"""The scopes of rules that have no effect in the others."""
+"""The scopes for rules that have no effect in the default scopes."""
 
 
 Rows = list[dict[str, Any]]
@@ -124,7 +125,7 @@ def _add(key: str, rows: Rows) -> None:
 
 
 def _alike(scope: Scope) -> Iterable[list[str]]:
-    """Return the releases whose rules are equal within a scope."""
+    """Return the releases with equal rules within a scope."""
     groups: dict[Rules, list[str]] = {}
     for name in RELEASES:
         rules = rules_of(name)
@@ -169,7 +170,7 @@ def _searches(
 def _search(
     setting: ModelSettings, names: tuple[str, ...]
 ) -> tuple[SearchAnswer[Counterexample], ...]:
-    """Search, with a cache of earlier questions."""
+    """Search, and store the result for equal searches."""
     return _searches(setting.kafka, setting.scope, frozenset(setting.switched.items()), names)
 
 

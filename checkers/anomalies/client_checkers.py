@@ -1,8 +1,8 @@
-"""The checkers of what clients saw in Highwater's own runs, and of their records' outcomes.
+"""The checkers of clients' histories in Highwater's own runs, and of records' outcomes.
 
 ``checkers.anomalies.record_outcomes`` judges the outcome of each record. It calls a missing record
 lost even if the record was read before, so no record is called vanished. Cycles have no write-write
-edges, because such edges are ordinary in Kafka.
+edges, because Kafka does not isolate writes.
 """
 
 from functools import partial
@@ -187,8 +187,8 @@ def _compacted(_tables: Tables, case: RunFiles) -> str:
 def skips(tables: Tables) -> Rows:
     """Return the records that readers of our own runs skipped.
 
-    Compacted topics are left out, because compaction may have removed the skipped records: the
-    final read shows which records were lost.
+    The function ignores compacted topics, because compaction may have removed the skipped records.
+    The final read shows which records were lost.
     """
     view = client_view(tables)
     steps = wrong_steps(view)
@@ -200,7 +200,7 @@ def skips(tables: Tables) -> Rows:
 
 @checker(*CONTENTS, *STEPS)
 def clients(tables: Tables) -> Rows:
-    """Return all anomalies that clients of our own runs saw, except wrong outcomes and cycles."""
+    """Return all anomalies in our clients' histories, except wrong outcomes and cycles."""
     view = client_view(tables)
     none = view.engine.table(FINDING.empty_table())
     return none.union(*findings(view, frozenset(clients.names)))

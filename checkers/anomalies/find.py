@@ -1,4 +1,4 @@
-"""Finds every anomaly that clients saw, in all histories in one pass.
+"""Find every anomaly in clients' histories, for all histories in one pass.
 
 First, a few sums over all rows show which anomalies are possible. Then only the rows of possible
 anomalies are read again. So a history without anomalies is read once.
@@ -20,7 +20,7 @@ from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
 KINDS: Final = frozenset({*CONTENTS, INCONSISTENT, *STEPS, VANISHED})
-"""All kinds of anomaly that clients see, except the cycles."""
+"""All kinds of anomaly in clients' histories, except the cycles."""
 
 
 def find(view: ClientHistory, kinds: frozenset[str] = KINDS) -> Rows:
@@ -43,7 +43,7 @@ def findings(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
 
 
 def tell(view: ClientHistory, parts: Sequence[Rows]) -> Rows:
-    """Return findings as anomalies, as rows of ``checkers.core.anomaly.SCHEMA``."""
+    """Convert findings to anomalies, as rows of ``checkers.core.anomaly.SCHEMA``."""
     none = view.engine.table(FINDING.empty_table())
     all_of_them = none.union(*parts).persist()
     if not len(all_of_them):

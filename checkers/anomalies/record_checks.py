@@ -1,4 +1,4 @@
-"""Finds anomalies of single records.
+"""Find anomalies of single records.
 
 The kinds are duplicate, G1a, precommitted-read, phantom, lost-write and unseen. Only the rows of
 records that may show an anomaly are read.
@@ -44,8 +44,8 @@ from highwater.checkers.spark.engine import Rows
 
 LATE: Final = "late"
 UNDECIDABLE: Final = "undecidable"
-"""The reasons why an acknowledged record is unseen: no reader is known to have reached its offset
-(LATE), or its offset is not known (UNDECIDABLE)."""
+"""The reasons why an acknowledged record is unseen. LATE: no reader is known to have reached its
+offset. UNDECIDABLE: its offset is unknown."""
 
 _DOUBTS: Final = {
     "duplicate": "twice",
@@ -60,8 +60,9 @@ CONTENTS: Final = frozenset(_DOUBTS)
 _LOST: Final = 1
 _UNSEEN: Final = 2
 _UNREAD: Final = schema("key", "slot", "client", "at", "last", "bound", "fate", fate=pa.int32())
-"""An unread record: the row that sent it (``client, at``), its greatest known offset (``last``),
-the offset up to which its slot was read (``bound``), and its outcome, lost or unseen (``fate``)."""
+"""A record that no reader returned: the row that sent it (``client, at``), its greatest known
+offset (``last``), the offset up to which its slot was read (``bound``), and its outcome, lost or
+unseen (``fate``)."""
 
 _FURTHEST: Final = schema("slot", "client", "at")
 
@@ -82,7 +83,9 @@ def contents(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
 
 
 def several_places(rows: pa.Table) -> pa.Table:
-    """Return the findings of records that are at several offsets. A kernel by ``key``.
+    """Return the findings of records that are at several offsets.
+
+    This kernel needs all rows of a ``key`` together.
 
     The rows come from ``ClientHistory.placed`` (Jepsen's ``duplicate-cases``).
     """
@@ -92,7 +95,9 @@ def several_places(rows: pa.Table) -> pa.Table:
 
 
 def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedArray) -> pa.Table:
-    """Return the anomalies that concern one record only. A kernel by ``key``.
+    """Return the anomalies that concern only one record.
+
+    This kernel needs all rows of a ``key`` together.
 
     G1a: a read_committed reader read a record that was never committed (Adya). Each such record has
     one finding, with its first reader. (Jepsen reports each reader.) If the record was also sent in
@@ -125,9 +130,12 @@ def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedAr
 
 
 def unread_records(rows: pa.Table, *, bounds: pa.Table, adrift: pa.Table) -> pa.Table:
-    """Return records that took effect and were not read. A kernel by ``key``.
+    """Return records that took effect and were not read.
 
-    ``checkers.anomalies.missing_records`` defines them; Jepsen counts lost records as unseen, too.
+    This kernel needs all rows of a ``key`` together.
+
+    ``checkers.anomalies.missing_records`` defines which records these are. Jepsen counts lost
+    records as unseen, too.
 
     Args:
         rows: in ``DOUBTFUL``.
@@ -163,7 +171,7 @@ def unread_findings(rows: pa.Table, *, kinds: frozenset[str], furthest: pa.Table
     Args:
         rows: in ``_UNREAD``.
         kinds: lost-write, unseen, or both.
-        furthest: in ``_FURTHEST``, the first row that read each slot up to its bound.
+        furthest: rows of ``_FURTHEST``: the first row that read each slot up to its bound.
     """
     columns = numbers(rows)
     tables = [FINDING.empty_table()]
@@ -223,5 +231,5 @@ def _furthest(view: ClientHistory, places: pa.Table) -> pa.Table:
 
 
 def first_readers(rows: pa.Table) -> pa.Table:
-    """Return the first row of each slot. A kernel by ``slot``."""
+    """Return the first row of each slot. This kernel needs all rows of a ``slot`` together."""
     return pa.table(first_of(numbers(rows, _FURTHEST.names), "slot"))

@@ -1,4 +1,4 @@
-"""Decides the outcome of every record that was sent, from the clients' history only.
+"""Decide the outcome of every record that was sent, from the clients' history only.
 
 Sums over all rows give the ledger and the range that the final read covers. Rows are read again
 only for records that the final read did not return, or returned at two offsets.
@@ -77,14 +77,14 @@ def decided(
 
 
 def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
-    """Return records with a wrong outcome. A kernel by ``key``.
+    """Return records with a wrong outcome. This kernel needs all rows of a ``key`` together.
 
-    ``checkers.anomalies.missing_records`` defines lost and unseen; only the final reader counts. A
-    record without an offset (acks=0) is lost if the final reader has read the whole partition with
-    its fence, but not the record. If the partition is not known either, the reader must have read
-    the complete topic. If another reader returned a lost record, the finding names its offset as a
-    copy. duplicate: the final read returned the record at two or more offsets; the first and last
-    are copies.
+    ``checkers.anomalies.missing_records`` defines lost and unseen; only the final reader is
+    considered. A record without an offset (acks=0) is lost if the final reader has read the
+    complete partition with its fence, but not the record. If the partition is unknown, too, the
+    reader must have read the complete topic. If another reader returned a lost record, the finding
+    names its offset as a copy. duplicate: the final read returned the record at two or more
+    offsets; the first and last are copies.
 
     Args:
         rows: in ``checkers.history.record_summaries.DOUBTFUL``.

@@ -42,7 +42,7 @@ from highwater.checkers.spark.engine import Rows
 VANISHED: Final = "vanished"
 INCONSISTENT: Final = "inconsistent-offsets"
 _BEFOREHAND: Final = (LOST, VANISHED, DIVERGENCE, INCONSISTENT)
-"""The kinds that make a range; the first finding of the first kind names the range."""
+"""The kinds of anomaly that form a range. The first finding of the first kind names the range."""
 
 _COLUMNS: Final = ("run", "kind", "topic", "partition", "offset", "copies")
 """The columns of an anomaly that decide whether it makes a range."""
@@ -72,7 +72,7 @@ class _Places:
 
 
 class TruncatedRanges:
-    """The ranges of all runs, which show the cause of an anomaly.
+    """The ranges of all runs. Each range is the cause of anomalies.
 
     Anomalies are in columns of ``checkers.core.anomaly.ANOMALY``.
     """
@@ -181,7 +181,7 @@ class OpenEnds:
         self._first = first
 
     def of(self, batch: pa.RecordBatch, cause: pa.Array) -> pa.Array:
-        """Return the ``cause`` of each anomaly; a known cause stays."""
+        """Return the ``cause`` of each anomaly. A cause that is already known remains."""
         for (run, topic, partition), offset in self._first.items():
             here = [("kind", UNSEEN), ("run", run), ("topic", topic), ("partition", partition)]
             behind = pc.greater_equal(batch["offset"], offset)
@@ -212,7 +212,10 @@ def caused(
     ends: OpenEnds | None = None,
     alone: str | None = None,
 ) -> pa.Table:
-    """Return anomalies with their ``cause``; those of kind ``alone`` get none. A kernel."""
+    """Return anomalies with their ``cause``; those of kind ``alone`` get none.
+
+    This function is a kernel, a pure function of Arrow tables.
+    """
     (batch,) = table.combine_chunks().to_batches()
     cause = causes.of(batch)
     if ends is not None:

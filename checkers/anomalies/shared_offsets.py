@@ -1,4 +1,4 @@
-"""Finds offsets at which clients know several records (Jepsen's ``inconsistent-offsets``)."""
+"""Find offsets at which clients know several records (Jepsen's ``inconsistent-offsets``)."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ INCONSISTENT: Final = "inconsistent-offsets"
 
 PLACES: Final = schema("slot", "places", "far", "end")
 """One row for each slot: the number of its known offsets (``places``), the greatest known offset
-(``far``), and the lowest offset at which a client saw the log end (``end``; null without one)."""
+(``far``), and the lowest log end that a client observed (``end``; null without an observation)."""
 
 
 def places(view: ClientHistory) -> pa.Table:
@@ -40,7 +40,7 @@ def places(view: ClientHistory) -> pa.Table:
 def known_places(rows: pa.Table) -> pa.Table:
     """Return ``PLACES`` of slots that have a known offset.
 
-    A kernel by ``slot`` on ``OFFSET_RUN``.
+    This kernel on ``OFFSET_RUN`` rows needs all rows of a ``slot`` together.
     """
     columns = numbers(rows, ("what", "sure", "slot", "place", "last_place"))
     what, place = columns["what"], columns["place"]
@@ -62,7 +62,7 @@ def known_places(rows: pa.Table) -> pa.Table:
 def crowded(view: ClientHistory, places: pa.Table) -> pa.Table:
     """Return the slots in which several records may have one offset.
 
-    There are none if each record has one offset, and there are as many records as offsets.
+    The result is empty if each record has one offset, and there are as many records as offsets.
     """
     sums = view.sums.join(places.select(["slot", "places"]), "slot", join_type="inner")
     more = pc.greater(pc.add(sums["known"], sums["maybe"]), sums["places"])
@@ -79,7 +79,9 @@ def shared_offsets(view: ClientHistory) -> Rows | None:
 
 
 def several_records(rows: pa.Table) -> pa.Table:
-    """Return findings about offsets with several records. A kernel by ``slot, offset``.
+    """Return findings about offsets with several records.
+
+    This kernel needs all rows of a ``slot, offset`` together.
 
     The rows come from ``ClientHistory.placed``.
     """

@@ -1,4 +1,4 @@
-"""Finds wrong steps, and the records that the steps skip.
+"""Find wrong steps of clients through a log, and the records that the steps skip.
 
 The kinds are poll-skip, nonmonotonic-poll, nonmonotonic-send, and the same inside one operation.
 The steps come from ``checkers.history.steps``.
@@ -47,7 +47,7 @@ KINDS: Final = (
 _OFFSETS_SKIPPED: Final = schema(
     *("kind", "finding", "reader", "from_at", "to_at", "delta", "slot", "offset"), kind=pa.string()
 )
-"""An offset that a step skipped, and the step."""
+"""An offset that a step skipped, with the step."""
 
 _OVER: Final = schema("slot", "from_place", "place", "at", "client")
 
@@ -63,7 +63,7 @@ def step_findings(view: ClientHistory, wrong: Rows, kinds: frozenset[str]) -> Ro
 
 
 def kinds(steps: pa.Table) -> pa.Array:
-    """Return each wrong step's kind; null for a step that begins at the offset of a seek."""
+    """Return the kind of each wrong step; null for a step that begins at the offset of a seek."""
     columns = numbers(steps, ("inner", "sent", "sought", "delta"))
     inner, sent, back = columns["inner"], columns["sent"], columns["delta"] < 1
     conditions = (sent & inner & back, sent & inner, sent, inner & back, inner, back, True)
@@ -71,7 +71,9 @@ def kinds(steps: pa.Table) -> pa.Array:
 
 
 def steps_back(rows: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
-    """Return the findings of steps that go back, or stay at one offset. A kernel.
+    """Return the findings of steps that go back, or stay at one offset.
+
+    This function is a kernel, a pure function of Arrow tables.
 
     A finding names the record of the step's last row.
     """
@@ -81,7 +83,10 @@ def steps_back(rows: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
 
 
 def offsets_left_out(rows: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
-    """Return the offsets that steps of these kinds skip. A kernel."""
+    """Return the offsets that steps of these kinds skip.
+
+    This function is a kernel, a pure function of Arrow tables.
+    """
     kind, over = _of_kinds(rows.filter(pc.greater(rows["delta"], 1)), kinds)
     lists = over["left_out"].combine_chunks()
     row = pc.list_parent_indices(lists)
@@ -92,7 +97,9 @@ def offsets_left_out(rows: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
 
 
 def skips(rows: pa.Table) -> pa.Table:
-    """Return the findings of steps that skip records. A kernel by ``finding``.
+    """Return the findings of steps that skip records.
+
+    This kernel needs all rows of a ``finding`` together.
 
     A finding names the first skipped record. The rows are in ``_OFFSETS_SKIPPED``, with ``key,
     client, at`` of a row that has the record at the skipped offset.
@@ -118,8 +125,8 @@ def skips(rows: pa.Table) -> pa.Table:
 def passed(view: ClientHistory, wrong: Rows) -> Rows:
     """Return records at skipped offsets, with the row to which the reader went, in ``GONE``.
 
-    If several steps skipped an offset, the last step counts. A seek is a step from the offset
-    sought.
+    If several steps skipped an offset, the last step is used. A seek is a step from the seek's
+    offset.
     """
     over = wrong.map(_read_over, _OVER).table()
     if not len(over):
@@ -179,7 +186,9 @@ def _last_over_each(begin: Ints, end: Ints, size: int) -> Ints:
 
 
 def stepped_over(rows: pa.Table, *, ranges: pa.Table) -> pa.Table:
-    """Return rows at offsets that a reader skipped, in ``GONE``. A kernel.
+    """Return rows at offsets that a reader skipped, in ``GONE``.
+
+    This function is a kernel, a pure function of Arrow tables.
 
     ``ranges`` come from ``last_over``. No client skipped the last range of a slot.
     """

@@ -1,11 +1,11 @@
-"""Finds records that were read and then disappeared.
+"""Find records that a client read and that then disappeared from the log.
 
 A record vanished if it was acknowledged, a client read it, and the last reader after that did not
-find it. That reader skipped the record's offset, or sought an offset before the record and got a
-later one, or read another record at its offset. Without a later reader, the record vanished if the
-log later ended at or before the record's offset: a client asked for the log's end
-(``harness.runs.history.END``), or a later send got that offset or a lower one. Jepsen does not
-report this anomaly: for it, a record that was read once is safe.
+find it. That reader skipped the record's offset, or called ``seek`` with an offset before the
+record and got a later one, or read another record at its offset. Without a later reader, the record
+vanished if the log later ended at or before the record's offset. This is known if a client
+requested the log's end (``harness.runs.history.END``), or if a later send got that offset or a
+lower one. Jepsen does not report this anomaly: it treats a record that was read once as safe.
 """
 
 from typing import Final
@@ -67,7 +67,7 @@ def vanished(view: ClientHistory, passed: Rows) -> Rows | None:
 
 
 def vanished_records(rows: pa.Table) -> pa.Table:
-    """Return records that vanished. A kernel by ``key``.
+    """Return records that vanished. This kernel needs all rows of a ``key`` together.
 
     Args:
         rows: some columns of ``ROW``, and rows of ``GONE``, whose ``fact`` is null.
@@ -88,7 +88,7 @@ def vanished_records(rows: pa.Table) -> pa.Table:
 def replaced(rows: pa.Table) -> pa.Table:
     """Return records at whose offset the last read returned another record, in ``GONE``.
 
-    A kernel by ``slot, offset``.
+    This kernel needs all rows of a ``slot, offset`` together.
 
     Args:
         rows: rows of ``ROW``; and rows of ``ClientHistory.placed_late`` again, with ``at`` null.
@@ -107,12 +107,12 @@ def replaced(rows: pa.Table) -> pa.Table:
 def cut_off(rows: pa.Table) -> pa.Table:
     """Return records whose log was shorter after their last read, in ``GONE``.
 
-    A kernel by ``slot``.
+    This kernel needs all rows of a ``slot`` together.
 
     Readers read below the high watermark, and a leader's log never ends before that (KIP-101). So a
     record has vanished if a later send got its offset or a lower one, and a reader returned the
-    sent record at that offset. Without this read, a deposed leader may have appended the sent
-    record. A response about the log's end is from a deposed leader, too, if any client later saw a
+    sent record at that offset. Without this read, a former leader may have appended the sent
+    record. A response with the log's end is from a former leader, too, if any client later got a
     higher offset.
     """
     columns = numbers(rows, _OF_TIMES)
@@ -149,8 +149,8 @@ def _best_since(events: Numbers, records: Numbers, by: tuple[Ints, ...]) -> Ints
 
     Args:
         events, records: tables with ``slot, time``.
-        by: the columns by which events are sorted, the best event first; the last column counts
-            most, as in ``lexsort``.
+        by: the columns by which events are sorted, the best event first. The last column is the
+            most significant, as in ``lexsort``.
     """
     size = len(events["slot"])
     best = np.lexsort(by)

@@ -12,14 +12,15 @@ not return is lost, except in these cases:
   ``delete.retention.ms`` before the final read ended;
 - the record is itself such a tombstone.
 
-Aborted records replace no record. Each of these cases explains a record whose offset is not known.
+Aborted records replace no record. Each of these cases also explains a missing record with an
+unknown offset.
 
 ``resurrected-value``: the last record of a key that the final read returned is a value, although a
 tombstone was acknowledged at a greater offset. Kafka removes a tombstone only after all records
 that it replaces (KIP-354, LogCleaner), at any time. So either the tombstone was lost, or it was
-removed too early, and readers get a deleted value. It is no anomaly if a later value may have
-replaced the tombstone. It is none either if the final read took ``delete.retention.ms`` or longer:
-then the cleaner may have removed value and tombstone after the value was read.
+removed too early, and readers get a deleted value. There is no anomaly if a later value may have
+replaced the tombstone, or if the final read took ``delete.retention.ms`` or longer: then the
+cleaner may have removed value and tombstone after the value was read.
 """
 
 from collections.abc import Sequence
@@ -73,8 +74,7 @@ KEYED: Final = schema(
 
 SPAN: Final = schema("slot", "begun", "ended")
 LIMIT: Final = schema("slot", "begun", "ended", "retention_ns")
-"""The times at which a slot's final read began and ended, and the time for which a tombstone
-stays."""
+"""When a slot's final read began and ended, and how long Kafka retains a tombstone."""
 
 REPLACED: Final = schema("key")
 _KEY: Final = rf"^k(?P<key>[0-9]+)(?P<op>[{WRITES}{DELETES}])"
@@ -85,7 +85,7 @@ class LastValues(NamedTuple):
 
     Attributes:
         replaced: the acknowledged records that compaction may have removed, as ``REPLACED`` rows.
-        resurrected: deleted values that came back, as ``FINDING`` rows.
+        resurrected: deleted values that the final read returned, as ``FINDING`` rows.
     """
 
     replaced: Rows
@@ -148,7 +148,7 @@ def replaced_of(view: ClientHistory, values: LastValues) -> dict[str, int]:
 
 
 def retention_ms(case: RunFiles) -> int:
-    """Return the time for which a tombstone stays in the topic of a run."""
+    """Return how long the topic of a run retains a tombstone, in milliseconds."""
     return int(case.plan.topic.config.get(DELETE_RETENTION, DAY_MS))
 
 
@@ -160,7 +160,9 @@ def limits_of(spans: pa.Table, names: pa.Table, retention_ns: dict[str, int]) ->
 
 
 def final_spans(rows: pa.Table) -> pa.Table:
-    """Return when each slot's final read began and ended, as ``SPAN`` rows. A kernel by ``slot``.
+    """Return when each slot's final read began and ended, as ``SPAN`` rows.
+
+    This kernel needs all rows of a ``slot`` together.
 
     Args:
         rows: of the final read.
@@ -177,7 +179,10 @@ def final_spans(rows: pa.Table) -> pa.Table:
 
 
 def keyed(rows: pa.Table) -> pa.Table:
-    """Return the rows about records that have keys, as ``KEYED`` rows. A kernel."""
+    """Return the rows about records that have keys, as ``KEYED`` rows.
+
+    This function is a kernel, a pure function of Arrow tables.
+    """
     parts = pc.extract_regex(rows["value"], _KEY)
     rows, parts = rows.filter(parts.is_valid()), parts.filter(parts.is_valid())
     deletes = pc.equal(pc.struct_field(parts, "op"), DELETES)
@@ -188,7 +193,9 @@ def keyed(rows: pa.Table) -> pa.Table:
 
 
 def replaced(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
-    """Return acknowledged records that compaction may have removed. A kernel by ``slot, named``.
+    """Return acknowledged records that compaction may have removed.
+
+    This kernel needs all rows of a ``slot, named`` together.
 
     Args:
         rows: rows of ``KEYED``.
@@ -209,7 +216,9 @@ def replaced(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
 
 
 def resurrected(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
-    """Return deleted values that the final read returned. A kernel by ``slot, named``.
+    """Return deleted values that the final read returned.
+
+    This kernel needs all rows of a ``slot, named`` together.
 
     Args:
         rows: rows of ``KEYED``.

@@ -1,4 +1,4 @@
-"""``stale-replica``: a replica's disk has another last value of a key than other replicas' disks.
+"""``stale-replica``: one replica's disk has an older last value of a key than another's.
 
 Each replica cleans its own log, so replicas may hold different offsets. But a read_committed reader
 must get the same last record of a key from each replica. A replica is stale if it returns no record
@@ -12,8 +12,9 @@ of the key, or an earlier record than another replica. It is not stale if
 - the run did not quiesce, and the record, or its marker, is above the checkpointed high watermark
   of some replica.
 
-A transaction's records count from the commit marker on. Compaction keeps the marker as long as any
-of these records exists (CleanedTransactionMetadata). Aborted records never count.
+A transaction's records are compared only after the commit marker. Compaction retains the marker as
+long as any of these records exists (CleanedTransactionMetadata). Aborted records are never
+compared.
 """
 
 from collections.abc import Iterable
@@ -127,7 +128,7 @@ def stale_replica(tables: Tables) -> pa.Table:
 
 
 def _swaps(replica: ComparedReplica) -> bool:
-    """Return whether segments are about to be replaced, of which some may be deleted already."""
+    """Return whether the cleaner was replacing segments, so that some may already be deleted."""
     end = replica.end
     folder = replica.case.log_directories / str(end.broker) / f"{end.topic}-{end.partition}"
     return any(folder.glob("*.swap"))
@@ -168,7 +169,9 @@ def _log(tables: Tables, replicas: list[ComparedReplica]) -> DataFrame:
 
 
 def visible(rows: pa.Table) -> pa.Table:
-    """Return the records that read_committed readers return. A kernel by ``replica``.
+    """Return the records that read_committed readers return.
+
+    This kernel needs all rows of a ``replica`` together.
 
     ``rows`` are in ``ON_DISK``, the result is in ``VISIBLE``.
     """
@@ -189,7 +192,9 @@ def visible(rows: pa.Table) -> pa.Table:
 
 
 def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
-    """Return the replicas whose last record of a key is too old. A kernel by ``part``.
+    """Return the replicas whose last record of a key is too old.
+
+    This kernel needs all rows of a ``part`` together.
 
     ``rows`` are in ``VISIBLE``, ``replicas`` in ``REPLICAS``, the result is in ``STALE``.
     """
@@ -211,13 +216,7 @@ def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
 
 
 def _behind(last: Numbers, yielded: Numbers, replicas: Numbers) -> pa.Table:
-    """Return the keys and replicas where the replica has an earlier last record.
-
-    Args:
-        last: the last record of each key.
-        yielded: the last record of each key on each replica.
-        replicas: rows of ``REPLICAS``.
-    """
+    """Return the keys and replicas for which the replica's last record is older than another's."""
     tables = [STALE.empty_table()]
     pair = _pairs(yielded)
     for number, part, leo in zip(

@@ -1,1 +1,1 @@
-"""Coordinators: what they answer, what their logs hold, and what clients and partitions show."""
+"""Checkers of coordinators: their responses, their logs, and what clients and partitions show."""

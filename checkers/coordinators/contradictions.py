@@ -1,14 +1,15 @@
-"""``coordinator-contradiction``: a coordinator, its log, and what others show do not agree.
+"""``coordinator-contradiction``: a coordinator's responses, its log and other logs disagree.
 
-Coordinators write to ``__consumer_offsets``, ``__transaction_state`` and ``__share_group_state``;
-what each log must hold is in ``offsets``, ``transactions`` and ``shares``. Nothing is judged
+Coordinators write to ``__consumer_offsets``, ``__transaction_state`` and ``__share_group_state``.
+The modules ``offsets``, ``transactions`` and ``shares`` state what each log must contain. These
+cases are not judged:
 
-- if the brokers are not ours: there may be other partitions of a log;
-- of an answer, if the log's end before it was not recorded, if no replica is whole (from offset 0,
-  without gaps of compaction) and reaches that end, or if one whole replica agrees; another checker
+- any log of an external cluster, because its topics may have more partitions;
+- a response, if the log's end before it is unknown, if no replica is complete (from offset 0,
+  without gaps of compaction) up to that end, or if one complete replica agrees; another checker
   compares the replicas;
-- in a log, if its most up-to-date replica is not whole;
-- between logs, if a fault may have removed records from a disk, or by an unclean election.
+- a log whose most up-to-date replica is incomplete;
+- differences between logs, if a fault or an unclean election may have removed records.
 """
 
 from collections import defaultdict
@@ -68,7 +69,7 @@ def _unanswered(_tables: Tables, case: RunFiles) -> str:
     idle=_unanswered,
 )
 def coordinator_contradiction(tables: Tables) -> pa.Table:
-    """Return what a coordinator and its log, or its log and others, say differently."""
+    """Return contradictions between a coordinator and its log, or its log and other logs."""
     cases = [case for case in tables.cases if case.plan.external is None]
     facts = _partition_facts(tables, [case for case in cases if _keeps_disks(case)])
     rows = [
@@ -78,7 +79,7 @@ def coordinator_contradiction(tables: Tables) -> pa.Table:
 
 
 def _of_run(case: RunFiles, facts: PartitionFacts | None) -> Iterator[GroupFinding]:
-    """Yield what is wrong in a run; each coordinator's topic has one partition in it."""
+    """Yield the contradictions of one run. Each coordinators' topic has one partition."""
     topic, workload = case.plan.topic.name, case.plan.workload
     if offsets := _offsets(case):
         yield from wrong_offsets(offsets, _replicas(case, OFFSETS), topic)
@@ -98,7 +99,7 @@ def _replicas(case: RunFiles, topic: str) -> list[list[Row]]:
 
 
 def _whole(logs: list[list[Row]]) -> Sequence[Row]:
-    """Return the most up-to-date replica; an empty log if it is not whole."""
+    """Return the most up-to-date replica; an empty log if the replica is incomplete."""
     log = newest(logs)
     return log if whole(log) else []
 
@@ -122,7 +123,7 @@ def _answers(case: RunFiles, topic: str) -> list[CoordinatorAnswer]:
 
 
 def _keeps_disks(case: RunFiles) -> bool:
-    """Return whether no fault may have removed records from a log of a run."""
+    """Return whether no fault of a run may have removed records from a log."""
     return (
         _FAULTS in case.tables
         and not case.plan.topic.unclean_leader_election
@@ -133,9 +134,9 @@ def _keeps_disks(case: RunFiles) -> bool:
 
 
 def _partition_facts(tables: Tables, cases: Sequence[RunFiles]) -> dict[str, PartitionFacts]:
-    """Return facts from the logs of partitions, for each run with transactions and whole disks.
+    """Return facts from partitions' logs, for each run with transactions and complete disks.
 
-    Compaction removes markers.
+    Compacted topics are excluded, because compaction removes markers.
     """
     runs = [
         case.key
@@ -177,7 +178,7 @@ _MARKER: Final = ("partition", "producer_id", "producer_epoch", "control_type")
 
 
 def _markers(tables: Tables, runs: list[str]) -> list[Row]:
-    """Return in how many replicas each marker is, and how often it is in the one with most."""
+    """Return in how many replicas each marker is, and its greatest number in one replica."""
     rows: list[Row] = (
         tables.log.where(F.col("run").isin(runs) & F.col("control") & F.col("offset").isNotNull())
         .groupBy("run", *_MARKER, "broker")
@@ -193,7 +194,7 @@ def _markers(tables: Tables, runs: list[str]) -> list[Row]:
 def _commits(tables: Tables, runs: list[str]) -> list[Row]:
     """Return the number of acknowledged commits of each producer's epoch.
 
-    In a transaction, a send has the transaction's outcome; its producer is in the log.
+    A send in a transaction has the transaction's outcome. The log has the id of its producer.
     """
     sends = tables.operations.where(
         F.col("run").isin(runs)

@@ -1,8 +1,8 @@
-"""A coordinator's log, folded once to the states that the coordinator may answer with.
+"""A coordinator's log, replayed to the states with which the coordinator may respond.
 
-A coordinator keeps its state in memory, and writes each change to its log first. A client asks for
-the state, and notes where the log ended before. The answer must be a state that the log gives at
-that end, or at any later one: the next coordinator, which loads the log, would answer so.
+A coordinator has its state in memory, and writes each change to its log first. A client reads the
+log's end, and then requests the state. The response must be a state that the log gives at that end,
+or at any later offset, because the next coordinator would load the same log.
 """
 
 from collections import defaultdict
@@ -11,32 +11,32 @@ from typing import Any, NamedTuple, Protocol
 
 Row = dict[str, Any]
 Place = tuple[str, int]
-"""A group, or a transactional id, and a partition."""
+"""A group or a transactional id, and a partition."""
 
 
 class Placed(Protocol):
-    """A change of the state of a place."""
+    """A change of the state of a group or a transactional id in a partition."""
 
     @property
     def place(self) -> Place:
-        """The place whose state changes."""
+        """The group or transactional id, and the partition, whose state changes."""
 
 
 class Fold(Protocol):
-    """A coordinator's state, record by record, as a coordinator loads its log."""
+    """A coordinator's state, made record by record, as a coordinator loads its log."""
 
     def apply(self, row: Row) -> Iterable[Placed]:
-        """Apply the next record; return the changes that take effect by it."""
+        """Apply the next record. Return the changes that take effect with it."""
 
     def possible(self, place: Place) -> frozenset[Any]:
-        """Return the states that a coordinator may have for a place; None: it has none."""
+        """Return the states that a coordinator may have for a group or id; None means no state."""
 
 
 class CoordinatorAnswer(NamedTuple):
-    """A coordinator's answer.
+    """A coordinator's response.
 
     Attributes:
-        end: where the log ended before the question.
+        end: the log's end before the request.
     """
 
     place: Place
@@ -45,11 +45,11 @@ class CoordinatorAnswer(NamedTuple):
 
 
 class Contradiction(NamedTuple):
-    """An answer that no whole replica of a log gives.
+    """A response that no complete replica of a log gives.
 
     Attributes:
-        log: the longest whole replica.
-        expected: the states that its end gives.
+        log: the longest complete replica.
+        expected: the states that the log gives at its end.
     """
 
     answer: CoordinatorAnswer
@@ -58,14 +58,14 @@ class Contradiction(NamedTuple):
 
 
 def whole(log: Sequence[Row]) -> bool:
-    """Return whether a replica begins at offset 0, and compaction left no gap in it."""
+    """Return whether a replica begins at offset 0 and has no gap of compaction."""
     return all(row["offset"] == at for at, row in enumerate(log))
 
 
 def contradicted(
     answers: Sequence[CoordinatorAnswer], replicas: Iterable[Sequence[Row]], new: Callable[[], Fold]
 ) -> Iterator[Contradiction]:
-    """Yield the answers that contradict every whole replica which is not shorter than their end."""
+    """Yield the responses that contradict every complete replica up to their end of the log."""
     logs: list[tuple[Sequence[Row], Fold, list[set[Any]]]] = []
     for log in sorted(filter(whole, replicas), key=len, reverse=True):
         if not any(log == before for before, *_ in logs):
@@ -81,7 +81,7 @@ def contradicted(
 def _possible(
     log: Sequence[Row], fold: Fold, answers: Sequence[CoordinatorAnswer]
 ) -> list[set[Any]]:
-    """Return for each distinct answer the states of its place at its end of a log, or later."""
+    """Return, for each distinct response, the states that the log gives at its end or later."""
     distinct = [*dict.fromkeys(answers)]
     states: list[set[Any]] = [set() for _ in distinct]
     waiting = sorted(range(len(distinct)), key=lambda number: -distinct[number].end)

@@ -1,4 +1,4 @@
-"""The offsets of groups: a coordinator's answers about them, and ``__consumer_offsets``."""
+"""Compare a coordinator's responses about the offsets of groups with ``__consumer_offsets``."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -12,14 +12,14 @@ from highwater.checkers.groups.offsets_topic import TOPIC, OffsetsLog, committed
 
 REMOVES_GROUP: Final = "the group is removed, with a transaction open"
 ENDS: Final = "the transaction ends"
-"""Sentences about a record that removes a group which has offsets in an open transaction, and about
-a marker, which then says how."""
+"""Sentences about a record that removes a group with offsets in an open transaction, and about the
+marker that ends this transaction."""
 
 _SHOWN_MAX: Final = 8
 
 
 def offset_answers(rows: Iterable[Row]) -> list[CoordinatorAnswer]:
-    """Return the answers that were recorded together with the end of the log."""
+    """Return the responses that were recorded together with the end of the log."""
     return [
         CoordinatorAnswer((row["group"], row["partition"]), row["offset"], row["end"])
         for row in rows
@@ -30,7 +30,7 @@ def offset_answers(rows: Iterable[Row]) -> list[CoordinatorAnswer]:
 def wrong_offsets(
     answers: Sequence[CoordinatorAnswer], replicas: Iterable[Sequence[Row]], topic: str
 ) -> Iterator[GroupFinding]:
-    """Yield the answers about offsets of a topic that contradict the coordinator's log."""
+    """Yield the responses about offsets of a topic that contradict the coordinator's log."""
     for answer, log, offsets in contradicted(answers, replicas, partial(OffsetsLog, topic)):
         group, partition = answer.place
         expected = min(offsets, key=lambda offset: -1 if offset is None else offset)
@@ -50,7 +50,7 @@ def _named(offset: int | None) -> str:
 
 
 def _records(log: Iterable[Row], place: Place, topic: str) -> Iterator[tuple[int, int | None, str]]:
-    """Yield the records of a log that decide about a place, as ``GroupFinding`` has them."""
+    """Yield the records of a log that decide about a group and partition."""
     pending: set[int] = set()
     for row in log:
         producer, at = row["producer_id"], row["offset"]

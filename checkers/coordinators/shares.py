@@ -1,12 +1,12 @@
-"""Share groups: what their coordinator wrote and answered, and what members were answered.
+"""Compare a share coordinator's responses and members' responses with ``__share_group_state``.
 
 The rules are those of KIP-932, and of ``ShareCoordinatorShard`` of 4.1 to 4.4:
 
-- while the state epoch is the same, the start offset and the leader epoch never go back; the state
-  epoch never goes back, until the state is removed;
-- an update has the number of the snapshot before it;
-- what a member accepted or rejected, with a response, is in the log as acknowledged or archived, or
-  is before the start offset.
+- within one state epoch, the start offset and the leader epoch never decrease; the state epoch
+  never decreases until the state is removed;
+- an update has the number of the previous snapshot;
+- a record that a member accepted or rejected, with a response, is acknowledged or archived in the
+  log, or it is before the start offset.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ from highwater.harness.runs.store import COORDINATOR_TOPICS
 TOPIC: Final = COORDINATOR_TOPICS[2]
 _FINAL_ANSWERS: Final = frozenset(("accept", "reject"))
 _FINAL_STATES: Final = frozenset((2, 4))
-"""DeliveryState: acknowledged and archived."""
+"""The values of DeliveryState for acknowledged and archived records."""
 
 
 @dataclass(slots=True)
@@ -31,8 +31,8 @@ class _Share:
     """The state of a partition of a share group.
 
     Attributes:
-        records: delivery count and DeliveryState's number, by offset; of two, the greater counts
-            (``PersisterStateBatchCombiner``).
+        records: delivery count and number of DeliveryState by offset. Of two values for an offset,
+            the greater one is used (``PersisterStateBatchCombiner``).
     """
 
     record: ShareRecord
@@ -48,10 +48,10 @@ class _Share:
 
 
 class SharesLog:
-    """The states of share groups' partitions, record by record, as a coordinator loads its log.
+    """The states of share groups' partitions, made record by record from the coordinator's log.
 
     Attributes:
-        wrong: the records that may not be there, and why.
+        wrong: the records that Kafka's rules do not allow, and why.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class SharesLog:
         return offset < share.start or state in _FINAL_STATES
 
     def apply(self, row: Row) -> list[ShareRecord]:
-        """Apply the next record; return it if it changes a state."""
+        """Apply the next record. Return it if it changes a state."""
         record = share_record(row)
         if record is None:
             return []
@@ -132,7 +132,7 @@ def wrong_shares(
     *,
     undamaged: bool,
 ) -> Iterator[GroupFinding]:
-    """Yield what contradicts the log of the coordinator of share groups, or contradicts in it.
+    """Yield contradictions within the share coordinator's log, and with responses to members.
 
     Args:
         newest: the most up-to-date replica, from its first record on.

@@ -1,13 +1,13 @@
-"""Transactions: what their coordinator wrote and answered, and what clients and partitions show.
+"""Compare a transaction coordinator's log with clients' histories and partitions' logs.
 
 The rules are those of ``TransactionMetadata`` and ``TransactionStateManager`` of 3.9 and 4.x:
 
-- a Complete state follows the Prepare state of the same end, or itself;
+- a Complete state follows the Prepare state of the same end, or the same Complete state;
 - after a client has used a producer id and epoch (Ongoing), no record has an older one. A record
-  that was not acknowledged may be followed by what the coordinator had in memory: so an Empty, or
-  a Prepare state before a Complete one, shows nothing;
-- a marker is written only after its Prepare state, and into all partitions before the Complete
-  state. A marker may be repeated. Producers that the log does not have are not judged;
+  that was not acknowledged may be followed by the coordinator's state in memory. So an Empty state,
+  or a Prepare state before a Complete state, proves nothing;
+- a marker is written only after its Prepare state, and to all partitions before the Complete state.
+  A marker may be repeated. Producers that are not in the log are not judged;
 - a commit is acknowledged only after its PrepareCommit.
 """
 
@@ -34,11 +34,11 @@ from highwater.checkers.transactions.coordinated import TOPIC
 _ENDS: Final = {PREPARE_COMMIT: "commit", PREPARE_ABORT: "abort"}
 _PREPARES: Final = {COMPLETE_COMMIT: PREPARE_COMMIT, COMPLETE_ABORT: PREPARE_ABORT}
 _FENCING: Final = STATES[-1]
-"""A state in memory only, with the next epoch: the coordinator is about to abort."""
+"""A state that exists only in memory, with the next epoch: the coordinator is about to abort."""
 
 
 class Marker(NamedTuple):
-    """Markers of one kind, of a producer's id and epoch, in a partition."""
+    """Equal markers in a partition: one kind, one producer id, one producer epoch."""
 
     partition: int
     producer_id: int
@@ -51,8 +51,8 @@ class PartitionFacts:
     """Facts about transactions from the partitions' logs and from the history.
 
     Attributes:
-        most: the number of each marker in the replica that has most of them.
-        everywhere: the markers that all replicas of their partition have.
+        most: the greatest number of each marker in any replica.
+        everywhere: the markers that are in all replicas of their partition.
         whole: the partitions whose logs still have their first record.
         acknowledged: the number of acknowledged commits, by the producer's id and epoch.
     """
@@ -64,7 +64,7 @@ class PartitionFacts:
 
 
 class TransactionsLog:
-    """The states of transactional ids, record by record, as a coordinator loads its log."""
+    """The states of transactional ids, made record by record from the coordinator's log."""
 
     def __init__(self) -> None:
         self._last: dict[Place, TransactionRecord] = {}
@@ -81,7 +81,7 @@ class TransactionsLog:
         return frozenset(states)
 
     def apply(self, row: Row) -> list[TransactionRecord]:
-        """Apply the next record; return it."""
+        """Apply the next record and return it."""
         record = transaction_record(row)
         if record is None:
             return []
@@ -96,12 +96,12 @@ def wrong_transactions(
     topic: str,
     facts: PartitionFacts | None,
 ) -> Iterator[GroupFinding]:
-    """Yield what contradicts the log of the coordinator of transactions, or contradicts in it.
+    """Yield contradictions within the transaction coordinator's log, and with other evidence.
 
     Args:
         newest: the most up-to-date replica, from its first record on.
-        topic: the topic under test; transactional ids that never wrote to it are not judged.
-        facts: None if faults may have removed some.
+        topic: the topic under test. Transactional ids that never wrote to it are not judged.
+        facts: facts from partitions' logs; None if faults may have removed records.
     """
     for answer, _, states in contradicted(answers, replicas, TransactionsLog):
         expected = next(iter(states - {None}), None)
@@ -127,7 +127,7 @@ def _named(state: tuple[str, int, int] | None) -> str:
 
 
 def _wrong_order(records: Iterable[TransactionRecord]) -> Iterator[tuple[int, str]]:
-    """Yield the offset of each record of one transactional id that may not be there, and why."""
+    """Yield each record of a transactional id that Kafka's rules do not allow, and why."""
     before: TransactionRecord | None = None
     used: TransactionRecord | None = None
     left: set[int] = set()
@@ -159,7 +159,7 @@ def _wrong_order(records: Iterable[TransactionRecord]) -> Iterator[tuple[int, st
 
 @dataclass(slots=True)
 class _Decisions:
-    """The ends of transactions that a coordinator's log has.
+    """The ends of transactions in a coordinator's log.
 
     Attributes:
         names: the transactional id of each producer id.
@@ -174,7 +174,7 @@ class _Decisions:
     commits: Counter[tuple[int, int]] = field(default_factory=Counter)
 
     def add(self, records: Sequence[TransactionRecord], topic: str) -> None:
-        """Add the ends in the records of a transactional id."""
+        """Add the ends of transactions in the records of one transactional id."""
         markers: list[Marker] = []
         before: int | None = None
         for record in records:
@@ -196,7 +196,7 @@ class _Decisions:
 def _undecided(
     ids: Mapping[str, Sequence[TransactionRecord]], facts: PartitionFacts, topic: str
 ) -> Iterator[GroupFinding]:
-    """Yield ends of transactions that only the log shows, or only partitions or clients show."""
+    """Yield ends of transactions that are only in the log, or only in partitions or histories."""
     log = _Decisions()
     for records in ids.values():
         log.add(records, topic)

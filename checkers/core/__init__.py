@@ -1,1 +1,1 @@
-"""The vocabulary of checkers: anomalies, promises, and the decorator."""
+"""The base of checkers: anomalies, guarantees, and the decorator."""

@@ -52,10 +52,11 @@ MISTAKE: Final = "mistake"
 
 BELOW: Final = "below its HW "
 ABOVE: Final = "above its HW "
-"""The note of a divergent copy begins so, and ends with the last HW in its broker's checkpoint."""
+"""The beginning of a divergent copy's note, before the last HW in its broker's checkpoint."""
 
 Breaks: TypeAlias = Callable[[Plan, int], bool]
-"""A function that returns whether an anomaly breaks a promise, from a plan and its fault count."""
+"""A function that returns whether an anomaly breaks a guarantee, from a plan and its fault counts.
+"""
 
 
 class Severity(StrEnum):
@@ -70,22 +71,22 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of anomaly. Kinds that clients see have the names of Jepsen's Kafka workload.
+    """A kind of anomaly. Kinds in clients' histories have the names of Jepsen's Kafka workload.
 
     Attributes:
         name: the kind's name, such as ``lost-write``.
         guarantee: a sentence that is true if no such anomaly is found.
         singular: words for one such anomaly, after the number 1.
         plural: the same words for several.
-        promise: the promise that the anomaly breaks, and where Kafka makes that promise.
-        breaks: returns whether a run had that promise; ``checkers.core.promises`` has the usual
+        promise: the guarantee that the anomaly breaks, and where Kafka states it.
+        breaks: returns whether a run had that guarantee; ``checkers.core.promises`` has the usual
             functions.
-        says: returns a sentence about one anomaly from its row, in columns of ``anomaly.SCHEMA``;
-            None: ``checkers.lineage`` makes it.
-        evidence: returns the evidence of one anomaly from its row, in order of time; None:
-            ``checkers.lineage`` finds it.
-        absence: whether the anomaly is shown by rows that are *not* in a history. A run that ended
-            early lacks its last rows, so that it cannot show such an anomaly.
+        says: returns a sentence about one anomaly from its row, in columns of ``anomaly.SCHEMA``.
+            If None, ``checkers.lineage`` writes it.
+        evidence: returns the evidence of one anomaly from its row, in order of time. If None,
+            ``checkers.lineage`` collects it.
+        absence: whether *missing* rows of a history show the anomaly. A run that ended early lacks
+            its last rows, so it cannot show such an anomaly.
     """
 
     name: str

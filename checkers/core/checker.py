@@ -13,22 +13,20 @@ from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
 
 Find: TypeAlias = Callable[[Tables], DataFrame | Rows | pa.Table | None]
-"""A function that returns anomalies as rows of ``anomaly.SCHEMA``, or None if there are none.
+"""A function that returns anomalies as rows of ``anomaly.SCHEMA``, or None without anomalies.
 
-Instead it may return ``Rows`` in ``history.findings.FINDING``, which refer to rows of the history.
-The judge then looks up the values of all these rows together.
-"""
+It may also return ``Rows`` of ``history.findings.FINDING``, which refer to rows of the history. The
+judge then reads the values of all these rows together."""
 
 Idle: TypeAlias = Callable[[Tables, RunFiles], str]
-"""A function that returns why a checker has nothing to judge in a run, the end of a sentence.
+"""A function that returns why a checker has nothing to judge in a run, as the end of a message.
 
 It returns an empty string if the checker has something to judge. It also does so if files of the
-run cannot be used, because the verdict already names these files.
-"""
+run cannot be used, because the verdict already names these files."""
 
 
 def never_idle(_tables: Tables, _case: RunFiles) -> str:
-    """Return an empty string: every run has something for the checker to judge."""
+    """Return an empty string, because every run has something for the checker to judge."""
     return ""
 
 

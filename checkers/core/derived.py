@@ -1,4 +1,4 @@
-"""Derived tables. One function computes each table, and the source of the table keeps it.
+"""Derived tables. One function computes each table, and the table's source caches it.
 
 A checker that needs a derived table calls its function: ``log_ends(tables)``.
 """
@@ -11,7 +11,7 @@ _Result = TypeVar("_Result")
 
 
 class DerivedFrom(Protocol):
-    """The source of derived tables, which also keeps them: ``Tables``, or a ``ClientHistory``."""
+    """The source of derived tables, which also caches them: ``Tables``, or a ``ClientHistory``."""
 
     derived: dict[object, Any]
 

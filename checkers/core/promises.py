@@ -1,7 +1,7 @@
-"""The promises that a run can have. Each kind of anomaly names the promise that it breaks.
+"""The guarantees that a run can have. Each kind of anomaly names the one that it breaks.
 
-Kafka's promises follow from three settings, ``acks`` (ProducerConfig), ``min.insync.replicas`` and
-``unclean.leader.election.enable`` (TopicConfig), and from the faults in the cluster.
+Kafka's guarantees depend on three settings, ``acks`` (ProducerConfig), ``min.insync.replicas`` and
+``unclean.leader.election.enable`` (TopicConfig), and on the faults in the cluster.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ DURABLE: Final = "durability: acks=all and clean elections (ProducerConfig acks,
 AGREED: Final = "agreement: every replica gives the same record at an offset (KIP-101)"
 ISOLATED: Final = "isolation: read_committed returns only committed transactions (KIP-98)"
 UNORDERED: Final = "none: transactions of several producers share a log (KIP-98)"
-"""Promises that kinds of anomaly in several modules break."""
+"""The guarantees that kinds of anomaly in several modules break."""
 
 _FENCES_MEMBERS: Final = (2, 5)
 
@@ -22,12 +22,12 @@ CONTROLLER_DISK_LOSS: Final = "controller-disk-loss"
 
 
 def always(_plan: Plan, _faults: int) -> bool:
-    """Return True: every run has the promise."""
+    """Return True, because every run has the guarantee."""
     return True
 
 
 def never(_plan: Plan, _faults: int) -> bool:
-    """Return False: no run has the promise."""
+    """Return False, because no run has the guarantee."""
     return False
 
 
@@ -37,7 +37,7 @@ def if_idempotent(plan: Plan, _faults: int) -> bool:
 
 
 def if_acknowledged_is_kept(plan: Plan, faults: int) -> bool:
-    """Return whether Kafka promises the run that acknowledged records are not lost."""
+    """Return whether Kafka guarantees for this run that acknowledged records are not lost."""
     match plan.workload.acks:
         case "0":
             return False
@@ -48,7 +48,7 @@ def if_acknowledged_is_kept(plan: Plan, faults: int) -> bool:
 
 
 def if_controllers_keep_disks(plan: Plan, _faults: int) -> bool:
-    """Return whether every controller keeps its disk, which Raft needs.
+    """Return whether no controller loses its disk, which Raft requires.
 
     A controller that restarts with an empty disk can elect a leader that lacks committed records
     (KIP-595).
@@ -58,7 +58,7 @@ def if_controllers_keep_disks(plan: Plan, _faults: int) -> bool:
 
 
 def if_committed_is_kept(plan: Plan, faults: int) -> bool:
-    """Return whether Kafka promises the run that records below the HW are not lost."""
+    """Return whether Kafka guarantees for this run that records below the HW are not lost."""
     return faults == 0 or not plan.topic.unclean_leader_election
 
 

@@ -1,1 +1,1 @@
-"""Cycles of operations (Adya)."""
+"""Cycles of operations: dependencies that isolation levels forbid (Adya)."""

@@ -7,12 +7,12 @@ require that no operation comes before itself ("Weak Consistency", 1999, 4.2; El
 edges are those of Jepsen's ``jepsen.tests.kafka`` (``ww-graph``, ``wr-graph``), with two
 exceptions. A record that shares its offset with another record, or has two offsets, is in no ww
 edge, because its offset is wrong. A read under ``read_uncommitted`` is in no wr edge, because Kafka
-promises nothing about such a read.
+guarantees nothing about such a read.
 
 Kafka does not isolate writes: concurrent transactions may have one order in one partition and the
-opposite order in another partition. So G0, and G1c with ww edges, break no promise.
+opposite order in another partition. So G0, and G1c with ww edges, break no guarantee.
 
-One process searches all operations of a history, so long histories are not searched
+One process searches all operations of a history. So long histories are not searched
 (``unsearched``).
 """
 
@@ -48,11 +48,11 @@ from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
 ROWS_MAX: Final = 2_000_000
-"""The most rows that a history may have to be searched for cycles."""
+"""A history with more rows than this is not searched for cycles."""
 
 _SENDER: Final = schema("slot", "offset", "operation", "key", "sure", sure=pa.bool_())
-"""The operation that sent a record which took effect; the first offset that a client named for the
-record, and whether no client named another offset (``sure``)."""
+"""The operation that sent a record which took effect. The columns also have the first offset that a
+client reported for the record, and whether no client reported another one (``sure``)."""
 
 _EDGE: Final = schema("history", "source", "target", "sent", "met")
 _WITNESS: Final = schema(
@@ -69,7 +69,7 @@ _STEP: Final = SCHEMA.field("steps").type.value_type.names
 def unsearched(view: ClientHistory, run: str, *, ww: bool = True) -> str:
     """Return why a run is not searched, as the end of a sentence; empty if it is searched.
 
-    ``ww`` is as in ``find``.
+    ``find`` describes ``ww``.
     """
     rows = view.judged.get(run, 0)
     if rows <= ROWS_MAX or not (ww or run in view.entangled):
@@ -82,11 +82,11 @@ def find(view: ClientHistory, *, ww: bool = True) -> Rows | None:
 
     ``steps`` has two rows for each step of the cycle: a row of an operation, and a row of the next
     operation that shows why the next operation comes after. Two sends are a ww edge, a send and a
-    read are a wr edge. For an order in time both rows have the kind ``process`` or ``realtime`` and
+    read are a wr edge. For an edge of time, both rows have the kind ``process`` or ``realtime`` and
     no record.
 
     Args:
-        view: the clients' view of any number of histories; ``unsearched`` ones are left out.
+        view: the clients' view of any number of histories. ``unsearched`` histories are ignored.
         ww: whether the order of records in the log orders their operations (Jepsen's ``ww-deps``).
             If not, no G0 is found, and no isolation level allows a G1c that is found.
 
@@ -119,7 +119,10 @@ def _senders(view: ClientHistory) -> Rows:
 
 
 def _sent(records: pa.Table) -> pa.Table:
-    """Return the senders of these rows of ``RECORD``. A kernel."""
+    """Return the senders of these rows of ``RECORD``.
+
+    This function is a kernel, a pure function of Arrow tables.
+    """
     sent = numbers(records)
     sent = choose(sent, any_of(sent["facts"], flags.SENT) & (sent["first"] != NONE))
     named = {"offset": sent["first"], "operation": sent["writer"]}
@@ -127,16 +130,19 @@ def _sent(records: pa.Table) -> pa.Table:
 
 
 def _proven(rows: pa.Table) -> pa.Table:
-    """Return the senders in ``DOUBTFUL`` rows that evidence proves. A kernel by ``key``."""
+    """Return the senders in ``DOUBTFUL`` rows that evidence proves.
+
+    This kernel needs all rows of a ``key`` together.
+    """
     sends, columns = records(rows), numbers(rows, ("operation", "fact"))
     proven = np.isin(sends["writer"], columns["operation"][any_of(columns["fact"], flags.PROVEN)])
     return _sent(sends.filter(pa.array(proven)))
 
 
 def _log_edges(senders: pa.Table) -> pa.Table:
-    """Link each record's sender to the sender of the log's next record, if both are certain.
+    """Link each record's sender to the sender of the next record in the log, if both are known.
 
-    A kernel by ``slot``.
+    This kernel needs all rows of a ``slot`` together.
     """
     ordered, place = grouped(numbers(senders), "slot", "offset")
     alone = place.first[place.size == 1]
@@ -171,7 +177,9 @@ def _read_edges(rows: Numbers, senders: Numbers) -> Numbers:
 
 
 def _search(graph: pa.Table) -> pa.Table:
-    """Find the cycles of each history, as ``_WITNESS`` rows. A kernel by ``history``.
+    """Find the cycles of each history, as ``_WITNESS`` rows.
+
+    This kernel needs all rows of a ``history`` together.
 
     Args:
         graph: the rows of ``_SENDER``, ``ROW`` and ``_EDGE``, each with its ``history``.
@@ -231,7 +239,7 @@ def _operations(rows: Numbers, ids: Ints) -> tuple[Operations, Ints]:
 
 
 class _Witnesses:
-    """The records that show an edge's operations. Edges are sorted by their sources."""
+    """The records that an edge's operations sent or read. Edges are sorted by their sources."""
 
     def __init__(self, edges: Numbers, source: Ints, target: Ints) -> None:
         self._edges = edges
@@ -244,7 +252,7 @@ class _Witnesses:
         return {"key": int(key), "sends": end == 0 or not self._edges["wr"][edge]}
 
     def of(self, operation: int) -> dict[str, object]:
-        """Return any record that the edges have for an operation."""
+        """Return any record of an operation that is in one of the edges."""
         place = int(np.searchsorted(self._source, operation))
         if place < len(self._source) and self._source[place] == operation:
             return self.at(place, 0)
@@ -259,7 +267,7 @@ def _first_rows(rows: pa.Table) -> pa.Table:
 
 
 def _tell(view: ClientHistory, rows: Rows, witnesses: pa.Table) -> Rows:
-    """Return the anomalies for these cycles, with the recorded row of each step."""
+    """Return the anomalies for these cycles, with the history's row of each step."""
     keys = ["operation", "key"]
     witness_keys = view.engine.table(witnesses.select(keys))
     first = rows.join(witness_keys, keys, "semi").by(["operation"], _first_rows, _REFERENCE)

@@ -49,10 +49,10 @@ SORTS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operations:
-    """Vertices: each operation's history and process, as numbers, and when it began and ended.
+    """Vertices of a graph: each operation's history and process, its begin and its end.
 
-    ``end`` is the time at which the operation is known to have succeeded. With ``NEVER``, no
-    operation is known to follow it.
+    ``end`` is when the operation is known to have succeeded. ``NEVER`` means that no operation is
+    known to follow it.
     """
 
     history: Ints
@@ -66,7 +66,7 @@ class Operations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """Edges by sends and reads: ``source`` and ``target`` are indices in ``Operations``."""
+    """Edges by sends and reads. ``source`` and ``target`` are indices in ``Operations``."""
 
     source: Ints
     target: Ints
@@ -128,9 +128,9 @@ def cycles(operations: Operations, dependencies: Dependencies) -> list[Cycle]:
     each kind, except for kinds that an earlier result implies.
 
     An operation that is known to have succeeded comes before all operations that began later
-    (Elle's ``realtime-graph``). Edges of time go through points on a time line, and not between
-    every two operations. So there are about as many edges as operations. ``process`` is the same
-    order within a process. Operations of one process that overlap are not ordered.
+    (Elle's ``realtime-graph``). Edges of time connect operations with points on a time line,
+    instead of every two operations. So there are about as many edges as operations. ``process`` is
+    the same order within a process. Operations of one process that overlap are not ordered.
     """
     everywhere = np.ones(len(operations), np.bool_)
     whole = _graph(operations, dependencies, SORTS[-1], everywhere).components()
@@ -158,7 +158,7 @@ def cycles(operations: Operations, dependencies: Dependencies) -> list[Cycle]:
 
 
 def _graph(operations: Operations, dependencies: Dependencies, sort: _Sort, timed: Bools) -> _Graph:
-    """Return the edges that a kind may have; edges of time only between ``timed`` operations."""
+    """Return the edges that a kind of cycle may have, with edges of time for ``timed`` ones."""
     chosen = slice(None) if sort.wr else ~dependencies.wr
     source, target = dependencies.source[chosen], dependencies.target[chosen]
     weight = np.full(len(source), _STEP)
@@ -178,8 +178,8 @@ def _time_line(
 ) -> tuple[int, Ints, Ints, NDArray[np.float64]]:
     """Return the number of points on all time lines, and the edges of time: source, target, weight.
 
-    A point is where an operation ended. Edges lead from an operation to its own point, from each
-    point to the next point on its line, and from the last point before an operation's begin to that
+    Each operation's end is a point. Edges lead from an operation to its own point, from each point
+    to the next point on its line, and from the last point before an operation's begin to that
     operation.
     """
     count = len(operations)
@@ -203,7 +203,7 @@ def _time_line(
 
 
 def _smallest(part: Ints, whole: Ints, news: Bools) -> Ints:
-    """Return the smallest part of each component that has a cycle which is not implied."""
+    """Return the smallest part of each component that has a cycle which no other cycle implies."""
     parts, first, counts = np.unique(part[news], return_index=True, return_counts=True)
     owners = whole[news][first]
     order = np.lexsort((first, counts, owners))
@@ -247,7 +247,7 @@ def _closing(
     edges: Ints,
     count: int,
 ) -> list[tuple[int, float, list[int]]]:
-    """Return the shortest path from each edge's target back to its source; one edge a component.
+    """Return the shortest path from each edge's target to its source, for one edge per component.
 
     Returns:
         For each edge: its index, the length of the path, and the operations from its source on.
@@ -265,7 +265,7 @@ def _closing(
 def _legs(
     paths: list[list[int]], operations: Operations, dependencies: Dependencies, sort: _Sort
 ) -> list[list[Leg]]:
-    """Return each cycle's steps. A step is a ww edge if there is one, else wr, else of time."""
+    """Return each cycle's steps. A step is a ww edge if possible, else wr, else an edge of time."""
     count = len(operations)
     usable = np.flatnonzero(~dependencies.wr | sort.wr)
     pairs = dependencies.source[usable] * count + dependencies.target[usable]

@@ -1,1 +1,1 @@
-"""Checkers of the anomalies that the disks of replicas show."""
+"""Checkers of the disks of replicas."""

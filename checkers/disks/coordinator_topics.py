@@ -49,8 +49,8 @@ def _says(row: dict[str, Any]) -> str:
 def coordinator_divergence(tables: Tables) -> pa.Table:
     """Return the coordinators' partitions whose replicas differ, each with its first offset.
 
-    If the cluster did not quiesce, only differences below the HW of every replica count: above the
-    HW a follower may still hold records that it is about to truncate.
+    If the replicas were not in sync at the end, only differences below the HW of every replica are
+    reported: above the HW a follower may have records that it will truncate.
     """
     rows = [
         _row(case, partition)
@@ -71,8 +71,8 @@ def _partitions(case: RunFiles, tables: Tables) -> Iterator[InspectedPartition]:
 def _alike(folder: Path) -> bool:
     """Return whether all logs of each partition have the same bytes, up to the shorter log's end.
 
-    Followers append the bytes that they fetch, so this is nearly always true. To find out costs one
-    read of the files.
+    Followers append the bytes that they fetch, so this is nearly always true. The comparison reads
+    the files once.
     """
     logs: dict[str, list[bytes]] = defaultdict(list)
     for replica in sorted(folder.glob("*/*/")):

@@ -28,7 +28,7 @@ from highwater.checkers.run_tables import Tables
 def corrupt(tables: Tables) -> DataFrame | pa.Table:
     """Return the ranges of logs that hold no valid batch.
 
-    After a kill, a log may end inside a batch: this is no anomaly. Files that cannot be read are no
+    A log that ends inside a batch after a kill is no anomaly. Files that cannot be read are no
     evidence (``checkers.verdicts``).
     """
     if not any(span.marked for span in log_spans(tables)):

@@ -95,8 +95,8 @@ class ComparedReplica:
 def divergence(tables: Tables) -> DataFrame | pa.Table:
     """Return offsets at which replicas differ, or that a replica skips, with the records there.
 
-    If the cluster did not quiesce, only offsets below every replica's checkpointed HW are compared,
-    because above the HW a follower may still hold records that it is about to truncate. Each copy
+    If the replicas were not in sync at the end, only offsets below every replica's checkpointed HW
+    are compared, because above the HW a follower may have records that it will truncate. Each copy
     states whether the offset is below its replica's HW: replication does not repair a difference
     below both HWs.
     """

@@ -49,9 +49,9 @@ def missing(tables: Tables) -> pa.Table:
 
     Such a record is committed: a consumer gets nothing above the leader's high watermark, which
     every member of the ISR has reached (Partition.maybeIncrementLeaderHW). Only readable replicas
-    in runs that quiesced count: there no fault is active when the last ISR is observed. A run also
-    needs a list of its files, or the brokers' responses. Without them, a log may end early because
-    its last segment was not copied.
+    are considered, and only runs whose replicas were in sync at the end: there no fault is active
+    when the last ISR is observed. A run also needs a list of its files, or the brokers' responses.
+    Without them, a log may end early because its last segment was not copied.
     """
     ends = {(end.run, end.broker, end.topic, end.partition): end for end in log_ends(tables)}
     compared = {case.key: _compared(case) for case in tables.cases}
@@ -75,7 +75,7 @@ def missing(tables: Tables) -> pa.Table:
 
 
 def _last_begins(cases: Iterable[RunFiles]) -> dict[Key, int]:
-    """Return the base offset of each replica's last segment. If it is empty, the log ends there.
+    """Return the base offset of each replica's last segment, where the log ends if it is empty.
 
     All earlier segments may be in the remote tier (KIP-405).
     """

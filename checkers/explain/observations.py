@@ -1,6 +1,6 @@
-"""The observations on which the model's answer depends, and the kinds of cluster with each of them.
+"""The observations that explanations need, and the kinds of cluster that provide each one.
 
-If an observation is missing, an anomaly that needs it is not known, and never called a bug of
+If an observation is missing, an anomaly that needs it is "unknown". It is never called a bug of
 Kafka.
 """
 
@@ -34,7 +34,7 @@ UNFLUSHED: Final = frozenset({Observation.MACHINES})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationSource:
-    """The source of an observation on each kind of cluster; empty: it is not observed there.
+    """The source of an observation on each kind of cluster; empty if there is none.
 
     Attributes:
         shows: what the observation shows.

@@ -16,14 +16,14 @@ class Tolerances:
     """The longest times between related events, in nanoseconds.
 
     Attributes:
-        look: between two observations of one broker, if the machine is not too busy.
+        look: between two observations of one broker, if the machine is not overloaded.
         log: between an event and its line in a broker's or a client's log.
-        deposed: from a leader's deposition until it knows of it; longer if it was observed to
-            follow later.
+        deposed: from the election of a new leader until the former leader knows of it; longer if it
+            was observed to follow later.
         client: from a change of leader until clients no longer send to the old one.
-        unread: the longest time until a busy broker reads a request.
-        backlog: the same for a broker without CPU time, if the order of requests shows it.
-        outage: before and after a time at which a fault was certainly in effect.
+        unread: from the arrival of a request at a busy broker until the broker reads it.
+        backlog: the same time for a broker without CPU time, if the order of requests shows this.
+        outage: from a fault that was certainly in effect to its earliest and latest effects.
     """
 
     look: int = 250 * MS

@@ -1,4 +1,4 @@
-"""Checks whether the release's rules allow every truncation of a log, for an observed reason."""
+"""Check whether a release's rules allow every truncation of a log, for an observed reason."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ def _to_the_own_hw(
 
 
 def _died(trace: Trace, broker: int, line: BrokerLogLine, then: BrokerLogLine | None) -> bool:
-    """Return whether the broker restarted right after its truncation, which was never observed."""
+    """Return whether the broker restarted right after a truncation that was not observed."""
     if then is None or then.kind != "start":
         return False
     seen = (sample.time_ns for sample in trace.samples(broker))
@@ -85,7 +85,7 @@ class _Following:
     Attributes:
         cause: the log line that shows that the replica began to follow or to lead.
         since_ns: when the last role began in which it fetched records.
-        question: its leader's last answer, until the replica has truncated its log.
+        question: the leader's last response, until the replica has truncated its log.
         cut: the offset of its last truncation.
     """
 
@@ -107,7 +107,7 @@ def _to_the_leaders_answer(
         trace: the trace of the partition.
         rules: the broker's rules when it logged each line.
         lines: the broker's log lines, in order of time.
-        asking: the lines of a broker that asks its leader where to truncate.
+        asking: the log lines of a broker that requests the offset to truncate to.
     """
     now = _Following()
     for line in _in_order(lines):
@@ -124,7 +124,7 @@ def _to_the_leaders_answer(
 
 
 def _since(trace: Trace, before: _Following, line: BrokerLogLine) -> int:
-    """Return the time after which a replica's new leader may know the end of an epoch better.
+    """Return the time after which a new leader may know a later end of an epoch.
 
     If the replica fetched nothing from its previous leader, which was down, the time is earlier.
     """
@@ -176,9 +176,9 @@ def _why_not(trace: Trace, rules: Rules, line: BrokerLogLine, now: _Following) -
 
 
 def _had_fetched(trace: Trace, line: BrokerLogLine, cause: BrokerLogLine) -> bool:
-    """Return whether the replica fetched from this leader, which it must ask first.
+    """Return whether the replica fetched from this leader, after a request to it.
 
-    Observations before the broker's last start do not count: then its log may have been longer.
+    Observations before the broker's last start are ignored, because its log may have been longer.
     """
     starts = trace.of_kind(line.broker, "start")
     alive_ns = max((start.time_ns for start in starts if start.time_ns <= cause.time_ns), default=0)

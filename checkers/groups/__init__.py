@@ -1,1 +1,1 @@
-"""Checkers of consumer groups and share groups: the promises that Kafka did not keep."""
+"""Checkers of consumer groups and share groups."""

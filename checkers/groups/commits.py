@@ -1,22 +1,22 @@
 """The offsets that a group has committed are a register: ``lost-commit``, ``stale-commit``.
 
 A commit that was acknowledged took effect between its begin and its end. A commit that failed may
-have taken effect at any time since it began: an earlier try of the client may have been written,
-and a coordinator that was paused may process the request late. So an offset in a response is right
-if a commit of it had begun before the response, and no later commit replaced it. A later commit
-begins after the first one ended, and is acknowledged before the request. *None* is right until a
-commit is acknowledged, and after the last commit expired (``offsets.retention.minutes``). An offset
-that is not right is
+have taken effect at any time after its begin: an earlier attempt of the client may have been
+written, and a coordinator that was paused may process the request late. So an offset in a response
+is correct if a commit of it had begun before the response, and no later commit replaced it. A later
+commit begins after the first one ended, and is acknowledged before the request. *None* is correct
+until a commit is acknowledged, and after the last commit expired (``offsets.retention.minutes``).
+An incorrect offset is
 
 - ``lost-commit``, if it was returned after all members had ended, or if it is the last offset in
   the offsets topic (in the longest replica);
 - ``stale-commit``, if a member received it, which then reads records again that its group has read.
 
-``foreign-offset``: a coordinator returned an offset to a member although no member had committed
-one since the topic was created, so that it is of an earlier topic with this name.
+``foreign-offset``: a coordinator returned an offset to a member, although no member had committed
+one since the topic was created. So the offset belongs to an earlier topic with the same name.
 
-``given-again``: a member was given a record below the offset at which the member began, or below
-the member's position. (Records that a member skips are ``poll-skip`` or ``undelivered``.)
+``given-again``: a member got a record below the offset at which the member began, or below the
+member's position. (Records that a member skips are ``poll-skip`` or ``undelivered``.)
 """
 
 from bisect import bisect_right
@@ -55,7 +55,7 @@ GIVEN_AGAIN: Final = "given-again"
 FOREIGN_OFFSET: Final = "foreign-offset"
 
 READER: Final = "reader"
-"""The process that requests the offsets after all members have ended."""
+"""The process that requests the group's offsets after all members have ended."""
 
 _DURABLE: Final = "durability: a committed offset is replicated as a record with acks=all"
 
@@ -81,7 +81,7 @@ class CommitRegister:
         return cls(done=done, latest=list(accumulate(done, _later)), commits=list(commits))
 
     def overtaken(self, offset: int | None, begun_ns: int, ended: int) -> Row | None:
-        """Return the acknowledged commit that makes a returned offset wrong; None if it is right.
+        """Return the acknowledged commit that makes a returned offset wrong; None without one.
 
         Args:
             offset: the returned offset.
@@ -162,7 +162,7 @@ def _of_run(case: RunFiles, rows: list[Row]) -> Iterator[GroupFinding]:
 
 
 def foreign_offsets(rows: Iterable[Row]) -> Iterator[GroupFinding]:
-    """Yield the first offset of each place that a member got before any had committed one."""
+    """Yield, for each partition and group, an offset that a member got before any commit."""
     for (group, partition), of_place in by_place(rows).items():
         begun_ns = min(
             (r["invoke_ns"] for r in of_place if r["event"] == "commit"), default=FOREVER
@@ -183,7 +183,7 @@ def foreign_offsets(rows: Iterable[Row]) -> Iterator[GroupFinding]:
 
 
 def offsets_retention_ns(plan: Plan) -> int:
-    """Return the time for which coordinators keep the offsets of a group without members."""
+    """Return how long coordinators store the offsets of a group without members, in ns."""
     minutes = plan.broker_config.get(POSITIONS_RETENTION)
     return FOREVER if minutes is None else int(minutes) * 60_000_000_000
 
@@ -197,7 +197,7 @@ def wrong_offsets(
 
     Args:
         on_disk: the last offsets in ``__consumer_offsets``; None if they are not known.
-        retention_ns: the least time for which a coordinator keeps a commit.
+        retention_ns: the least time for which a coordinator stores a commit.
     """
     rows = list(rows)
     last_ns = max((ended_ns(row) for row in rows if row["complete_ns"] is not None), default=0)
@@ -244,7 +244,7 @@ def _named(offset: int | None) -> str:
 
 
 def repeated(rows: Iterable[Row]) -> Iterator[GroupFinding]:
-    """Yield the records that a member received although its position was past them."""
+    """Yield the records that a member received although its position was beyond them."""
     rows = list(rows)
     places = by_place(row for row in rows if row["event"] in {"given", "sought"})
     for place, owners in ownerships(rows).items():

@@ -1,9 +1,9 @@
-"""The intervals in which a fault, or its effect afterwards, may excuse a share group.
+"""The intervals in which a fault or its later effects may explain an anomaly of a share group.
 
-A leader keeps in memory which member holds which record. It drops this state when it fails, or when
-a member's connection ends. A member whose coordinator does not answer is removed. So a share group
-is excused after a fault, until every client has noticed that its connections are dead. It is also
-excused around a change of leader.
+A leader stores in memory which member has acquired which record. This state is lost when the leader
+fails, or when a member's connection ends. A member is removed if its coordinator does not respond.
+So anomalies of share groups are not reported after a fault, until every client has noticed that its
+connections are dead. They are not reported around a change of leader, either.
 """
 
 from bisect import bisect_right
@@ -14,11 +14,11 @@ from highwater.checkers.groups.events import FOREVER, Row
 from highwater.checkers.run_files import RunFiles
 
 AFTERWARDS_NS: Final = 15_000_000_000
-"""The time after a fault in which clients notice it: requests time out after 10 s
+"""Clients notice a fault within this time, because requests time out after 10 s
 (``socket.timeout.ms``)."""
 
 BEFORE_NS: Final = 5_000_000_000
-"""The longest time until the observer sees a new leader."""
+"""The observer notices a new leader within this time."""
 
 _FAULTS: Final = "events/faults"
 _PARTITIONS: Final = "events/partitions"
@@ -39,7 +39,7 @@ class Disturbances:
 
     @classmethod
     def of(cls, case: RunFiles) -> Self:
-        """Return the disturbances of a run; the complete run if its faults are not known."""
+        """Return the disturbances of a run; the complete run if its faults are unknown."""
         if _FAULTS not in case.tables or _PARTITIONS not in case.tables:
             return cls([(-FOREVER, FOREVER)])
         faults = case.rows(_FAULTS)
@@ -53,7 +53,7 @@ class Disturbances:
 
 
 def _faults(rows: Iterable[Row]) -> list[tuple[int, int]]:
-    """Return the interval in which clients may notice each fault. The rows are in order of time."""
+    """Return the interval in which clients may notice each fault. Rows are in order of time."""
     opened: dict[tuple[str, int | None], int] = {}
     intervals = []
     for row in rows:

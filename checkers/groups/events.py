@@ -20,7 +20,7 @@ Place = tuple[str, int]
 """A group and a partition."""
 
 FOREVER: Final = 1 << 62
-"""The end of an event that has no end in the history."""
+"""The end of an event whose end is not in the history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class GroupFinding:
 
     Attributes:
         offset: None if the anomaly does not concern one offset.
-        topic: the partition's topic; None: the topic under test.
+        topic: the partition's topic; None for the topic under test.
         says: the sentence that describes the anomaly.
         records: the offset of each record of the coordinators' topic that shows the anomaly, the
             producer of its transaction, and a sentence.
@@ -63,7 +63,7 @@ def by_place(rows: Iterable[Row]) -> dict[Place, list[Row]]:
 
 
 def ended_ns(row: Row) -> int:
-    """Return when a row's event ended; ``FOREVER`` if it has no end."""
+    """Return when a row's event ended; ``FOREVER`` without an end."""
     at = row["complete_ns"]
     return FOREVER if at is None else int(at)
 
@@ -101,5 +101,5 @@ def row_of(case: RunFiles, finding: GroupFinding) -> Row:
 
 
 def in_words(row: Row) -> str:
-    """Return the sentence that says what is wrong, from a row that ``anomalies`` made."""
+    """Return the sentence about an anomaly from its row, which ``anomalies`` made."""
     return str(row["copies"][0]["note"])

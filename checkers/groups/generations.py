@@ -1,7 +1,7 @@
-"""The generations of a group, with its members' assignments, as the coordinator wrote them.
+"""The generations of a group with its members' assignments, from ``__consumer_offsets``.
 
-The records are ``GroupMetadataValue``, versions 0 to 3, of the classic protocol. A member that
-rejoins with its ``group.instance.id`` gets a new member id in the same generation.
+The records are ``GroupMetadataValue``, versions 0 to 3, of the classic protocol. A static member
+that rejoins with its ``group.instance.id`` gets a new member id in the same generation.
 """
 
 import struct
@@ -48,7 +48,7 @@ def generations_on_disk(case: RunFiles, group: str) -> list[Generation]:
 
 
 class _UnreadableError(ValueError):
-    """A record's version that this module does not know."""
+    """This module does not know the version of a record."""
 
 
 class _Fields:

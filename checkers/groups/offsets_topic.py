@@ -30,7 +30,7 @@ class CommittedOffset(NamedTuple):
     Attributes:
         at: the record's offset in ``__consumer_offsets``.
         offset: None if the record removes the offset.
-        timestamp_ms: when the commit took effect, since 1970; None if the log does not say.
+        timestamp_ms: when the commit took effect, since 1970; None if unknown.
         transactional: whether the commit is part of a transaction.
     """
 
@@ -46,8 +46,8 @@ class OffsetsLog:
 
     An offset in a transaction takes effect when the transaction commits, unless an offset that was
     written later has already taken effect (``OffsetMetadataManager.replay`` of 4.0,
-    ``GroupMetadataManager.loadGroupsAndOffsets`` of 3.9). Releases differ in one case: an offset is
-    removed while an open transaction has a new offset for the same partition. Then both results are
+    ``GroupMetadataManager.loadGroupsAndOffsets`` of 3.9). Releases differ if an offset is removed
+    while an open transaction has a new offset for the same partition. Then both results are
     possible.
     """
 
@@ -59,7 +59,7 @@ class OffsetsLog:
         self._removed: set[CommittedOffset] = set()
 
     def possible(self, place: Place) -> frozenset[int | None]:
-        """Return the offsets that a coordinator may have for a group and partition; None: none."""
+        """Return the offsets (None: no offset) that a coordinator may have for a partition."""
         return self._possible.get(place, frozenset({None}))
 
     def apply(self, row: Row) -> list[CommittedOffset]:
@@ -97,7 +97,7 @@ class OffsetsLog:
 def committed_on_disk(case: RunFiles) -> dict[Place, int | None] | None:
     """Return the last committed offset for each group and partition of the topic under test.
 
-    None if the run has no copy of the offsets topic, or no complete one.
+    The result is None if the run has no complete copy of the offsets topic.
     """
     commits = commits_on_disk(case)
     return None if commits is None else {commit.place: commit.offset for commit in commits}
@@ -106,7 +106,7 @@ def committed_on_disk(case: RunFiles) -> dict[Place, int | None] | None:
 def commits_on_disk(case: RunFiles) -> list[CommittedOffset] | None:
     """Return every committed offset of the topic under test, in the order of the log.
 
-    None in the cases in which ``coordinator_records`` returns None.
+    The result is None if ``coordinator_records`` returns None.
     """
     rows = coordinator_records(case, TOPIC)
     log = OffsetsLog(case.plan.topic.name)
@@ -114,7 +114,7 @@ def commits_on_disk(case: RunFiles) -> list[CommittedOffset] | None:
 
 
 def committed(row: Row, topic: str) -> CommittedOffset | None:
-    """Return the offset of a topic that a record commits; None if there is none."""
+    """Return the offset of a topic that a record commits; None without one."""
     key, offset = BytesIO(row["key"] or b""), None
     try:
         if Int16.decode(key) not in _KEY_VERSIONS:
@@ -136,7 +136,7 @@ def committed(row: Row, topic: str) -> CommittedOffset | None:
 
 
 def removed_group(row: Row) -> str | None:
-    """Return the group whose metadata a record removes; None if there is none."""
+    """Return the group whose metadata a record removes; None without one."""
     key = BytesIO(row["key"] or b"")
     try:
         if row["value"] or Int16.decode(key) != _GROUP_KEY_VERSION:

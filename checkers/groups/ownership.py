@@ -1,8 +1,8 @@
-"""``two-owners``: a partition had two owners in a group, and the group's coordinator assigned both.
+"""``two-owners``: a coordinator accepted two members of a group as owners of one partition.
 
 A member owns a partition from the callback that assigns it to the callback that revokes it. Two
-members may believe this at once: a member without heartbeats is removed from its group, and learns
-it later. Kafka does not prevent that, but it promises two things:
+members may believe this at the same time: a member without heartbeats is removed from its group,
+and notices this later. Kafka does not prevent that, but it guarantees two things:
 
 - *in one epoch* (a classic group's generation, or a member's epoch of KIP-848) a partition is
   assigned to one member. Up to 0.10.0, the epochs of an empty group may begin anew. So a conflict
@@ -13,8 +13,7 @@ it later. Kafka does not prevent that, but it promises two things:
   owner's revoke callback: later the client may have rejoined, and sent the request again in the new
   epoch.
 
-The epoch is the one that the client knew at the assignment. Without an epoch, the owner is not
-judged.
+The epoch is that of the client at the assignment. An owner without a known epoch is not judged.
 """
 
 from collections import defaultdict
@@ -54,10 +53,10 @@ class Ownership:
     Attributes:
         begun_ns: when the callback that assigned the partition began.
         since_ns: when that callback ended.
-        begins: the offset from which the member read; None if the member did not know it.
+        begins: the offset from which the member read; None if unknown.
         leaves_ns: when the callback that revoked the partition began, or the member ended.
         until_ns: the last time at which a response still belonged to this owner.
-        proven_ns: when the member last requested a commit that was acknowledged; -1: never.
+        proven_ns: when the member last requested a commit that was acknowledged; -1 if never.
     """
 
     process: str
@@ -154,7 +153,7 @@ def doubly_owned(rows: Iterable[Row]) -> Iterator[GroupFinding]:
 
 
 def conflict(old: Ownership, new: Ownership) -> str:
-    """Return a sentence about a partition that had two owners; empty if it had not."""
+    """Return a sentence about a partition that had two owners; empty if it had only one."""
     if old.process == new.process or old.epoch is None or new.epoch is None:
         return ""
     if old.epoch == new.epoch:

@@ -1,17 +1,17 @@
-"""Share groups are queues (KIP-932). Their members' journals show whether they keep their promises.
+"""Check the guarantees of share groups (KIP-932) with their members' journals.
 
-- ``two-holders``: a record was given to a member while another member held it. A holder has a
-  record until it answers or ends, or until its lock expires. Only the broker knows when a lock
-  began. But a lock cannot begin before the record was sent, or before the previous holder released
-  the record. So the next member must receive the record at least one lock duration after that time.
-  Two other signs are delivery counts that do not grow, and an accepted answer of a holder after
-  another member got the lock. Faults excuse this anomaly (``disturbances``): only the leader's
-  memory says which member holds which record.
+- ``two-holders``: a record was delivered to a member while another member had acquired it. A member
+  has a record until it acknowledges or ends, or until the record's lock expires. Only the broker
+  knows when a lock began. But a lock cannot begin before the record was sent, or before the
+  previous member released the record. So the next member must receive the record at least one lock
+  duration after that time. Two other signs are delivery counts that do not increase, and an
+  accepted acknowledgement after another member got the lock. Faults explain this anomaly
+  (``disturbances``), because only the leader's memory has the locks.
 - ``acknowledged-again``: a member had accepted or rejected a record, and the broker confirmed it.
-  Later another member received the record, with a greater delivery count. No fault excuses this
-  anomaly: the state is replicated before the response (``__share_group_state``).
+  Later another member received the record, with a greater delivery count. No fault explains this
+  anomaly, because the state is replicated before the response (``__share_group_state``).
 - ``over-delivered``: a delivery count greater than the limit was returned.
-- ``never-given``: a record is in the log, and no member was ever given it, although at the end the
+- ``never-given``: a record is in the log, and no member ever received it, although at the end the
   members received no record for 30 s (``highwater.runtime.workload``).
 """
 
@@ -63,7 +63,7 @@ class ShareLog:
     Attributes:
         sent: when the acknowledged send of each record began.
         there: the sent records that the final read returned.
-        disturbances: intervals in which holders may lose the records that they hold.
+        disturbances: intervals in which members may lose the records that they have acquired.
     """
 
     sent: Mapping[Record, int]
@@ -73,7 +73,7 @@ class ShareLog:
 
 @dataclass(slots=True)
 class _Deliveries:
-    """The deliveries of one record in one group, and the answers to them.
+    """The deliveries of one record in one group, and the members' acknowledgements.
 
     Attributes:
         given: the deliveries, in the order in which polls returned them.
@@ -134,7 +134,7 @@ def no_share_group(_tables: Tables, case: RunFiles) -> str:
     idle=no_share_group,
 )
 def share_groups(tables: Tables) -> pa.Table:
-    """Return the records that members of share groups were wrongly given, or were never given."""
+    """Return the records that members of share groups received wrongly, or never received."""
     return anomalies(tables, _of_run)
 
 
@@ -171,7 +171,7 @@ def _rows(table: pa.Table) -> Iterator[tuple[int, int, str, int]]:
 
 
 def wrongly_shared(rows: Iterable[Row], log: ShareLog) -> Iterator[GroupFinding]:
-    """Yield the findings that contradict the promises of share groups, group by group."""
+    """Yield the findings that contradict the guarantees of share groups, group by group."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[row["group"]].append(row)
@@ -235,9 +235,10 @@ def _of_record(
 
 
 def _again(record: _Deliveries) -> str:
-    """Return a sentence about ``{where}`` that was delivered again; empty if it was not.
+    """Return a sentence about a record that was delivered again after its acknowledgement, or "".
 
-    Deliveries to the same member do not count: one may have been under way when it acknowledged.
+    Deliveries to the same member are ignored, because one may have been in flight at the
+    acknowledgement.
     """
     for answer in record.answers:
         if answer["event"] not in _FINAL_ANSWERS or answer["outcome"] != OK:
@@ -255,7 +256,7 @@ def _again(record: _Deliveries) -> str:
 
 
 def _held_twice(place: Record, record: _Deliveries, ends: Mapping[str, int], log: ShareLog) -> str:
-    """Return a sentence that says how two members held ``{where}``; empty if they did not."""
+    """Return a sentence that states how two members had acquired a record, or ""."""
     since_ns = log.sent.get(place)
     for holder, taker in pairwise(record.given):
         if since_ns is None:
@@ -288,7 +289,7 @@ def _held_twice(place: Record, record: _Deliveries, ends: Mapping[str, int], log
 
 
 def _left_ns(holder: Row, answers: Sequence[Row], ends: Mapping[str, int]) -> int:
-    """Return when a holder may have released a record; ``FOREVER`` if it did not."""
+    """Return when a member may have released a record; ``FOREVER`` if it did not."""
     process, given_ns = holder["process"], ended_ns(holder)
     answered = [
         int(row["invoke_ns"])
@@ -301,7 +302,7 @@ def _left_ns(holder: Row, answers: Sequence[Row], ends: Mapping[str, int]) -> in
 def _same_delivery(holder: Row, taker: Row, ends: Mapping[str, int]) -> bool:
     """Return whether two deliveries have the same number, and no member ended meanwhile.
 
-    A delivery to a member that then ended does not count.
+    A delivery to a member that then ended is ignored.
     """
     if holder["deliveries"] is None or holder["deliveries"] != taker["deliveries"]:
         return False
@@ -311,9 +312,9 @@ def _same_delivery(holder: Row, taker: Row, ends: Mapping[str, int]) -> bool:
 def _taken_late(
     holder: Row, taker: Row, record: _Deliveries, ends: Mapping[str, int], until_ns: int
 ) -> bool:
-    """Return whether a holder's answer was accepted while the next holder held the record.
+    """Return whether an acknowledgement was accepted after another member acquired the record.
 
-    ``until_ns`` is the earliest time at which the next holder's lock can expire.
+    ``until_ns`` is the earliest time at which the other member's lock can expire.
     """
     other_ns = min(until_ns, _left_ns(taker, record.answers, ends))
     return any(

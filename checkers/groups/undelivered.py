@@ -1,17 +1,18 @@
-"""``undelivered``: a group went past an acknowledged record, and never received this record.
+"""``undelivered``: a group read beyond an acknowledged record, and never received it.
 
-From the time when a group has joined, it is promised each record at least once (KIP-932 for share
-groups, Kafka's documentation of "at least once" for other groups). A record counts as undelivered
-only if all of this is true:
+After a group has joined, Kafka guarantees that it receives each record at least once (KIP-932 for
+share groups, Kafka's documentation of "at least once" for other groups). A record counts as
+undelivered only if all of this is true:
 
 - *the record is there*: its send succeeded, and the final read returned it, at one offset;
 - *the group had joined*: a member had received a record before this record was sent, and had not
-  ended when the group went past this record; or the group had committed an offset of the partition;
-- *the group went past the record*: a member received a record at a greater offset of the partition,
-  and every such poll began after this record was acknowledged. (If not, the log was truncated,
-  which is another anomaly);
-- *no member skipped the record by a seek*: until then no member sought a known offset after the
-  record, for its application, or because the group's committed offset was there.
+  ended when the group read beyond this record; or the group had committed an offset of the
+  partition;
+- *the group read beyond the record*: a member received a record at a greater offset of the
+  partition, and every such poll began after this record was acknowledged. (If not, the log was
+  truncated, which is another anomaly);
+- *no member skipped the record by a seek*: until then no member called ``seek`` with a known offset
+  after the record, and no member began after the record because of the group's committed offset.
 
 Records that a member received just before it ended are delivered to other members again, and the
 history has these deliveries.
@@ -68,11 +69,11 @@ GIVEN: Final = 1
 MOVED_TO: Final = 2
 PLACE: Final = schema("slot", "group", "what", "client", "at", "offset", "invoke_ns", "complete_ns")
 """A row about a partition and a group: a RECORD that the group did not receive, a record that it
-received (GIVEN), or an offset that a member sought (MOVED_TO)."""
+received (GIVEN), or an offset to which a member moved (MOVED_TO)."""
 
 
 def _without_groups(tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge: no client has joined a group."""
+    """Return why there is nothing to judge, if no client has joined a group."""
     return "" if case.key in client_view(tables).grouped else "no client joined a group"
 
 
@@ -90,7 +91,7 @@ def _without_groups(tables: Tables, case: RunFiles) -> str:
     idle=_without_groups,
 )
 def undelivered_records(tables: Tables) -> Rows | None:
-    """Return the records that groups should have received, but did not."""
+    """Return the records that groups did not receive, although they had to."""
     commits = {
         case.key: first_commits(case.rows(GROUPS_TABLE))
         for case in tables.cases
@@ -178,7 +179,7 @@ def members_of(joined: pa.Table, names: pa.Table, spans: pa.Table) -> pa.Table:
 def spans_of(rows: pa.Table) -> pa.Table:
     """Return when each client got its first record, and when it was last seen.
 
-    A kernel by ``client``.
+    This kernel needs all rows of a ``client`` together.
     """
     columns, client = grouped(numbers(rows, ROW.names), "client")
     given = any_of(columns["fact"], flags.SEEN) & (columns["complete_ns"] != NONE)
@@ -193,7 +194,9 @@ def spans_of(rows: pa.Table) -> pa.Table:
 
 
 def withheld(rows: pa.Table, *, members: pa.Table, slots: pa.Table) -> pa.Table:
-    """Return the records in the log that a group did not receive. A kernel by ``key``.
+    """Return the records in the log that a group did not receive.
+
+    This kernel needs all rows of a ``key`` together.
 
     Args:
         rows: the rows of ``ROW`` that are about records.
@@ -240,7 +243,10 @@ def _pairs(history: Ints, members: pa.Table) -> tuple[Ints, Ints]:
 
 
 def places(rows: pa.Table) -> pa.Table:
-    """Return the offsets that members received or sought, as ``PLACE`` rows. A kernel."""
+    """Return the offsets that members received, or to which they moved, as ``PLACE`` rows.
+
+    This function is a kernel, a pure function of Arrow tables.
+    """
     columns = numbers(rows)
     given = any_of(columns["fact"], flags.SEEN)
     columns["what"] = np.where(given, GIVEN, MOVED_TO)
@@ -253,7 +259,9 @@ def passed(
     members: pa.Table,
     committed: Mapping[tuple[int, str], int] = MappingProxyType({}),
 ) -> pa.Table:
-    """Return the records that their group went past. A kernel by ``slot``.
+    """Return the records beyond which their group read.
+
+    This kernel needs all rows of a ``slot`` together.
 
     Args:
         rows: rows of ``PLACE``.
@@ -274,7 +282,7 @@ def passed(
 
 
 def _past(rows: Numbers, members: Numbers, name: str, committed_ns: int) -> pa.Table:
-    """Return the records of one partition that one group went past.
+    """Return the records of one partition beyond which one group read.
 
     Args:
         rows: rows of ``PLACE``, sorted by offset.
@@ -310,7 +318,7 @@ def _past(rows: Numbers, members: Numbers, name: str, committed_ns: int) -> pa.T
 
 
 def first_behind(rows: Numbers, offset: Ints) -> tuple[Ints, Ints]:
-    """Return, for each offset, the begin and index of the earliest row after the offset.
+    """Return, for each offset, the begin and the index of the earliest row at a greater offset.
 
     The time is NEVER without a row after the offset. The rows are in the order of their offsets.
     """
@@ -323,9 +331,10 @@ def first_behind(rows: Numbers, offset: Ints) -> tuple[Ints, Ints]:
 
 
 def _owed(sent: Ints, past: Ints, members: Numbers) -> Bools:
-    """Return a mask of the records that the group should have received.
+    """Return a mask of the records that the group had to receive.
 
-    A member had joined when the record was sent, and had not ended when the group went past it.
+    A member had joined when such a record was sent, and had not ended when the group read beyond
+    it.
     """
     since = np.where(members["since"] == NONE, NEVER, members["since"])
     before, still = since[:, None] <= sent[None, :], members["until"][:, None] >= past[None, :]

@@ -1,1 +1,1 @@
-"""Hazards: the known ways in which Kafka loses records, and which of them apply to a cluster."""
+"""Hazards: the known ways in which Kafka loses records, and the conditions for each."""

@@ -32,7 +32,7 @@ HAZARDS: Final = _read(_WRITTEN)
 """Every hazard, in the order of the page."""
 
 NOT_SHOWN: Final[Mapping[str, str]] = MappingProxyType(_WRITTEN["not-shown"])
-"""What was studied and could not be shown, by Kafka's issue: what prevents it."""
+"""Issues of Kafka that were studied and could not be reproduced, with the reason."""
 
 BY_ID: Final[Mapping[str, Hazard]] = MappingProxyType(
     {name: hazard for hazard in HAZARDS for name in (hazard.id, *hazard.aliases)}

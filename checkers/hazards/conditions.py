@@ -1,6 +1,6 @@
 """The conditions of hazards.toml, which are evaluated against the facts about a cluster.
 
-The answer is yes, no or unknown. A "no" also says whether the cluster is guarded (by a setting, a
+The result is yes, no or unknown. A "no" also states whether the cluster is guarded (by a setting, a
 feature or its clients) or not affected (it has no such release, coordination, topic or client).
 """
 
@@ -36,8 +36,8 @@ Comparison = Literal["=", "<", ">=", "has"]
 
 NEWEST: Final = max(release.number for release in CATALOGUE.values())
 END: Final = successor(NEWEST[:2])
-"""The minor release after the catalogue's newest. The project has no facts about it and later
-releases."""
+"""The minor release after the newest one of the catalogue. The project has no facts about it or
+later releases."""
 
 RENEWED_FROM: Final = (4, 0)
 """The first release whose new clusters have transaction.version 2, and whose Java clients obey
@@ -59,7 +59,7 @@ CLIENT_OPTIONS: Final[Mapping[str, str]] = {
     "away": "--away DURATION",
     "recreated": "--recreated yes or no",
 }
-"""The facts that a cluster does not return, with the option by which the user states each fact."""
+"""The facts that a user states by options, because no broker returns them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionAnswer:
-    """The answer of one condition.
+    """The result of one condition.
 
     Attributes:
         why: for "no", the protection; for "unknown", the missing fact.
@@ -100,7 +100,7 @@ _BROUGHT_BY: Final[Mapping[str, str]] = {
 
 
 def absent(topic: str) -> ConditionAnswer:
-    """Return the answer for a cluster without this internal topic of Kafka."""
+    """Return the result for a cluster without this internal topic of Kafka."""
     why = f"there is no topic {topic}, so no {_BROUGHT_BY[topic]}"
     return ConditionAnswer(holds="no", why=why, fixed=True)
 
@@ -110,7 +110,7 @@ class _Condition(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_fi
 
 
 class Range(NamedTuple):
-    """The first affected release, and the first fixed release; None: no known release is fixed."""
+    """The first affected release, and the first fixed release; None if no release is fixed."""
 
     first: Number
     fixed: Number | None = None
@@ -140,7 +140,7 @@ class Releases(_Condition, frozen=True):
     """The condition that a broker's release is in a range.
 
     Attributes:
-        guard: the protection in other releases; empty: they are not affected.
+        guard: the protection in other releases; empty if they are not affected.
         without: a broker setting of the other releases, true by default. A broker on which it is
             false has the hazard, too.
         below: a feature and a level. Later releases have the hazard while the feature's level is
@@ -202,7 +202,7 @@ class AnyOf(_Condition, frozen=True):
         )
 
     def answer(self, situation: Situation) -> ConditionAnswer:
-        """Return the answer of the alternative that is nearest to "yes"."""
+        """Return the result of the alternative that is nearest to "yes"."""
         every = [
             all_of([part.answer(situation) for part in alternative])
             for alternative in self.alternatives
@@ -216,10 +216,10 @@ class AnyOf(_Condition, frozen=True):
 
 
 def decisive(answers: Sequence[ConditionAnswer]) -> list[ConditionAnswer]:
-    """Return the answers that decide whether all conditions hold; none if every answer is "yes".
+    """Return the results that decide whether all conditions hold; none if every result is "yes".
 
     A "no" that means "not affected" decides before a "no" that means "guarded". An "unknown"
-    decides only if no answer is "no".
+    decides only if no result is "no".
     """
     refusals = [answer for answer in answers if answer.holds == "no"]
     fixed = [answer for answer in refusals if answer.fixed]
@@ -227,7 +227,7 @@ def decisive(answers: Sequence[ConditionAnswer]) -> list[ConditionAnswer]:
 
 
 def all_of(answers: Sequence[ConditionAnswer]) -> ConditionAnswer:
-    """Combine the answers of conditions that all have to hold into one answer."""
+    """Combine the results of conditions that all must hold."""
     deciding = decisive(answers)
     return replace(deciding[0], why=_together(deciding)) if deciding else YES
 
@@ -241,7 +241,7 @@ class Setting(_Condition, frozen=True):
 
     Attributes:
         value: a value, or the name of another setting, whose value it is.
-        absent: the answer if no broker returns the setting.
+        absent: the result if no broker returns the setting.
         guards: whether another value means "guarded" instead of "not affected".
     """
 
@@ -337,8 +337,7 @@ class Controllers(_Condition, frozen=True):
 class Replicas(_Condition, frozen=True):
     """The condition on the number of replicas of the topic's partitions.
 
-    Where a topic has too many replicas for the hazard, it is guarded; with too few it is not
-    affected.
+    A topic with too many replicas for the hazard is guarded; a topic with too few is not affected.
     """
 
     comparison: Literal["<", ">=", "="]
@@ -435,8 +434,7 @@ class Outlasts(_Condition, frozen=True):
 class TransactionalClients(_Condition, frozen=True):
     """The condition that the cluster has transactional clients of a kind that has the hazard.
 
-    If the user says nothing and the cluster has no transactions topic, the cluster has no
-    transactional clients.
+    Without such an option, a cluster without a transactions topic has no transactional clients.
 
     Attributes:
         kinds: the values of ``--transactions`` that have the hazard.
@@ -536,11 +534,11 @@ class JavaReleases(_Condition, frozen=True):
 class ConsumerGroups(_Condition, frozen=True):
     """The condition that there are consumer groups whose consumers have a setting.
 
-    If the user says nothing and the cluster has no offsets topic, the cluster has no groups.
+    Without such an option, a cluster without an offsets topic has no groups.
 
     Attributes:
-        resets: the values of ``auto.offset.reset`` that have the hazard; empty: all.
-        protocols: the values of ``group.protocol`` that have the hazard; empty: all.
+        resets: the values of ``auto.offset.reset`` that have the hazard; empty for all.
+        protocols: the values of ``group.protocol`` that have the hazard; empty for all.
     """
 
     resets: tuple[str, ...] = ()

@@ -40,9 +40,9 @@ ORDER: Final[tuple[Status, ...]] = ("can lose", "cannot tell", "guarded", "not a
 """The statuses, in the order from the worst to the best."""
 
 NAMED_MAX: Final = 5
-"""The most topics that are named; the others are counted."""
+"""A sentence names at most this many topics, and counts the others."""
 _MENDABLE: Final = 3
-"""The fix needs 3 replicas: with fewer, min.insync.replicas=2 stops producers when a broker is
+"""The fix needs 3 replicas. With fewer, min.insync.replicas=2 stops producers when a broker is
 down."""
 _FACT: Final = re.compile(rf"{FEATURES}|--[a-z-]+ [^;(]*[^;( ]")
 """The name of a missing fact: features, or an option with its values."""
@@ -58,7 +58,7 @@ class Advice:
         reasons: what guards the topics, why they are not affected, or which fact is missing.
         command: the command that shows the hazard on a laptop, on the nearest release of the
             catalogue.
-        mend: the commands that set the fix, one a topic; empty for files.
+        mend: the commands that apply the fix, one per topic; empty for facts from files.
         running: whether the facts are of a running cluster.
     """
 
@@ -74,8 +74,8 @@ class Advice:
     def campaign(self) -> str:
         """The command that shows the hazard on the user's cluster; empty if there is none.
 
-        Its topic is like the first affected topic of the user: a run cannot create Kafka's internal
-        topics.
+        The command's topic copies the user's first affected topic, because a run cannot create
+        Kafka's internal topics.
         """
         if not self.running:
             return ""
@@ -121,7 +121,7 @@ def newer(
 
 
 def settles_most(every: Iterable[Advice]) -> str:
-    """Return the unknown fact that most hazards need; empty if no fact is missing."""
+    """Return the unknown fact on which most hazards depend; empty if no fact is missing."""
     missing = Counter(
         fact
         for advice in every
@@ -172,7 +172,7 @@ def _advise(
 
 
 def _mend(hazard: Hazard, cluster: ClusterFacts, topics: Iterable[TopicFacts]) -> tuple[str, ...]:
-    """Return the commands of Kafka's tools that set a hazard's fix on a running cluster."""
+    """Return the commands of Kafka's tools that apply a hazard's fix on a running cluster."""
     if not (hazard.alter and cluster.running):
         return ()
     start = f"kafka-configs.sh --bootstrap-server {cluster.brokers[0].address} --alter"
@@ -193,7 +193,7 @@ def _status(deciding: Sequence[ConditionAnswer]) -> Status:
 def _reasons(
     answered: Sequence[tuple[Sequence[TopicFacts], Sequence[ConditionAnswer]]],
 ) -> tuple[str, ...]:
-    """Return the reasons that decide, with their topics if they do not concern all topics."""
+    """Return the reasons for a status, with their topics if they do not apply to all topics."""
     topics_by_why: dict[str, list[str]] = {}
     for topics, deciding in answered:
         for answer in deciding:
@@ -319,7 +319,7 @@ def of_release(hazard: Hazard, entry: Release, protocol: str = "") -> bool:
     """Return whether a release of the catalogue has the hazard.
 
     Args:
-        protocol: the metadata.version of a KRaft cluster, such as 3.4; empty: the release's own.
+        protocol: the metadata.version of a KRaft cluster, such as 3.4; empty for the release's own.
     """
     kraft = entry.coordination == "kraft"
     exact = ReleaseRange(first=entry.number, below=None, exact=True)

@@ -1,4 +1,4 @@
-"""A hazard: one way in which Kafka loses records, and all that the project knows about it."""
+"""A hazard: one known way in which Kafka loses records, with its conditions, fix and evidence."""
 
 from typing import Final, Literal
 
@@ -31,19 +31,19 @@ class Hazard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         aliases: other ids of the same hazard.
         title: what happens, in one sentence.
         found_by: the first description: Highwater, a report, or Kafka's issue.
-        year: the year of that; 0 if it is not known.
+        year: the year of the first description; 0 if unknown.
         findings: the pages in docs/findings about the hazard, without ``.md``, the main page first.
         loses: the loss, and whether any client notices it.
-        topic: the internal topic of Kafka that has the hazard; empty: all other topics.
+        topic: the internal topic of Kafka that has the hazard; empty for all other topics.
         conditions: a topic has the hazard if all of these hold.
         schedule: the events that lead to the loss, described for a reader.
         cure: the fix: what makes the cluster safe.
         cost: the price of the fix.
-        alter: the topic settings that are the fix where a topic has three replicas; empty: none.
+        alter: the topic settings that fix a topic with three replicas; empty without such a fix.
         evidence: what ``command`` does on real brokers: a key of ``EVIDENCE``.
         command: the command that shows the hazard on a laptop.
         played_on: the release for ``command`` if the cluster's own is not in the catalogue.
-        played_from: the oldest release on which the hazard can be played.
+        played_from: the oldest release on which the command can show the hazard.
         counterexample: name of a file in docs/counterexamples.
         campaign: the command that shows the hazard on the user's own cluster; empty if the hazard
             cannot be shown there (docs/external.md).

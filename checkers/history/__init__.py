@@ -1,1 +1,1 @@
-"""Summaries of clients' histories: rows, records, offset runs, version order."""
+"""Kernels that summarise clients' histories: records, offset runs, version order."""

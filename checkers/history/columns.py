@@ -17,10 +17,11 @@ Bools: TypeAlias = NDArray[np.bool_]
 Numbers: TypeAlias = dict[str, NDArray[Any]]
 
 NONE: Final = np.iinfo(np.int64).min
-"""The value of null in a column of integers. In boolean columns, null becomes false."""
+"""The integer that stands for null in an integer column. In a boolean column, false stands for
+null."""
 
 NEVER: Final = np.iinfo(np.int64).max
-"""A number that is later than any time, and greater than any other number."""
+"""The largest int64. No time and no offset in a history reaches it."""
 
 _ARRAYS: Final = (np.ndarray, pa.Array, pa.ChunkedArray)
 
@@ -31,7 +32,7 @@ def schema(*names: str, **types: pa.DataType) -> pa.Schema:
 
 
 def numbers(table: pa.Table, names: Iterable[str] | None = None) -> Numbers:
-    """Return some or all columns of a table, by name."""
+    """Return the columns of a table as arrays, by name; all columns, or those in ``names``."""
     return {name: _column(table[name]) for name in names or table.column_names}
 
 
@@ -63,7 +64,7 @@ def _arrow(column: Any, kind: pa.DataType, size: int) -> pa.Array:  # noqa: ANN4
 
 
 def any_of(facts: NDArray[Any], number: int) -> Bools:
-    """Return a mask of the facts that have at least one of these bits."""
+    """Return a mask of the rows whose flags (``fact``) include at least one of these bits."""
     mask: Bools = (facts & np.int32(number)) != 0
     return mask
 
@@ -80,7 +81,7 @@ def sort(rows: Numbers, *by: str) -> Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Groups of neighbouring rows: the place of each group's first row, and its number of rows."""
+    """Groups of consecutive rows: the place of each group's first row, and its number of rows."""
 
     first: Ints
     size: Ints
@@ -95,8 +96,8 @@ class Groups:
     def joined(cls, goes_on: Bools, count: int) -> Self:
         """Return groups of ``count`` rows.
 
-        ``goes_on`` states for each row after the first whether it belongs to the previous row's
-        group.
+        ``goes_on`` has one boolean for each row after the first: true if the row belongs to the
+        same group as the row before it.
         """
         fresh = np.ones(count, np.bool_)
         fresh[1:] = ~goes_on
@@ -112,7 +113,7 @@ class Groups:
         return self.first + self.size - 1
 
     def spread(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the value of its group for each row."""
+        """Return one value for each row: the value of the row's group."""
         return np.repeat(values, self.size)
 
     def any(self, mask: Bools) -> Bools:
@@ -120,34 +121,34 @@ class Groups:
         return np.logical_or.reduceat(mask, self.first)
 
     def least(self, column: Ints, mask: Bools | None = None) -> Ints:
-        """Return the least number of each group in ``mask``; ``NONE`` without rows in it."""
+        """Return the least number of each group in ``mask``; ``NONE`` without such a row."""
         if mask is None:
             return np.minimum.reduceat(column, self.first)
         least: Ints = np.minimum.reduceat(np.where(mask, column, NEVER), self.first)
         return np.where(least == NEVER, NONE, least)
 
     def greatest(self, column: Ints, mask: Bools | None = None) -> Ints:
-        """Return the greatest number of each group in ``mask``; ``NONE`` without rows in it."""
+        """Return the greatest number of each group in ``mask``; ``NONE`` without such a row."""
         chosen = column if mask is None else np.where(mask, column, NONE)
         return np.maximum.reduceat(chosen, self.first)
 
     def first_place(self, mask: Bools) -> Ints:
-        """Return the place of each group's first row in ``mask``; ``NONE`` without such rows."""
+        """Return the place of each group's first row in ``mask``; ``NONE`` without such a row."""
         return self.least(np.arange(len(mask)), mask)
 
     def last_place(self, mask: Bools) -> Ints:
-        """Return the place of each group's last row in ``mask``; ``NONE`` without such rows."""
+        """Return the place of each group's last row in ``mask``; ``NONE`` without such a row."""
         return self.greatest(np.arange(len(mask)), mask)
 
 
 def grouped(rows: Numbers, *by: str, then: Sequence[str] = ()) -> tuple[Numbers, Groups]:
-    """Return the rows sorted by ``by`` and then by ``then``, and the groups with equal ``by``."""
+    """Return the rows sorted by ``by`` and then by ``then``, and their groups of equal ``by``."""
     ordered = sort(rows, *by, *then)
     return ordered, Groups.of(*(ordered[name] for name in by))
 
 
 def first_of(rows: Numbers, *by: str) -> Numbers:
-    """Return the row with the least ``at`` of each group of rows with equal ``by`` columns."""
+    """Return, for each group of rows with equal ``by`` columns, the row with the least ``at``."""
     ordered, group = grouped(rows, *by, then=("at",))
     return choose(ordered, group.first)
 
@@ -161,7 +162,7 @@ def at_place(column: Ints, place: Ints) -> Ints:
 
 
 def look_up(haystack: Ints, needles: Ints) -> Ints:
-    """Return the place of each needle in a haystack of distinct numbers; NONE if it is missing."""
+    """Return the place of each needle in a haystack of distinct numbers; ``NONE`` if missing."""
     if not len(haystack):
         return np.full(len(needles), NONE)
     order = np.argsort(haystack)
@@ -170,9 +171,9 @@ def look_up(haystack: Ints, needles: Ints) -> Ints:
 
 
 def look_up_columns(table: pa.Table, by: str, needles: Ints) -> Numbers:
-    """Return a table's other columns for each needle in ``by``; NONE where no row has the needle.
+    """Return, for each needle, the other columns of the row with this ``by``; NONE without a row.
 
-    Each row of the table has a different ``by``.
+    No two rows of the table have the same ``by``.
     """
     columns = numbers(table)
     place = look_up(columns.pop(by), needles)
@@ -182,7 +183,8 @@ def look_up_columns(table: pa.Table, by: str, needles: Ints) -> Numbers:
 def so_far(haystack: Sequence[Ints], needles: Sequence[Ints]) -> Ints:
     """Return, for each needle, how many rows of the haystack are less than or equal to it.
 
-    Both are lists of columns, the most significant column first, in any order of rows.
+    Needles and haystack are lists of columns, with the most significant column first. Their rows
+    may be in any order.
     """
     columns = [np.concatenate(both) for both in zip(haystack, needles, strict=True)]
     order = np.lexsort(columns[::-1])  # haystack rows sort before needles that are equal to them

@@ -1,7 +1,7 @@
-"""Findings of kernels: references to the rows of histories that show them.
+"""Findings of kernels: references to the rows of histories that show an anomaly.
 
-A kernel has only numbers. It names the rows that show an anomaly, and the role of each row.
-``rows_of_findings`` makes the anomaly from these rows and their texts.
+A kernel works only on numbers. Its finding names the rows that show an anomaly, and the role of
+each row. ``rows_of_findings`` makes the anomaly from these rows and their texts.
 """
 
 from collections.abc import Sequence
@@ -51,17 +51,17 @@ FINDING: Final = schema(
 
 ``kind`` and ``finding`` identify the finding; ``client`` and ``at`` identify the row of the
 history. ``part`` is the role of the row in the finding, and ``nth`` the order of steps. ``fault``
-names the record at fault; ``offset`` and ``delta`` are those of the anomaly. These three columns
-are equal in all rows of a finding. ``place`` and ``note`` are those of a copy.
-"""
+states which row names the record at fault. ``offset`` and ``delta`` are columns of the anomaly. All
+rows of a finding have the same ``fault``, ``offset`` and ``delta``. ``place`` and ``note`` describe
+a copy of a record."""
 
 STEP: Final = 0
 COPY: Final = 1
 END: Final = 2
 SUBJECT: Final = 3
-"""The roles of a row. STEP: a step of the anomaly. COPY: a copy of a record, with its offset. END:
-also a copy; the first and the last END of a finding, by offset and value, are its steps too.
-SUBJECT: a row that names only the record's producer; its ``nth`` is 1 if the record was
+"""The role of a row in a finding. STEP: a step of the anomaly. COPY: a copy of a record, with its
+offset. END: a copy, too; the first and the last END of a finding, by offset and value, are also its
+steps. SUBJECT: a row that only names a record's producer; its ``nth`` is 1 if the record was
 acknowledged."""
 
 OF_FIRST: Final = 0
@@ -73,17 +73,17 @@ the record of the last step, at that step's offset. OF_COPY: the record of the f
 copy's offset. OF_NONE: no record."""
 
 FINDING_COLUMNS: Final = {"kind": "found", "offset": "found_offset"}
-"""New names for these columns of ``FINDING``, in tables that also have ``WORDS``."""
+"""The new names of columns of ``FINDING`` that ``WORDS`` has, too."""
 
 
 def findings(kind: str | pa.Array, finding: Ints, **columns: Any) -> pa.Table:  # noqa: ANN401
-    """Return a table of ``FINDING`` with these columns; see ``columns.arrow``."""
+    """Return a table of ``FINDING`` with these columns; missing columns become null."""
     shared = {"kind": kind, "finding": finding, "part": STEP, "nth": 0, "fault": OF_FIRST}
     return arrow(shared | columns, FINDING)
 
 
 def reference(rows: Numbers, place: Ints) -> tuple[Ints, Ints]:
-    """Return ``client`` and ``at`` of the rows at these places, for ``steps``."""
+    """Return ``client`` and ``at`` of the rows at these places, for the function ``steps``."""
     return at_place(rows["client"], place), at_place(rows["at"], place)
 
 
@@ -96,7 +96,7 @@ def steps(
     """Return findings that consist of steps, as ``FINDING`` rows.
 
     Args:
-        references: for each step, ``client`` and ``at`` of its row, NONE where there is no row.
+        references: ``client`` and ``at`` of each step's row; NONE for a step without a row.
         columns: the other columns of ``FINDING``.
     """
     tables = [FINDING.empty_table()]
@@ -107,10 +107,11 @@ def steps(
 
 
 def end_rows(kind: str, rows: Numbers, group: Groups, finding: Ints, *, fault: int) -> pa.Table:
-    """Return a finding for each group of several rows; each row is an END at its own offset.
+    """Return a finding for each group of two or more rows; each row is an END at its own offset.
 
     Args:
-        rows: sorted by group and then by offset. The first offset of a group is the anomaly's.
+        rows: sorted by group and then by offset. The anomaly's offset is the first offset of the
+            group.
         finding: the number of each group's finding.
     """
     several = group.spread(group.size > 1)
@@ -127,7 +128,9 @@ def mix(first: Ints, other: Ints) -> Ints:
 
 
 def rows_of_findings(rows: pa.Table) -> pa.Table:
-    """Return the anomalies of these findings, as ``SCHEMA`` rows. A kernel by ``finding``.
+    """Return the anomalies of these findings, as ``SCHEMA`` rows.
+
+    This kernel needs all rows of a ``finding`` together.
 
     Args:
         rows: rows with the columns ``FINDING``, two of which ``FINDING_COLUMNS`` renames, and the
@@ -186,7 +189,7 @@ def _fault(
 def _acks(rows: pa.Table, group: Groups, step: Bools) -> pa.Array:
     """Return each finding's greatest ``acks`` among its steps and its subjects.
 
-    If an acknowledged subject has ``acks``, the other subjects do not count.
+    If the history has the ``acks`` of an acknowledged subject, other subjects are ignored.
     """
     words = rows["acks"].combine_chunks()
     vocabulary = words.drop_null().unique().sort()
@@ -200,7 +203,7 @@ def _acks(rows: pa.Table, group: Groups, step: Bools) -> pa.Array:
 
 
 def _copies(rows: pa.Table, copy: Bools, partition: pa.ChunkedArray, number: Ints) -> pa.Table:
-    """Return the copies of records. Clients read these copies, so no broker is known."""
+    """Return the copies of records that clients read. No broker id is known for these copies."""
     copies = rows.filter(pa.array(copy))
     columns = {"partition": partition.take(pa.array(number[copy])), "offset": copies["place"]}
     columns |= {name: copies[name] for name in ("value", "note")}

@@ -1,9 +1,9 @@
-"""Offset runs: a billion rows of records in order are reduced to a few thousand rows.
+"""Offset runs: a billion rows of consecutive records are reduced to a few thousand rows.
 
 An *offset run* is a range of one client's rows in one partition that are in order: a reader's
 offsets rise by one from row to row; a producer's offsets rise from operation to operation, and by
-one within an operation. So a wrong step can only be between two offset runs, and other rows are not
-read again. Rows are reduced as they come from the file, before any shuffle.
+one within an operation. So a wrong step can only be between two offset runs, and rows inside an
+offset run need not be read again. Each task reduces the rows of its file before any shuffle.
 """
 
 from typing import Final
@@ -33,13 +33,13 @@ SENDS: Final = 2
 COUNTED: Final = 3
 SINGLE: Final = 4
 ROW_ALONE: Final = 5
-"""Values of ``what``, the kind of a row. SLOT_TOLD: a range of offsets that sends acknowledge.
-READS: an offset run of a reader. SENDS: an offset run of a producer. COUNTED is no offset run: it
-has the number of rows of a client and slot (``place``), the number of those about records
-(``last_place``), and their flags (``op``, bits of ``checkers.history.row_flags``). SINGLE and
-ROW_ALONE are offset runs of one row, made by ``checkers.history.steps``. A row that moved a reader,
-or that has a log's end, is not reduced. Its ``what`` has the bits of its ``fact``, which are
-greater than these values."""
+"""The values of ``what``, the kind of a row. SLOT_TOLD: a range of offsets that responses to sends
+acknowledge. READS: an offset run of a reader. SENDS: an offset run of a producer. COUNTED: not an
+offset run, but counts for a client and slot: the number of rows (``place``), the number of rows
+about records (``last_place``), and the flags of the rows (``op``, bits of
+``checkers.history.row_flags``). SINGLE and ROW_ALONE: offset runs of one row, made by
+``checkers.history.steps``. A row that moved a reader, or that states a log's end, is not reduced.
+The ``what`` of such a row has the bits of its ``fact``, which are greater than these values."""
 
 OFFSET_RUN: Final = schema(
     *("what", "client", "slot", "sent", "ok", "sure", "op", "at", "place"),
@@ -49,17 +49,20 @@ OFFSET_RUN: Final = schema(
     ok=pa.bool_(),
     sure=pa.bool_(),
 )
-"""``sent``: true for an offset run of a producer; null if the row is no offset run. ``ok``: the
-operations succeeded; an offset run over several operations has only such. ``sure``: the read
-records were committed. ``place`` and ``last_place`` are the offsets of the first and the last
-row."""
+"""Columns of an offset run. ``sent``: true for a producer's offset run; null for a row that is no
+offset run. ``ok``: the operation succeeded; an offset run over several operations has only
+successful ones. ``sure``: the records that were read are committed. ``place`` and ``last_place``:
+the offsets of the first and the last row."""
 
 INPUT: Final = ("client", "slot", "op", "at", "offset", "fact")
 """The columns of ``checkers.history.rows.ROW`` that ``offset_runs`` reads."""
 
 
 def offset_runs(rows: pa.Table) -> pa.Table:
-    """Return the offset runs of rows, as ``OFFSET_RUN`` rows. A kernel over any range of rows."""
+    """Return the offset runs of any range of rows, as ``OFFSET_RUN`` rows.
+
+    This function is a kernel.
+    """
     columns = numbers(rows, INPUT)
     fact = columns["fact"]
     located = located_rows(columns)
@@ -84,7 +87,7 @@ def located_rows(columns: Numbers) -> Bools:
 
 
 def known_offsets(slot: Ints, offset: Ints) -> pa.Table:
-    """Return the ranges of known offsets in each slot, as SLOT_TOLD rows of ``OFFSET_RUN``."""
+    """Return the ranges of known offsets of each slot, as SLOT_TOLD rows of ``OFFSET_RUN``."""
     rows = sort({"slot": slot, "place": offset}, "slot", "place")
     slot, place = rows["slot"], rows["place"]
     goes_on = (slot[1:] == slot[:-1]) & (place[1:] <= place[:-1] + 1)
@@ -94,7 +97,7 @@ def known_offsets(slot: Ints, offset: Ints) -> pa.Table:
 
 
 def single_rows(rows: Numbers, what: int) -> pa.Table:
-    """Return rows that have ``place`` and ``ok`` as offset runs of one row."""
+    """Return each row that has ``place`` and ``ok`` as an offset run of one row."""
     columns = {name: rows[name] for name in ("client", "slot", "ok", "op", "at", "place")}
     columns |= {f"last_{name}": rows[name] for name in ("op", "at", "place")}
     return arrow(columns | {"sent": any_of(rows["fact"], flags.SENT), "what": what}, OFFSET_RUN)
@@ -120,7 +123,7 @@ def _moves(rows: Numbers) -> pa.Table:
 
 
 def _offset_runs(rows: Numbers, what: int) -> pa.Table:
-    """Return the offset runs of rows that are all sends, or all reads."""
+    """Return the offset runs of rows. All rows are sends, or all are reads."""
     rows = sort(rows, "client", "slot", "op", "at")
     op, place, fact = rows["op"], rows["offset"], rows["fact"]
     ok, sure = any_of(fact, flags.SENT_OK | flags.SEEN_OK), ~any_of(fact, flags.PEEK)

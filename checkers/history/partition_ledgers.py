@@ -1,4 +1,4 @@
-"""The ledger of each partition, and the offset that the final read reached in the partition."""
+"""The ledger of each partition: counts of records, and the last offset of the final read."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
 LIMIT: Final = schema("slot", "reach", "complete", complete=pa.bool_())
-"""The offset that the final read reached in a slot, and whether the final read was complete there.
-The slot of records without a known partition is complete if all partitions are complete."""
+"""The offset that the final read reached in a slot, and whether the final read reached the slot's
+end. The slot of records without a known partition is complete if all partitions are complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,13 +23,14 @@ class PartitionLedger:
     """The ledger of one partition, and the offset that the final read reached in the partition.
 
     Attributes:
-        partition: None for the records whose partition their producer never learned.
+        partition: None for records that were sent to an unknown partition, because no response
+            came.
         read: acknowledged records that the final read returned.
         missing: acknowledged records that the final read did not return.
-        again: records that the final read returned at several offsets.
+        again: records that the final read returned at two or more offsets.
         last: the greatest offset that the final read returned; None if it returned nothing.
-        complete: whether the final read returned the partition's fence, and so all records before
-            it.
+        complete: whether the final read returned the partition's fence (its last record), and so
+            all records before it.
     """
 
     run: str
@@ -63,7 +64,7 @@ def ledgers(view: ClientHistory, cases: Sequence[RunFiles]) -> list[PartitionLed
 
 @derived
 def partition_ledgers(tables: Tables) -> list[PartitionLedger]:
-    """Return the ledger of every partition of the judged runs."""
+    """Return the ledger of every partition of the runs that are judged."""
     return ledgers(client_view(tables), tables.cases)
 
 

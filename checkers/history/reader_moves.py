@@ -1,16 +1,14 @@
 """Moves of readers: assignments, seeks, rebalances.
 
-A step from one row to another is excused if, in between, the client
+A wrong step from one row to another is excused if, between the two rows, the client
 
-- was assigned, or subscribed to, other partitions without this one (this is also true for
-  producers, because each of Jepsen's clients is producer and reader),
-- sought another offset in the partition, or
+- was assigned, or subscribed to, other partitions without this one (this also excuses sends,
+  because each client of Jepsen's both sends and reads),
+- called ``seek`` with another offset in the partition, or
 - lost or got the partition in a rebalance, in one of the two operations or between them. The
   history does not record when in its operation a rebalance happened. So a rebalance excuses the
-  steps into, inside and out of the operation. (Jepsen excuses only the steps inside, and allows the
-  other steps in the complete test.)
-
-Only steps that look wrong are examined.
+  steps into, inside and out of the operation. (Jepsen excuses only the steps inside the operation;
+  it permits the other steps everywhere in a test with rebalances.)
 """
 
 from typing import Final
@@ -34,11 +32,11 @@ MOVED: Final = schema("client", "slot", "op", "at", "fact", fact=pa.int32())
 
 
 def unexcused(rows: pa.Table) -> pa.Table:
-    """Return the steps that no move excuses. A kernel by ``client``.
+    """Return the steps that no move excuses. This kernel needs all rows of a ``client`` together.
 
     Args:
-        rows: steps in ``checkers.history.steps.STEP``, and moves in ``MOVED``, which have a null
-            ``delta``.
+        rows: steps (``checkers.history.steps.STEP``) and moves (``MOVED``). The ``delta`` of a move
+            is null.
     """
     steps = rows.filter(rows["delta"].is_valid())
     moves = numbers(rows.filter(rows["delta"].is_null()), MOVED.names)
@@ -63,7 +61,7 @@ def unexcused(rows: pa.Table) -> pa.Table:
 
 
 def _between(begin: Numbers, end: Numbers, moves: Numbers, *by: str) -> Ints:
-    """Return how many moves come after each begin and before its end."""
+    """Return how many moves come after the begin and before the end of each step."""
     keys = [moves[name] for name in by]
     until, since = (so_far(keys, [rows[name] for name in by]) for rows in (end, begin))
     return until - since

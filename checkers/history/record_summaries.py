@@ -1,7 +1,7 @@
 """Kernels that summarise all rows of each record.
 
-Most records show no anomaly: only the sums of their slot count them. All rows of a *doubtful*
-record, which may show one, are returned, so that the history is not read again.
+Most records show no anomaly; they are only counted in the sums of their slot. A *doubtful* record
+may show an anomaly. All its rows are returned, so that the history is not read again.
 """
 
 from typing import Final
@@ -30,10 +30,9 @@ DOUBTS: Final = (
 )
 """Reasons why a record is doubtful: bits of ``doubts``, in this order.
 
-``missing``: the record was acknowledged, and is not in the final read. ``twice`` (Jepsen's
-histories): clients name several offsets for it. ``again`` (our own runs): the final read returned
-several.
-"""
+``missing``: the record was acknowledged, and is not in the final read. ``twice`` (in Jepsen's
+histories): clients reported two or more offsets of the record. ``again`` (in our own runs): the
+final read returned the record at two or more offsets."""
 
 OF_FINAL_READS: Final = ("missing", "again")
 
@@ -41,31 +40,35 @@ BOOKS: Final = ("sent", "acknowledged", "failed", "unknown", "read")
 SUMS: Final = ("known", *DOUBTS, *BOOKS)
 SLOT: Final = schema("slot", "bound", "reach", "complete", "rows", *SUMS, complete=pa.bool_())
 """Sums of a slot. ``bound``: the greatest offset that readers reached. ``reach``: the greatest
-offset that the final read reached. ``complete``: the final read returned the slot's fence.
-``rows``: the number of rows summed. The fence is in no ledger."""
+offset that the final read reached. ``complete``: the final read returned the slot's fence, its last
+record. ``rows``: the number of rows summed. No ledger counts the fence."""
 
 DOUBTFUL: Final = pa.schema([*ROW, ("facts", pa.int32()), ("doubts", pa.int32())])
 """A row of a doubtful record, with the facts of all rows of that record, and its doubts."""
 
 TALLY: Final = pa.schema([*DOUBTFUL, ("sums", pa.struct(list(SLOT)))])
-"""Rows of ``DOUBTFUL``, and rows where only ``sums`` is not null: partial sums of a slot."""
+"""Rows of ``DOUBTFUL``, and rows with partial sums of a slot. In a row with partial sums, every
+other column than ``sums`` is null."""
 
 RECORD: Final = schema(
     *("key", "slot", "facts", "first", "last", "writer", "begun", "ended"), facts=pa.int32()
 )
-"""One row for each record. ``first`` and ``last`` are the least and greatest offset that a client
-named for the record; failed sends do not count. ``writer`` is the ``operation`` that sent the
-record (the greatest of several). The sends began at ``begun`` and ended at ``ended`` (null: none is
-known to have succeeded)."""
+"""One row for each record. ``first`` and ``last`` are the least and the greatest offset of the
+record that any client reported; failed sends do not count. ``writer`` is the ``operation`` that
+sent the record; of several operations, the one with the greatest number. ``begun`` is when the
+first send began. ``ended`` is when the last send ended; it is null if no send is known to have
+succeeded."""
 
 
 def bits(*names: str) -> int:
-    """Return the bits of these doubts."""
+    """Return the bits of these doubts, the reasons why records are doubtful."""
     return sum(1 << DOUBTS.index(name) for name in names)
 
 
 def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
-    """Return the rows of doubtful records, and the sums, as ``TALLY`` rows. A kernel by ``key``.
+    """Return the rows of doubtful records, and the sums of slots, as ``TALLY`` rows.
+
+    This kernel needs all rows of a ``key`` together.
 
     Args:
         rows: the rows of ``ROW`` that are about records.
@@ -84,7 +87,10 @@ def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
 
 
 def records(rows: pa.Table) -> pa.Table:
-    """Return one row of ``RECORD`` for each record in rows of ``ROW``. A kernel by ``key``."""
+    """Return one row of ``RECORD`` for each record in rows of ``ROW``.
+
+    This kernel needs all rows of a ``key`` together.
+    """
     return arrow(_summed(rows)[2], RECORD)
 
 

@@ -1,4 +1,4 @@
-"""The flags of a history's row, as bits. A record has the flags of all its rows."""
+"""Flags of a history's rows, as bits. A record has the flags of all its rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,14 +26,14 @@ from highwater.harness.runs.history import (
 SENT_OK: Final = 1
 SENT_INFO: Final = 2
 SENT_FAIL: Final = 4
-"""A send, by its outcome."""
+"""Flags of a send: the send's outcome."""
 
 READ_OK: Final = 8
 READ_OTHER: Final = 16
 PEEK_OK: Final = 32
 PEEK_OTHER: Final = 64
-"""A read. A peek is a read under ``read_uncommitted``: it does not prove that the record was
-committed. OTHER: the read's operation failed, or its end is unknown."""
+"""Flags of a read. A peek is a read with ``isolation.level=read_uncommitted``: it does not prove
+that the record was committed. OTHER: a read whose operation failed, or whose outcome is unknown."""
 
 BLIND: Final = 128
 ADRIFT: Final = 4096
@@ -45,26 +45,28 @@ SEEK_FLAG: Final = 512
 REBALANCED: Final = 1024
 EVERYWHERE: Final = 2048
 MOVES: Final = ASSIGNED | SEEK_FLAG | REBALANCED
-"""The kind of a reader's move (``assign`` and ``subscribe`` have the same flag). EVERYWHERE: the
-move concerns all partitions of the reader. A failed move has no flag: it moved no reader."""
+"""Flags of a reader's moves: assignments and seeks. ``assign`` and ``subscribe`` have the same
+flag. EVERYWHERE: the move concerns all partitions of the reader. A move that failed has no flag,
+because it moved no reader."""
 
 ENDED: Final = 8192
-"""The log ended at this offset during the operation."""
+"""During the operation, the log ended at this offset."""
 
 IN_FINAL: Final = 1 << 14
 OF_FENCE: Final = 1 << 15
-"""IN_FINAL: a row of the run's final phase. OF_FENCE: a row of the fence, the last record of a
-partition."""
+"""IN_FINAL: a row of the run's final phase. OF_FENCE: a row about the fence, the last record that
+the harness writes to a partition."""
 
 PROOF: Final = 1 << 16
 PROVEN: Final = 1 << 17
-"""Flags of sends, set when records are summarised. PROOF: the outcome of a send is unknown, and an
-operation that succeeded read its record. (If several operations sent the record, the greatest one
-gets the flag.) PROVEN: a send of the same operation has PROOF, so the operation took effect
-(Jepsen's ``must-have-committed?``). A read of uncommitted records proves nothing."""
+"""Flags of sends that are set when records are summarised. PROOF: the outcome of a send is unknown,
+and a successful operation read its record. If several operations sent the record, only the
+operation with the greatest number gets the flag. PROVEN: another send of the same operation has
+PROOF, so the operation took effect (Jepsen's ``must-have-committed?``). A read of uncommitted
+records proves nothing."""
 
 GROUPED: Final = 1 << 18
-"""A client subscribed, and the history names its group."""
+"""The history names the group with which a client subscribed."""
 
 SENT: Final = SENT_OK | SENT_INFO | SENT_FAIL
 READ_BY_ANY: Final = READ_OK | READ_OTHER
@@ -72,14 +74,14 @@ PEEK: Final = PEEK_OK | PEEK_OTHER
 SEEN: Final = READ_BY_ANY | PEEK
 SEEN_OK: Final = READ_OK | PEEK_OK
 STRAY: Final = SENT_INFO | SENT_FAIL | BLIND
-"""Rows that do not have the offset of their record, or do not show that it is in the log."""
+"""Rows that lack the offset of their record, or that do not prove that the record is in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowFlags:
-    """The flags of a row by its kind and outcome.
+    """The flags of a row, by the row's kind and outcome.
 
-    A row has more flags if its offset or partition is null, or if it names a group.
+    A row has additional flags if its offset or its partition is null, or if it names a group.
     """
 
     bits: int
@@ -112,7 +114,8 @@ SAYINGS: Final = {
     for outcome in OUTCOMES
     for peek in (False, True)
 }
-"""Flags by kind, outcome, and whether the isolation is ``read_uncommitted``. Other rows have 0."""
+"""The flags of a row, by its kind, its outcome, and whether its isolation is ``read_uncommitted``.
+Rows of other kinds have no flags (0)."""
 
 
 def fact() -> Column:

@@ -1,9 +1,10 @@
-"""The rows of histories as numbers, by which checkers group rows.
+"""The rows of histories as numbers. Checkers group rows by these numbers.
 
-All histories together are one frame of operations. It has the columns of
-``harness.runs.history.OPERATIONS``, ``run``, and ``at``, the number of the row within its run. Rows
-are grouped by 64-bit hashes of the long names (Spark's ``xxhash64``). A collision is unlikely: with
-100 million records, two share a key in one of 3,700 histories.
+The operations of all histories are in one DataFrame. It has the columns of
+``harness.runs.history.OPERATIONS``, the column ``run``, and the column ``at``: the number of the
+row within its run. Rows are grouped by 64-bit hashes of the long names (Spark's ``xxhash64``). A
+collision of hashes is unlikely: of 3,700 histories with 100 million records, one history has two
+records with the same hash.
 """
 
 from typing import Final
@@ -33,13 +34,13 @@ ROW: Final = schema(
 """A row of a history in numbers.
 
 ``slot`` stands for a topic's partition in a run, ``client`` for a process in a run, ``key`` for a
-record (a slot and a value), and ``operation`` for a client and ``op``. (A row without ``op`` is an
-operation alone; its ``op`` is its ``at``.) ``client`` and ``at`` together identify one row.
-``fact`` has bits of ``checkers.history.row_flags``. The other columns are as recorded, with nulls.
-"""
+record (a slot and a value), and ``operation`` for a client and ``op``. A row without ``op`` is an
+operation of its own; its number is its ``at``. ``client`` and ``at`` together identify one row.
+``fact`` has bits of ``checkers.history.row_flags``. The other columns are copied from the history,
+with their nulls."""
 
 REFERENCE: Final = ("client", "at")
-"""The columns that identify one row of any history. The row with the least ``at`` is the first."""
+"""The columns that identify one row of any history."""
 
 _WORDS: Final = dict.fromkeys(
     ("run", "topic", "process", "kind", "outcome", "value", "acks"), pa.string()
@@ -50,16 +51,16 @@ WORDS: Final = schema(
     *("complete_ns", "offset", "value", "acks"),
     **_WORDS,
 )
-"""The columns of a row that an anomaly also has."""
+"""The columns that a history's row and an anomaly have in common."""
 
 NAMES: Final = schema("slot", "history", "run", "topic", "partition", **_WORDS)
-"""A slot's number, and its names."""
+"""The number of a slot, with the names of its run, topic and partition."""
 
 OF_SLOT: Final = ("run", "topic", "partition")
 
 
 def slot() -> Column:
-    """Return the number of a partition, from the columns ``OF_SLOT``."""
+    """Return the number of a partition's slot, computed from the columns ``OF_SLOT``."""
     return F.xxhash64(*OF_SLOT)
 
 
@@ -70,7 +71,7 @@ def named(partitions: DataFrame) -> DataFrame:
 
 
 def numbered(operations: DataFrame) -> DataFrame:
-    """Return the operations with the columns of ``ROW`` and ``NAMES`` added."""
+    """Return the operations with the additional columns of ``ROW`` and ``NAMES``."""
     named = operations.withColumns(
         {
             "op": F.coalesce("op", "at"),

@@ -1,13 +1,16 @@
-"""Steps of clients through logs: poll-skip, nonmonotonic-poll, and related kinds.
+"""Wrong steps of clients through a log, as in ``poll-skip`` and ``nonmonotonic-poll``.
 
 A *step* leads from one row of a client to the client's next row in the same slot. Inside an
-operation (``inner``) a step begins at the row before. Between operations it begins at the last row
-of the previous successful operation in the slot. An operation that failed, or whose end is unknown,
-does not move a reader, because its positions are committed with its transaction (KIP-98). A row's
-place is its offset; for a send without an offset it is the offset at which its record was read. A
-step to the next known offset (``delta`` 1) is correct. Offsets of control markers do not count.
-There are two differences from Jepsen. It uses any offset of a value that has two; we use the row's
-own. It begins anew after a send whose offset is unknown; we ignore such a send.
+operation (``inner``) a step begins at the previous row. Between operations a step begins at the
+last row of the previous successful operation in the slot. An operation that failed, or whose
+outcome is unknown, does not move a reader, because its positions are committed with its transaction
+(KIP-98). The place of a row is its offset. The place of a send without an offset is the offset at
+which its record was read. A step to the next known offset (``delta`` 1) is correct. Offsets of
+control markers are ignored.
+
+This differs from Jepsen in two ways. If a value has two offsets, Jepsen uses either; we use the
+offset in the row. After a send with an unknown offset, Jepsen starts a new sequence; we ignore the
+send.
 """
 
 from typing import Final
@@ -44,7 +47,8 @@ from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
 SKIPPED_MAX: Final = 16
-"""The most skipped offsets that a step lists. Its ``delta`` counts all skipped offsets."""
+"""The greatest number of skipped offsets that a step lists. ``delta`` counts all skipped offsets.
+"""
 
 STEP: Final = schema(
     *("client", "slot", "sent", "inner", "sought", "overlaps", "from_op", "from_at", "from_place"),
@@ -54,14 +58,14 @@ STEP: Final = schema(
 )
 """A wrong step: its sequence, the row where it begins, and the row where it ends.
 
-``delta`` is the step's length in known offsets: 2 or more skips offsets, 0 or less goes back.
-``left_out`` lists the first skipped offsets. A ``sought`` step begins at the offset of a seek, and
-shows only which records the reader did not find. A step that ``overlaps`` comes from overlapping
-offset runs, and is not reliable.
-"""
+``delta`` is the step's length in known offsets. A ``delta`` of 2 or more means that offsets were
+skipped; 0 or less means that the client went back. ``left_out`` lists the first skipped offsets. A
+``sought`` step begins at the offset of a seek, and shows only which records the reader did not
+find. A step between overlapping offset runs has ``overlaps``; such a step is not reliable."""
 
 _SEQUENCE: Final = ("client", "slot", "sent")
-"""The columns of a sequence: the sends of a client to a slot, or its reads there."""
+"""The columns that identify a sequence: the sends of one client to a slot, or its reads in the
+slot."""
 
 _SINGLE: Final = ("client", "slot", "op", "at", "offset", "fact")
 
@@ -88,7 +92,7 @@ def wrong_steps(view: ClientHistory) -> Rows:
 
 
 def known_runs(view: ClientHistory) -> Rows:
-    """Return the view's offset runs, and the known offsets that only other rows prove."""
+    """Return the history's offset runs, and the known offsets that only other operations prove."""
     if not view.late:
         return view.offset_runs
     return view.offset_runs.union(view.placed_late.map(_late, OFFSET_RUN))
@@ -99,9 +103,9 @@ def _late(rows: pa.Table) -> pa.Table:
 
 
 def strays(rows: pa.Table) -> pa.Table:
-    """Return the rows without a certain offset, if other rows have the record's offset.
+    """Return rows without a reliable offset whose record has an offset in other rows.
 
-    A kernel by ``key`` from ``DOUBTFUL`` to ``OFFSET_RUN``.
+    This kernel makes ``OFFSET_RUN`` from ``DOUBTFUL``. It needs all rows of a ``key`` together.
     """
     columns, record = grouped(numbers(rows, (*_SINGLE, "key", "facts")), "key", then=("at",))
     fact, offset = columns["fact"], columns["offset"]
@@ -115,7 +119,7 @@ def strays(rows: pa.Table) -> pa.Table:
 
 
 def alone(rows: pa.Table) -> pa.Table:
-    """Return an offset run of one row for every row of ``ROW`` that names its record's place."""
+    """Return an offset run of one row for every row of ``ROW`` that has its record's offset."""
     columns = numbers(rows, _SINGLE)
     ok = any_of(columns["fact"], flags.SENT_OK | flags.SEEN_OK)
     singles = columns | {"place": columns["offset"], "ok": ok}
@@ -123,10 +127,12 @@ def alone(rows: pa.Table) -> pa.Table:
 
 
 def steps(rows: pa.Table) -> pa.Table:
-    """Return wrong steps, and steps between overlapping offset runs. A kernel by ``slot``.
+    """Return wrong steps, and steps between overlapping offset runs.
 
-    Rows are in ``OFFSET_RUN``. If a sequence has ROW_ALONE rows, these are used instead of its
-    other offset runs.
+    This kernel needs all rows of a ``slot`` together.
+
+    The rows are ``OFFSET_RUN`` rows. If a sequence has ROW_ALONE rows, its other offset runs are
+    ignored.
     """
     offset_runs = numbers(rows)
     what = offset_runs["what"]
@@ -144,7 +150,7 @@ def steps(rows: pa.Table) -> pa.Table:
 
 
 def _sequences(offset_runs: Numbers) -> Numbers:
-    """Return the rows between which steps lead, in order. A seek is marked as ``sought``."""
+    """Return the rows that begin or end a step, in order. A seek is marked as ``sought``."""
     what, place = offset_runs["what"], offset_runs["place"]
     seeks = any_of(what, flags.SEEK_FLAG) & ~any_of(what, flags.EVERYWHERE) & (place != NONE)
     start = {"place": place - 1, "last_place": place - 1}
@@ -160,7 +166,7 @@ def _sequences(offset_runs: Numbers) -> Numbers:
 
 
 def _linked(rows: Numbers) -> Numbers:
-    """Return the steps between sorted rows that may be wrong, or that overlap."""
+    """Return the steps between sorted rows that may be wrong, or whose offset runs overlap."""
     place, number = rows["place"], np.arange(len(rows["at"]))
     sequence = Groups.of(*(rows[name] for name in _SEQUENCE))
     first = sequence.spread(sequence.first)

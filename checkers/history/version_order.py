@@ -1,4 +1,4 @@
-"""The version order: the known offsets of each log, and the steps between them."""
+"""The version order of logs: the known offsets of each log, and the distance between them."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from highwater.checkers.history.columns import Bools, Ints, so_far
 class Order:
     """The version order of some logs.
 
-    The index of a known offset is its number, from 0, among all known offsets, log by log.
+    All known offsets are numbered from 0, log by log. This number is an offset's index.
 
     Args:
         slot: the slot of each range of known offsets. Ranges may overlap, and be in any order.
@@ -21,7 +21,10 @@ class Order:
         self._until: Ints = np.cumsum(self._end - self._low)
 
     def before(self, slot: Ints, place: Ints) -> tuple[Ints, Bools]:
-        """Return each offset's index (or the next known offset's), and whether it is known."""
+        """Return each offset's index, and whether the offset is known.
+
+        An unknown offset has the index of the next known offset.
+        """
         at = so_far((self._slot, self._low), (slot, place)) - 1
         # Before the first range ``at`` is -1, which finds the zeros after the last range.
         slots, end, until = (
@@ -41,8 +44,8 @@ class Order:
         """Return each step's length, and the index of the first offset that it skips.
 
         Returns:
-            The lengths in known offsets (1: to the next known offset; 0 or less: not forward), and
-            the index of the first known offset after each ``begin``.
+            The length of each step in known offsets (1: to the next known offset; 0 or less: not
+            forward), and the index of the first known offset after the step's ``begin``.
         """
         index, is_inside = self.before(slot, begin)
         size = self.before(slot, end)[0] - index

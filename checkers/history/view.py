@@ -1,8 +1,8 @@
 """The clients' view of histories. Every checker of client histories reads this view.
 
 The terms are those of Jepsen's Kafka workload (``jepsen.tests.kafka``); checkers state where a rule
-differs from Jepsen's. A history is read twice: row by row, in order, for ``offset_runs``; and
-record by record, for ``sums`` and ``doubtful``. All later queries read these results, or a few
+differs from Jepsen's. A history is read twice: in the order of rows for ``offset_runs``, and
+grouped by record for ``sums`` and ``doubtful``. All later queries read these results, or a few
 rows.
 """
 
@@ -38,20 +38,21 @@ from highwater.checkers.spark.engine import Engine, Rows, collected
 from highwater.harness.runs.history import OPERATIONS_TABLE
 
 _WORDS_HERE: Final = 1_000_000
-"""Up to this number of rows one query collects words and numbers, in this process."""
+"""A history with at most this many rows is collected into this process by one query, with names and
+numbers."""
 
 _ALL: Final = pa.unify_schemas([ROW, NAMES, WORDS, schema("word")])
 _ADRIFT: Final = schema("key", "seen", "there", seen=pa.bool_())
 
 
 class ClientHistory:
-    """The clients' view of one history or many. Each part is computed once, on first use.
+    """The clients' view of one or more histories. Each property is computed once, on first use.
 
     Args:
         engine: the session's engine.
         operations: rows with the columns ``harness.runs.history.OPERATIONS``, ``run`` and ``at``.
         size: the number of rows.
-        final_read: whether a final reader should have read all acknowledged records.
+        final_read: whether a final reader had to read all acknowledged records.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class ClientHistory:
 
     @cached_property
     def _all(self) -> Rows:
-        """Every row with its words. Spark sends the rows to this process only if they are few."""
+        """Every row with its names. Spark sends the rows to this process only if they are few."""
         frame = numbered(self.operations).withColumn("word", F.xxhash64("run", "topic", "value"))
         elsewhere = self.engine.there(frame.select(*_ALL.names), _ALL, self.size)
         few = self.size <= min(_WORDS_HERE, self.engine.here)
@@ -80,7 +81,7 @@ class ClientHistory:
 
     @property
     def everything(self) -> Rows:
-        """Every row with its numbers and words. The rows may still be in Spark."""
+        """Every row with its numbers and names. The rows may still be in Spark."""
         return self._all
 
     @property
@@ -115,7 +116,7 @@ class ClientHistory:
 
     @cached_property
     def grouped(self) -> frozenset[str]:
-        """The runs whose histories name the groups of their clients."""
+        """The runs whose histories name the consumer groups of their clients."""
         counted = self._counted
         joined = counted.filter(pc.not_equal(pc.bit_wise_and(counted["op"], flags.GROUPED), 0))
         slots = pc.is_in(self.names["slot"], joined["slot"])
@@ -128,7 +129,7 @@ class ClientHistory:
 
     @cached_property
     def _two_faced(self) -> Ints:
-        """The slots of clients that both send and read."""
+        """The clients and slots where the client both sends and reads."""
         ordered = numbers(self._counted.sort_by("client"), ("client", "slot", "op"))
         client = Groups.of(ordered["client"])
         sends, reads = (
@@ -148,7 +149,7 @@ class ClientHistory:
 
     @cached_property
     def sums(self) -> pa.Table:
-        """A row of ``checkers.history.record_summaries.SLOT`` for each slot: counts of records."""
+        """Rows of ``checkers.history.record_summaries.SLOT``: the record counts of each slot."""
         chunks = self._tally.not_null("sums").select(["sums"]).table()["sums"].combine_chunks()
         return record_summaries.summed(pa.table(chunks.flatten(), schema=SLOT))
 
@@ -167,7 +168,7 @@ class ClientHistory:
 
     @cached_property
     def judged(self) -> dict[str, int]:
-        """The number of judged rows of each run. Every row about a record counts."""
+        """The number of rows of each run that checkers judge: all rows about records."""
         counted = self._counted.select(["slot", "place", "last_place"]).group_by("slot")
         totals = counted.aggregate([("place", "sum"), ("last_place", "sum")])
         both = totals.join(self.names, "slot", join_type="left outer")
@@ -179,7 +180,7 @@ class ClientHistory:
 
     @cached_property
     def suspects(self) -> dict[str, int]:
-        """The number of doubtful records for each reason, and other sums over all slots."""
+        """The number of records that are doubtful for each reason, and the sums of all slots."""
         if self._summed["own"] and not self.two_faced:
             return self._summed | {"own": 0}  # only a reader that also sends can read its records
         return self._summed
@@ -190,13 +191,13 @@ class ClientHistory:
 
     @cached_property
     def entangled(self) -> frozenset[str]:
-        """The runs with operations that may be in a cycle of read edges and time edges.
+        """The runs with operations that may form a cycle of write-read edges and real-time edges.
 
         Write-write edges are not considered.
 
-        If each client only sends or only reads, and no client read a record before its writer
-        began, such edges lead only forward in time. (A writer's time is then its begin, and a
-        reader's time is its end.)
+        A run has no such cycle if each client only sends or only reads, and no client read a record
+        before its send began. Then every edge leads forward in time: take the begin of a send, and
+        the end of a read.
         """
         foreseen = self.sums.filter(pc.greater(self.sums["foreseen"], 0))["slot"].to_numpy()
         slots = pa.array(np.concatenate([foreseen, self._two_faced]))
@@ -204,11 +205,12 @@ class ClientHistory:
 
     @cached_property
     def placed(self) -> Rows:
-        """The rows that have the offset of a record in the log: they make the version order.
+        """The rows that prove a record's offset in the log. These offsets form the version order.
 
-        They are the sends that took effect and know their offset, and the reads. Reads of failed
-        operations count, too, because a poll returns only committed records (Jepsen's
-        ``version-orders``). Under ``read_uncommitted``, a read counts only if the send took effect.
+        These rows are the reads, and the sends that took effect and have an offset. Reads of failed
+        operations are included, because a poll returns only committed records (Jepsen's
+        ``version-orders``). A read with ``read_uncommitted`` is included only if its record's send
+        took effect.
         """
         sure = self.rows.not_null("offset").where(flags.SENT_OK | flags.READ_BY_ANY)
         return sure.union(self.placed_late) if self.late else sure
@@ -220,7 +222,7 @@ class ClientHistory:
 
     @cached_property
     def placed_late(self) -> Rows:
-        """The rows of ``placed`` that count only because other rows prove the send."""
+        """The rows of ``placed`` that are included only because other rows prove the send."""
         if not self.late:
             return self.engine.table(ROW.empty_table())
         rows = self.doubtful.by(["key"], _landed, ROW)
@@ -231,11 +233,11 @@ class ClientHistory:
 
     @cached_property
     def adrift(self) -> pa.Table:
-        """``key, seen, there`` of every record that was sent to an unknown partition.
+        """The columns ``key, seen, there`` of every record that was sent to an unknown partition.
 
-        A record with the same run, topic and value is this record, in any partition. ``seen``: an
-        operation that succeeded read such a record. ``there``: the least offset at which the final
-        read returned such a record.
+        Records with the same run, topic and value are the same record, in any partition. ``seen``:
+        an operation that succeeded read such a record. ``there``: the least offset at which the
+        final read returned such a record.
         """
         if not self.tells(flags.ADRIFT):
             return _ADRIFT.empty_table()
@@ -254,7 +256,10 @@ def client_view(tables: Tables) -> ClientHistory:
 
 
 def _proven(rows: pa.Table) -> pa.Table:
-    """Return rows of ``DOUBTFUL`` with ``PROVEN`` added to sends. A kernel by ``operation``."""
+    """Return rows of ``DOUBTFUL`` with the flag ``PROVEN`` added to sends.
+
+    This kernel needs all rows of an ``operation`` together.
+    """
     fact, operation = (rows[name].to_numpy() for name in ("fact", "operation"))
     proven = np.isin(operation, operation[any_of(fact, flags.PROOF)]) & any_of(fact, flags.SENT)
     fact = fact | np.where(proven, flags.PROVEN, 0).astype(np.int32)
@@ -262,7 +267,10 @@ def _proven(rows: pa.Table) -> pa.Table:
 
 
 def _landed(rows: pa.Table) -> pa.Table:
-    """Return rows of ``DOUBTFUL`` whose send other rows prove. A kernel by ``key``."""
+    """Return rows of ``DOUBTFUL`` whose send other rows prove.
+
+    This kernel needs all rows of a ``key`` together.
+    """
     columns, record = grouped(numbers(rows), "key")
     fact, operation = columns["fact"], columns["operation"]
     writer = record.spread(record.greatest(operation, any_of(fact, flags.SENT)))
@@ -274,7 +282,10 @@ def _landed(rows: pa.Table) -> pa.Table:
 
 
 def _adrift(rows: pa.Table) -> pa.Table:
-    """Return the records of each word; see ``ClientHistory.adrift``. A kernel by ``word``."""
+    """Return the records of ``ClientHistory.adrift``.
+
+    This kernel needs all rows of a ``word`` together.
+    """
     columns, word = grouped(numbers(rows), "word")
     seen = any_of(columns["fact"], flags.SEEN_OK)
     there = word.least(columns["offset"], record_summaries.read_at_the_end(columns))

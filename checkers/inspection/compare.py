@@ -7,7 +7,8 @@ for a follower with an older protocol. Logs may differ in their begin (retention
 end (lag), batches, segments and timestamps.
 
 First, each range of offsets is reduced to a count and an exclusive or of hashes for each replica.
-Ranges that agree are equal, except with a chance of 1 in 2^64. Nearly all ranges agree.
+Nearly all ranges have equal sums on all replicas. Two ranges with equal sums differ with a
+probability of 2^-64.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from highwater.checkers.inspection.replica_extents import ORDINARY, TORN
 from highwater.checkers.spark.engine import Engine
 
 EVERYTHING: Final = (1 << 63) - 1
-"""An offset that is greater than every offset in a log."""
+"""An offset greater than every offset in a log."""
 
 _BUCKET_BITS: Final = 8
 _NONE: Final = -1  # a record that was converted to an older format has this epoch
@@ -36,7 +37,7 @@ class Extent:
         part: the number of the replica's partition.
         first: the offset of the replica's first record.
         leo: the replica's log end offset.
-        gaps_till: below this offset, compaction may have removed records.
+        gaps_till: compaction may have removed records below this offset.
     """
 
     part: int
@@ -58,12 +59,12 @@ class ReplicaLogs:
         segments: the replica, the base offset, and the next segment's base offset of each segment.
         damaged: whether any range is not a valid batch.
         keyed: whether compaction may have removed a record because a later record has its key.
-        doubted: whether records after a hole in a log are left out. No checksum covers offsets, so
-            a change to the file may have moved these records.
+        doubted: whether records after a hole in a log are ignored. No checksum covers offsets, so a
+            change to the file may have moved these records.
         gaps: ranges of offsets between segments: the replica, the first and the last offset.
         doubled: ranges of offsets that two segments of a replica contain, in the same form as
             ``gaps``; these are not compared.
-        carried: further columns that ``Differences.rows`` must have.
+        carried: additional columns of ``Differences.rows``.
     """
 
     engine: Engine
@@ -85,8 +86,8 @@ class Differences:
     Attributes:
         rows: the records in the ranges of offsets in which replicas are not equal.
         lacking: a row ``part, replica, offset, between`` for each record that a replica lacks
-            within its extent; ``between``: the offset is in one of the replica's ``gaps``; if
-            ``keyed``, also ``key_print`` and ``removable``.
+            between its first and last offset. ``between`` states whether the offset is in one of
+            the replica's ``gaps``. If ``keyed``, rows also have ``key_print`` and ``removable``.
         offsets: a row ``part, offset, other_record, other_epoch, any_epoch, untold, below_hw`` for
             each offset in these ranges; ``untold``: the replicas there whose epochs cannot be
             trusted; ``below_hw``: the offset is below the HW of every replica that has a record
@@ -164,11 +165,11 @@ def _keys(logs: ReplicaLogs) -> list[str]:
 
 
 def _lacking(logs: ReplicaLogs, rows: DataFrame) -> DataFrame:
-    """Return the records that a replica lacks within its extent and another replica has.
+    """Return the records that a replica lacks between its first and last offset.
 
-    Gaps from damage are left out: they are a separate finding. Compaction explains a gap only below
-    the log cleaner's offset or, if that offset is unknown, for records that a later record with the
-    same key has replaced.
+    Another replica has each of these records. Gaps from damage are ignored, because they are a
+    separate finding. Compaction explains a gap only below the log cleaner's offset or, if that
+    offset is unknown, for records that a later record with the same key has replaced.
     """
     keys = _keys(logs)
     copies = rows.groupBy("part", "offset").agg(
@@ -202,7 +203,7 @@ def _lacking(logs: ReplicaLogs, rows: DataFrame) -> DataFrame:
 
 
 def _ranges(logs: ReplicaLogs, ranges: Sequence[tuple[int, int, int]]) -> DataFrame:
-    """Return ranges of offsets of one replica each, as the columns that ``_inside`` needs."""
+    """Return the offset ranges of replicas, as the columns that ``_inside`` needs."""
     rows = [{"broken": replica, "begins": first, "ends": last} for replica, first, last in ranges]
     schema = pa.schema([("broken", pa.int32()), ("begins", pa.int64()), ("ends", pa.int64())])
     return F.broadcast(logs.engine.given(pa.Table.from_pylist(rows, schema=schema)))
@@ -215,7 +216,10 @@ def _inside() -> Column:
 
 
 def _damaged(logs: ReplicaLogs) -> DataFrame:
-    """Return the offsets of each damaged range; an unknown end is its segment's end."""
+    """Return the offsets of each damaged range.
+
+    A range with an unknown end ends with its segment.
+    """
     limits = [
         {"replica": replica, "segment": base, "limit": following - 1}
         for replica, base, following in logs.segments
@@ -228,7 +232,7 @@ def _damaged(logs: ReplicaLogs) -> DataFrame:
 
 
 def _claimed(logs: ReplicaLogs) -> DataFrame:
-    """Return the offsets of valid batches in which only the order is wrong."""
+    """Return the offsets of batches that are valid except for their order."""
     whole = F.col("crc_ok") & F.col("last_offset").isNotNull()
     rows = logs.records.where(F.col("damage").isNotNull() & whole)
     return _claims(rows, F.col("last_offset"))
@@ -242,17 +246,17 @@ def _claims(rows: DataFrame, ends: Column) -> DataFrame:
 
 
 def _offsets(logs: ReplicaLogs, rows: DataFrame, lacking: DataFrame) -> DataFrame:
-    """Return for each offset whether replicas hold different records or different epochs there.
+    """Return, for each offset, whether replicas have different records or different epochs.
 
-    These records are left out:
+    The function ignores these records:
 
     - records in offsets that two segments of a replica contain;
     - on a damaged replica, batches without two neighbours, because only neighbours confirm a
       batch's offset;
     - records at offsets that another complete batch of the replica claims, because one of the two
       batches is misplaced;
-    - if ``doubted``, records after a hole within a segment, and the batch before the hole (it may
-      be an old offset in front of a later batch's body).
+    - if ``doubted``, records after a hole within a segment, and the batch before the hole. Such a
+      batch may be an old offset with a later batch's body.
     """
     if logs.doubled:
         rows = rows.join(_ranges(logs, logs.doubled), _inside(), "left_anti")
@@ -286,7 +290,7 @@ def _unvouched(logs: ReplicaLogs) -> DataFrame:
 
     Only damaged logs are checked. The previous batch must end where this batch begins (for the
     first batch, the segment's name must be its offset), and the next batch must begin where this
-    batch ends. A torn tail at the right offset is no damage.
+    batch ends. A torn batch at a log's end with the right offset is no damage.
     """
     damage = F.coalesce("damage", F.lit(""))
     ranges = logs.records.groupBy("replica", "segment", "position").agg(

@@ -1,4 +1,4 @@
-"""The first divergent records of a partition as text, which is read from the segments."""
+"""The first divergent records of a partition, read from the segments, as text."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -23,7 +23,7 @@ _TEXT_MAX: Final = 120
 def divergent_records(
     evidence: LogTables, compared: Mapping[int, Comparison]
 ) -> dict[int, tuple[DivergentOffset, ...]]:
-    """Return, for each partition, its replicas' records at the first divergent offsets."""
+    """Return the records of every replica at the first divergent offsets of each partition."""
     offsets_of = {
         part: dict(comparison.offsets[:OFFSETS_MAX])
         for part, comparison in sorted(compared.items())

@@ -33,8 +33,8 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.base.wording import count
 
 _INCOMPLETE: Final = (
-    "Files are missing in these folders, or were copied at different moments. A .gitignore or an "
-    "rsync filter makes such copies, or a copy while the broker runs."
+    "Files are missing in these directories, or were copied at different times. "
+    "Causes are a .gitignore, an rsync filter, or a broker that ran during the copy."
 )
 _NAMED_MAX: Final = 3
 
@@ -45,21 +45,20 @@ def inspect(
     """Compare the replicas in the given folders, without writing into these folders.
 
     Args:
-        given: log directories of brokers, or folders that hold them, see ``log_dirs.log_dirs``.
+        given: log directories of brokers, or directories that contain log directories.
         spark: the session from ``checkers.spark.session.spark``.
         internal: whether Kafka's internal topics are compared as well.
-        related: whether logs with the same name are always replicas of one log, as in a run.
+        related: whether logs with the same name are always replicas of one log. This is true in a
+            run.
 
     Raises:
-        UsageError: a folder is missing, cannot be read, or holds no log.
+        UsageError: a directory is missing, cannot be read, or contains no log.
     """
     dirs = log_dirs(given)
     replica_list = replicas(dirs, internal=internal)
     if not any(folder.segments or folder.findings for folder in replica_list):
-        hint = "Kafka's internal topics, whose names begin with __, are compared with --internal."
-        raise UsageError(
-            f"there is no segment of a topic in {', '.join(map(str, given))}", hint=hint
-        )
+        hint = "Write --internal to compare Kafka's internal topics (__*), too."
+        raise UsageError(f"no topic has a segment in {', '.join(map(str, given))}", hint=hint)
     partition_groups = groups(replica_list)
     with Engine(spark) as engine:
         states = _inspect(engine, replica_list, partition_groups, related=related)
@@ -117,7 +116,7 @@ def _inspect(
 
 
 def _parts(partition_groups: Sequence[PartitionGroup]) -> dict[int, int]:
-    """Return each replica's part: replicas of a partition share a part; a duplicate has its own."""
+    """Return the group number of each replica: replicas of one partition have the same number."""
     part_of = {}
     alone = itertools.count(len(partition_groups))
     for part, group in enumerate(partition_groups):
@@ -146,7 +145,7 @@ def _compare(
     *,
     related: bool,
 ) -> tuple[LogTables, dict[int, Comparison]]:
-    """Compare the replicas of every part; move replicas that prove unrelated to new parts."""
+    """Compare the replicas of every group. Replicas that prove unrelated get new groups."""
     parts = _sides(evidence, facts)
     compared = comparisons(evidence, parts)
     strangers = {}
@@ -170,7 +169,7 @@ def _compare(
 def _left_out(
     dirs: Sequence[LogDir], folders: Sequence[ReplicaFolder], *, internal: bool
 ) -> Iterator[str]:
-    """Yield a sentence for everything in the folders that was not compared."""
+    """Yield a sentence for everything in the directories that was not compared."""
     used = {folder.log_dir.path for folder in folders}
     for log_dir in dirs:
         if log_dir.path not in used:
@@ -181,10 +180,14 @@ def _left_out(
     if not internal and (names := internal_partitions(dirs)):
         topics = sorted({name.rpartition("-")[0] for name in names})
         yield (
-            f"Kafka's own topics were left out, {count(len(names), 'partition')} of"
-            f" {', '.join(topics)}: --internal compares them, too."
+            "Kafka's internal topics were not compared, "
+            f"{count(len(names), 'partition')} of {', '.join(topics)}: --internal "
+            "compares them, too."
         )
     if moved := set_aside(dirs):
         named = ", ".join(moved[:_NAMED_MAX])
         more = f" and {len(moved) - _NAMED_MAX} more" if len(moved) > _NAMED_MAX else ""
-        yield f"Replicas that brokers had deleted, moved or set aside are left out: {named}{more}."
+        yield (
+            "Replicas that brokers had deleted, moved or renamed as stray were not "
+            f"compared: {named}{more}."
+        )

@@ -18,15 +18,16 @@ from highwater.harness.base.files import read_regular
 from highwater.harness.runs.store import MORE_LOG_DIRS
 
 DEPTH_MAX: Final = 4
-"""The number of folder levels below the given folder that are searched for log directories."""
+"""The search for log directories goes this many directory levels below the given directory."""
 
 _FILES: Final = re.compile(r"meta\.properties|(?!leader-epoch-).+-checkpoint|\.kafka_cleanshutdown")
 _PROPERTY: Final = re.compile(r"^\s*([\w.]+)\s*=\s*(\S+)\s*$", re.MULTILINE)
 _NUMBER: Final = re.compile(r"\d+(?=\D*$)")
 _BROKER_MAX: Final = (1 << 31) - 1
 _HINT: Final = (
-    "Name log directories, one for each broker: each holds folders such as events-0, which hold"
-    " segments such as 00000000000000000000.log. Or name a folder that holds log directories."
+    "Name the log directory of each broker. A log directory has directories such as "
+    "events-0, with segments such as 00000000000000000000.log. Or name a directory "
+    "that contains log directories."
 )
 
 
@@ -36,11 +37,12 @@ class LogDir:
 
     Attributes:
         broker: the broker's id, from meta.properties, or else from the folder's name or position.
-        name: the folder's name for messages, as the user gave it on the command line.
-        only: the names of the replicas' folders that the user gave; empty means all.
-        without: checkpoint files that are no evidence and are not read.
+        name: the directory's name for messages, as on the command line.
+        only: the names of the replicas' directories that the user gave; empty for all.
+        without: checkpoint files that are not read, because they prove nothing.
         cluster_id, directory_id: ids from meta.properties (KIP-858); None if missing there.
-        placed: whether ``broker`` is only the folder's position: no file or name says whose it is.
+        placed: whether ``broker`` is only the directory's position, because no file or name has the
+            broker's id.
     """
 
     path: Path
@@ -61,7 +63,7 @@ class _Place:
 
 
 def log_dirs(given: Sequence[Path]) -> list[LogDir]:
-    """Return the log directories in the given folders, in order, with their brokers.
+    """Return the log directories in the given directories, in order, with their brokers.
 
     Args:
         given: log directories, folders that hold some (such as a run's), or replicas' folders.
@@ -109,8 +111,8 @@ def _require_one_cluster(dirs: Sequence[LogDir]) -> None:
             f"{log_dir.name} belongs to the cluster {name}" for name, log_dir in of_cluster.items()
         ]
         raise UsageError(
-            f"these are folders of {len(of_cluster)} clusters: {', '.join(named)}",
-            hint="Name the folders of one cluster; meta.properties in each folder has cluster.id.",
+            f"the directories belong to {len(of_cluster)} clusters: {', '.join(named)}",
+            hint="Name directories of one cluster: cluster.id in meta.properties must be equal.",
         )
 
 
@@ -124,7 +126,7 @@ def _places(given: Path) -> list[_Place]:
         starts = [inside, *filter(Path.is_dir, [given / MORE_LOG_DIRS])]
     places = [_Place(path, given, frozenset()) for top in starts for path in _below(top, set(), 0)]
     if not places:
-        raise UsageError(f"{given} holds no log of Kafka's", hint=_HINT)
+        raise UsageError(f"{given} contains no Kafka log", hint=_HINT)
     return places
 
 
@@ -134,9 +136,9 @@ def _entries(path: Path) -> list[os.DirEntry[str]]:
         with os.scandir(path) as entries:
             return sorted(entries, key=lambda entry: entry.name)
     except FileNotFoundError as error:
-        raise UsageError(f"there is no folder {path}", hint=_HINT) from error
+        raise UsageError(f"there is no directory {path}", hint=_HINT) from error
     except NotADirectoryError as error:
-        raise UsageError(f"{path} is not a folder", hint=_HINT) from error
+        raise UsageError(f"{path} is not a directory", hint=_HINT) from error
     except OSError as error:  # no permission, or symbolic links that lead in a circle
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint=_HINT) from error
 
@@ -178,9 +180,9 @@ def _is_replica(folder: Path) -> bool:
 def _brokers(
     places: Sequence[_Place], properties: Sequence[Mapping[str, str]]
 ) -> list[tuple[int, bool]]:
-    """Return a broker id for each log directory, and whether the id is only the folder's position.
+    """Return a broker id for each log directory, and whether it is only the directory's position.
 
-    Two log directories share an id only if meta.properties says so.
+    Two log directories have the same id only if both have it in meta.properties.
     """
     identities = [_identity(named) for named in properties]
     named = [_named(place) for place in places]
@@ -205,7 +207,7 @@ def _brokers(
 
 
 def _properties(path: Path) -> dict[str, str]:
-    """Return the content of ``meta.properties``, which Kafka writes since 0.8.2; else nothing."""
+    """Return the content of ``meta.properties``, which Kafka writes since 0.8.2, or nothing."""
     try:
         text = read_regular(path / "meta.properties").decode("utf-8", "replace")
     except OSError:

@@ -1,8 +1,8 @@
 """The segments of many replicas, as one narrow table and a few small tables made from it.
 
-The value of a record is read once, and replaced by a hash. Replicas are numbered
-(``ReplicaFolder.number``), and so are partitions. A checker's first query is always an aggregation
-that excludes most of a log.
+The value of a record is read once, and replaced by a hash. Replicas (``ReplicaFolder.number``) and
+partitions have numbers instead of names. A checker's first query is an aggregation that excludes
+most of a log.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ COLUMNS: Final = (
 )
 
 DAMAGE_MAX: Final = 20
-"""The number of damaged ranges of a replica that are listed one by one."""
+"""A report lists at most this many damaged ranges of a replica one by one."""
 
 Row = dict[str, Any]
 
@@ -49,7 +49,8 @@ class LogTables:
     Args:
         engine: the engine of the Spark session.
         replicas: the replicas whose segments are read.
-        part_of: each replica's part: replicas in the same part are compared with each other.
+        part_of: the number of each replica's part. Replicas in the same part are compared with each
+            other.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class LogTables:
         return self.engine.keep(self._with_parts(narrow))
 
     def regrouped(self, part_of: Mapping[int, int]) -> "LogTables":
-        """Return the same records with the replicas in other parts."""
+        """Return the same records after replicas were assigned to other parts."""
         tables = LogTables(self.engine, self.replicas, part_of)
         tables.records = tables._with_parts(self.records.drop("part"))
         return tables
@@ -89,10 +90,10 @@ class LogTables:
 
     @cached_property
     def spans(self) -> dict[int, list[Row]]:
-        """Each replica's first and last offsets in each segment and leader epoch: a small table.
+        """A small table: each replica's first and last offsets in each segment and leader epoch.
 
-        ``first`` and ``last`` are offsets of records. ``covered`` is the greatest offset of a
-        sound batch; compaction may have removed the record at this offset.
+        ``first`` and ``last`` are offsets of records. ``covered`` is the greatest offset of a valid
+        batch; compaction may have removed the record at this offset.
         """
         damaged = F.col("damage").isNotNull() & ~F.col("damage").isin(*ORDINARY)
         covered = F.when(~F.coalesce(damaged, F.lit(False)), F.coalesce("last_offset", "offset"))
@@ -111,7 +112,7 @@ class LogTables:
 
     @cached_property
     def damage(self) -> dict[int, list[Row]]:
-        """Each replica's first damaged ranges, each with the number of all its ranges (``all``)."""
+        """Each replica's first damaged ranges; the column ``all`` has the number of its ranges."""
         window = Window.partitionBy("replica")
         rows = (
             self.records.where(F.col("damage").isNotNull() & (F.col("damage") != "empty"))
@@ -123,12 +124,12 @@ class LogTables:
         return self.by_replica(rows.orderBy("segment", "position"))
 
     def by_replica(self, rows: DataFrame) -> dict[int, list[Row]]:
-        """Return the rows of a small table by replica, in the table's order."""
+        """Return the rows of a small table by replica; the order of rows stays the same."""
         grouped: dict[int, list[Row]] = {}
         for row in rows.collect():
             grouped.setdefault(row["replica"], []).append(row.asDict())
         return grouped
 
     def local(self, rows: list[Row], columns: list[tuple[str, pa.DataType]]) -> DataFrame:
-        """Return a small table for Spark to join with."""
+        """Return a small table as a DataFrame, for a join in Spark."""
         return self.engine.given(pa.Table.from_pylist(rows, schema=pa.schema(columns)))

@@ -1,4 +1,4 @@
-"""The number of differences between a partition's replicas, and the first differences."""
+"""The differences between a partition's replicas: their number, and the first of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from highwater.checkers.inspection.log_tables import LogTables, Row
 from highwater.checkers.inspection.replica_findings import Facts
 
 LISTED_MAX: Final = 10_000
-"""The number of a partition's divergent offsets that are listed; all of them are counted."""
+"""A report lists at most this many divergent offsets of a partition, and counts all."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,14 +23,15 @@ class Comparison:
     Attributes:
         divergent: the number of divergent offsets.
         below_hw: the number of divergent offsets below the HW of all replicas that hold them.
-        offsets: the first divergent offsets, each with whether it is below that HW.
-        hole: for each replica, the number of records that it lacks within its segments and another
-            replica has, and the first such offset.
-        between: the same for records that the replica lacks between its segments.
-        uncleaned: the same for records that compaction may have removed, to judge by the other
-            records that it removed.
-        odd_epochs: for each replica whose epochs cannot be trusted, the number of offsets at which
-            only its epoch differs, and the first such offset.
+        offsets: the first divergent offsets, and for each whether it is below that HW.
+        hole: for each replica, how many records of other replicas it lacks within its segments, and
+            the first such offset.
+        between: for each replica, how many records of other replicas it lacks between its segments,
+            and the first such offset.
+        uncleaned: for each replica, how many records of other replicas it lacks that compaction may
+            have removed, and the first such offset.
+        odd_epochs: for each replica whose epochs may be damaged, at how many offsets only the epoch
+            differs, and the first such offset.
     """
 
     divergent: int = 0
@@ -139,8 +140,8 @@ def _compacted(side: Facts, hole: Row) -> bool:
     """Return whether compaction may explain a hole above the checkpointed offset of the cleaner.
 
     Compaction removes a tombstone some time after the records that it replaced. It never removes a
-    record without a key. If the cleaner's checkpoint is older than the copied log, only missing
-    tombstones are explained.
+    record without a key. If the cleaner's checkpoint is older than the copied log, compaction
+    explains only missing tombstones.
     """
     if hole["keyless"]:
         return False
@@ -160,7 +161,7 @@ def _counted(rows: DataFrame) -> list[Row]:
 
 
 def _forks(rows: DataFrame) -> list[Row]:
-    """Return each partition's first offsets at which records differ, and the number of all."""
+    """Return the first divergent offsets of each partition, and the number of all."""
     window = Window.partitionBy("part")
     listed = (
         rows.where(F.col("other_record") | F.col("other_epoch"))
@@ -174,6 +175,6 @@ def _forks(rows: DataFrame) -> list[Row]:
 
 
 def _odd_epochs(rows: DataFrame) -> list[Row]:
-    """Return offsets with equal records, but a different epoch on an untrusted replica."""
+    """Return offsets with equal records, but another epoch on a replica with doubtful epochs."""
     odd = rows.where(F.col("any_epoch") & ~F.col("other_epoch") & ~F.col("other_record"))
     return _counted(odd.select("part", "offset", F.explode("untold").alias("replica")))

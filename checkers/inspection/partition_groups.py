@@ -1,4 +1,4 @@
-"""Group folders into partitions: separate topics with the same name, and duplicate replicas."""
+"""Group replicas' directories into partitions: separate topics with one name, and duplicates."""
 
 import contextlib
 from collections import Counter
@@ -24,10 +24,11 @@ class PartitionGroup:
     """The replicas of one partition, according to their files.
 
     Attributes:
-        replicas: the replicas with the same topic id, or without an id, ordered by broker.
+        replicas: the replicas with one topic id, or without an id, ordered by broker.
         topic_id: the topic's id; None if no replica has an id.
         stray: whether more replicas belong to another topic with the same name.
-        twice: the numbers of replicas whose folders claim the same broker; these are not compared.
+        twice: the numbers of replicas whose directories claim the same broker. These are not
+            compared.
         findings: the findings about the partition as a whole.
     """
 
@@ -41,8 +42,8 @@ class PartitionGroup:
 def groups(replicas: Sequence[ReplicaFolder]) -> list[PartitionGroup]:
     """Group the replicas by partition; each replica is in one group.
 
-    Another topic id under the same name is another topic (KIP-516). A replica without an id belongs
-    to the topic with its name, if only one topic has this name.
+    Replicas with the same topic name but another topic id belong to another topic (KIP-516). A
+    replica without an id belongs to the topic with its name, if only one topic has this name.
     """
     main = _main_ids(replicas)
     partition_groups = []
@@ -59,8 +60,8 @@ def groups(replicas: Sequence[ReplicaFolder]) -> list[PartitionGroup]:
             group.stray = topic_id is not None and topic_id in ids[1:] and ids[0] is not None
             if topic_id is None and len(ids) > 1:
                 says = (
-                    "The partition has no partition.metadata, and topics with several ids have its"
-                    " name: it is not known to which topic the partition belongs."
+                    "The partition has no partition.metadata, and several topic ids "
+                    "have its name. So its topic is unknown."
                 )
                 group.findings.append(LogFinding("topic-id", "error", says))
             partition_groups.append(group)
@@ -68,9 +69,9 @@ def groups(replicas: Sequence[ReplicaFolder]) -> list[PartitionGroup]:
 
 
 def _main_ids(replicas: Sequence[ReplicaFolder]) -> dict[str, list[str | None]]:
-    """Return the ids of each topic name; the id of most replicas comes first.
+    """Return the topic ids of each topic name. The id of most replicas comes first.
 
-    The first entry is None if the two most frequent ids have equally many replicas: then neither
+    The first entry is None if the two most frequent ids have equally many replicas. Then neither
     topic is a stray.
     """
     counts: dict[str, Counter[str]] = {}
@@ -95,7 +96,7 @@ def _twice(members: Iterable[ReplicaFolder]) -> frozenset[int]:
 
 
 def notes(partition_groups: Sequence[PartitionGroup]) -> list[str]:
-    """Return sentences about names that several topics have, and about duplicate folders."""
+    """Return sentences about topic names with several ids, and about duplicate directories."""
     return [*_other_topics(partition_groups), *_same_replicas(partition_groups)]
 
 
@@ -113,9 +114,9 @@ def _other_topics(partition_groups: Sequence[PartitionGroup]) -> Iterable[str]:
                 for topic_id, (brokers, stray) in ids.items()
             ]
             yield (
-                f"{counted(len(ids), 'topic')} have the name {topic}, by their ids in"
-                f" partition.metadata: {', '.join(named)}. Their replicas are not compared with"
-                " each other."
+                f"{counted(len(ids), 'topic')} have the name {topic}, because "
+                f"partition.metadata has different ids: {', '.join(named)}. Their "
+                "replicas are not compared with each other."
             )
 
 
@@ -138,24 +139,25 @@ def _same_replicas(partition_groups: Sequence[PartitionGroup]) -> Iterable[str]:
         more = len(names) - _NAMED_MAX
         listed = ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
         yield (
-            f"{' and '.join(paths)} {'both' if len(paths) == 2 else 'all'} say that they are"  # noqa: PLR2004
-            f" broker {broker}, and hold {listed}: these are not compared."
+            f"{' and '.join(paths)} {'both' if len(paths) == 2 else 'all'}"  # noqa: PLR2004
+            f" claim to be broker {broker}, and have {listed}. These replicas are not compared."
             f"{_directories(partitions[0])} {_later(partitions)}"
         )
 
 
 def _directories(sides: Sequence[ReplicaFolder]) -> str:
-    """Return in a sentence whether a broker's folders are copies of one log directory."""
+    """Return a sentence that states whether directories are copies of one log directory."""
     ids = {side.log_dir.directory_id for side in sides}
     if None in ids:
         return ""
     if len(ids) == len(sides):
         return (
-            " They are different log directories, by directory.id: a broker has a partition in only"
-            " one of its directories, so they were copied at different moments."
+            " Their directory.id differs, so they are different log directories. A "
+            "broker has a partition in only one of its log directories, so they were "
+            "copied at different times."
         )
     which = "They" if len(ids) == 1 else "Some of them"
-    return f" {which} are copies of one log directory, by directory.id."
+    return f" {which} are copies of one log directory: directory.id is equal."
 
 
 def _last_epoch(replica: ReplicaFolder) -> int | None:
@@ -176,11 +178,11 @@ _SIGNS: Final[tuple[tuple[str, Callable[[ReplicaFolder], float | None], str], ..
     ("recovery point", lambda replica: replica.recovery_point, "{:d}"),
     ("log's size", lambda replica: replica.bytes, "{:,} bytes"),
 )
-"""The values of a replica's folder that grow with time; the most trusted value is first."""
+"""The values in a replica's directory that grow with time, the most reliable value first."""
 
 
 def _later(partitions: Sequence[Sequence[ReplicaFolder]]) -> str:
-    """Return a sentence that names the latest folder, and the value that shows it."""
+    """Return a sentence that names the latest directory, and the value that proves it."""
     for sign, value, form in _SIGNS:
         rows = []
         for sides in partitions:
@@ -196,14 +198,14 @@ def _later(partitions: Sequence[Sequence[ReplicaFolder]]) -> str:
             sides, values = next(row for row in rows if len(set(row[1])) > 1)
             latest, least = values[best[0]], min(values)
             return (
-                f"{sides[best[0]].log_dir.name} is later: the {sign} of {sides[0].name} is"
-                f" {form.format(latest)} there, and {form.format(least)} in"
-                f" {sides[values.index(least)].log_dir.name}."
+                f"{sides[best[0]].log_dir.name} is newer: its {sign} of "
+                f"{sides[0].name} is {form.format(latest)}, and {form.format(least)} "
+                f"in {sides[values.index(least)].log_dir.name}."
             )
     times: dict[str, float] = {}
     for side in (side for sides in partitions for side in sides):
         times[side.log_dir.name] = max(times.get(side.log_dir.name, 0), _modified_s(side) or 0)
     newest = max(times, key=lambda name: times[name])
     if list(times.values()).count(times[newest]) > 1:
-        return "Nothing in the folders shows which folder is later."
-    return f"{newest} is later by the times of its files, which a copy may have changed."
+        return "No file in the directories shows which one is newer."
+    return f"{newest} has files with later times, but a copy may have changed these times."

@@ -73,7 +73,7 @@ def _verdict(
 
 def _alone(states: Sequence[InspectedReplica]) -> Iterable[LogFinding]:
     if len(states) == 1:
-        says = "Only one replica was given: there was no other replica to compare it with."
+        says = "Only one replica was given, so no comparison was possible."
         yield LogFinding("alone", "note", says)
 
 
@@ -96,7 +96,7 @@ def _sentences(
 def _wrong(
     verdict: Verdict, states: Sequence[InspectedReplica], findings: Sequence[LogFinding]
 ) -> Iterable[str]:
-    """Yield the first reason for a verdict, and a sentence about the other replicas."""
+    """Yield the main reason for a verdict, and a sentence about the other replicas."""
     reasons = [(f"Broker {side.broker}: ", reason) for side in states for reason in side.findings]
     reasons = [*(("", reason) for reason in findings), *reasons]
     kinds = [
@@ -122,24 +122,27 @@ def _fork(
 ) -> Iterable[str]:
     number, first = compared.divergent, compared.offsets[0][0]
     offsets = f"offset {first}" if number == 1 else f"{number:,} offsets, the first {first}"
-    yield f"Replicas hold different records at {offsets}."
+    yield f"Replicas have different records at {offsets}."
     if records:
         epochs = [f"broker {copy.broker} {_in(copy.epoch)}" for copy in records[0].copies]
         if any(copy.epoch is not None for copy in records[0].copies):
             yield f"At that offset the records are: {joined(epochs)}."
     if compared.below_hw:
         lies = _lies(compared.below_hw, number)
-        yield f"{lies} below the HW of every replica that holds it: no replica will truncate there."
+        yield (
+            f"{lies} below the HW of every replica that has it, so no replica will "
+            "truncate its record."
+        )
     above = number - compared.below_hw
     if above and all(replica.hw is None for replica in states):
-        yield "No checkpoint has the HW of each replica."
+        yield "For at least one replica, no checkpoint has the HW."
     elif above:
         replicas = [replica for replica in states if replica.hw is not None]
         lowest = min(replicas, key=lambda replica: replica.hw or 0)
         yield (
-            f"{_lies(above, number)} above the HW that some replica had last checkpointed (the"
-            f" lowest is {lowest.hw}, of broker {lowest.broker}): that replica may still truncate"
-            " its records there."
+            f"{_lies(above, number)} above the last checkpointed HW of some replica "
+            f"(broker {lowest.broker} has the lowest, {lowest.hw}). That replica may "
+            "still truncate its records there."
         )
 
 
@@ -164,7 +167,7 @@ def _lag(states: Sequence[InspectedReplica]) -> str:
     says = (
         "At shared offsets they hold the same records."
         if shared
-        else "No two of them have an offset in common."
+        else "No two of these replicas have an offset in common."
     )
     return f"The longest log ends at {end}; {joined(behind)}. {says}"
 
@@ -172,9 +175,9 @@ def _lag(states: Sequence[InspectedReplica]) -> str:
 def _agree(states: Sequence[InspectedReplica]) -> str:
     end = states[0].leo
     if len(states) == 1:
-        return f"The only replica is sound; its log ends at {end}."
+        return f"The only replica is valid; its LEO is {end}."
     starts = {replica.start for replica in states}
-    says = f"All {len(states)} replicas hold the same records and end at {end}."
+    says = f"All {len(states)} replicas have the same records, up to LEO {end}."
     if len(starts) > 1:
         says += " Their logs begin at different offsets, because of retention or compaction."
     return says

@@ -9,13 +9,14 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 from highwater.checkers.inspection.log_tables import LogTables, Row
 
 LISTED_MAX: Final = 20
-"""The number of transactions of each ending (such as open or aborted) listed for a replica."""
+"""A report lists at most this many transactions of each ending (such as open or aborted) of a
+replica."""
 
 _SEQUENCES: Final = 1 << 31
 
 
 def repeats(records: DataFrame, log: Sequence[str], *more: Column) -> DataFrame:
-    """Return the sequence numbers that a producer epoch has twice in a log, one row for each.
+    """Return one row for each sequence number that a producer epoch has twice in a log.
 
     A broker drops a batch that it has appended before (ProducerStateManager), so a valid log has no
     such row. Sequence numbers wrap around after 2^31, so two equal numbers that are so far apart
@@ -25,7 +26,7 @@ def repeats(records: DataFrame, log: Sequence[str], *more: Column) -> DataFrame:
         records: the records of any logs.
         log: the columns that name a log; the rows have these columns, the producer's columns,
             ``first`` and ``again``.
-        more: further aggregates over the records with the same number.
+        more: additional aggregates over the records with the same sequence number.
     """
     return (
         records.where(F.col("sequence").isNotNull())
@@ -36,7 +37,7 @@ def repeats(records: DataFrame, log: Sequence[str], *more: Column) -> DataFrame:
 
 
 def repeated(evidence: LogTables) -> dict[int, list[Row]]:
-    """Return for each replica the number of repeated sequence numbers, and the first of them."""
+    """Return the number of each replica's repeated sequence numbers, and the first of them."""
     rows = (
         repeats(evidence.records, ["replica"])
         .groupBy("replica")
@@ -47,13 +48,13 @@ def repeated(evidence: LogTables) -> dict[int, list[Row]]:
 
 
 def transactions(evidence: LogTables) -> dict[int, list[Row]]:
-    """Return the number of each replica's transactions by their ending, and the first ones.
+    """Return the number of each replica's transactions by ending, and the first ones.
 
-    A transaction is a producer's transactional records up to its next marker. Their epochs may
-    differ: a coordinator that fences a producer aborts with a later epoch. ``ending`` is commit,
-    abort, open (no marker after the records) or bare (a marker without records before it). Each
-    ending has a ``count``, and ``some``: its first transactions, with ``producer_id``, ``first``,
-    ``marker`` and ``time``.
+    A transaction consists of a producer's transactional records up to its next marker. Their epochs
+    may differ, because a coordinator that fences a producer writes the abort marker with a later
+    epoch. ``ending`` is commit, abort, open (records without a marker) or bare (a marker without
+    records before it). Each ending has a ``count``, and ``some``: its first transactions, with
+    ``producer_id``, ``first``, ``marker`` and ``time``.
     """
     markers = F.when(F.col("control"), F.col("offset"))
     types = F.when(F.col("control"), F.col("control_type"))

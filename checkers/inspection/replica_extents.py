@@ -1,4 +1,4 @@
-"""The first and last offsets of replicas' logs on disk, reduced to what checkers compare."""
+"""The first and last offsets of replicas' logs on disk, for comparisons."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ SOURCE: Final = (
 TORN: Final = "torn"
 UNREADABLE: Final = "unreadable"
 ORDINARY: Final = ("torn", "zeros", "empty")
-"""The kinds of damage that show no fault: a log's torn end after a kill, preallocated zeros, and
-batches that compaction has emptied."""
+"""The kinds of damage that are no fault: a log's torn end after a kill, preallocated zeros, and
+batches without records after compaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +40,8 @@ class Span:
         first: the offset of the first such record; None if there are only damaged ranges.
         last: the offset of the last such record.
         segment: the base offset of the last segment that holds such records or ranges.
-        damaged: whether any range is not a sound batch, apart from ``ORDINARY`` damage.
-        unread: whether the operating system could not read some range.
+        damaged: whether any range is not a valid batch, apart from ``ORDINARY`` damage.
+        unread: whether the operating system failed to read some range.
         marked: whether there is any damaged range, even with ``ORDINARY`` damage.
         numbered: whether any record has a sequence number from its producer.
     """
@@ -68,8 +68,8 @@ class LogExtent:
         first: the offset of the log's first record; None if the log holds no record.
         last: the offset of the log's last record.
         segment: the base offset of the log's last segment.
-        damaged: whether any range of the log is not a sound batch.
-        unread: whether the operating system could not read some range.
+        damaged: whether any range of the log is not a valid batch.
+        unread: whether the operating system failed to read some range.
     """
 
     run: str
@@ -84,7 +84,7 @@ class LogExtent:
 
 
 def records(log: DataFrame) -> DataFrame:
-    """Return rows of the ``kafka-log`` source, reduced to ``COLUMNS``."""
+    """Return the rows of the ``kafka-log`` source with only the columns in ``COLUMNS``."""
     return log.withColumn("print", F.xxhash64("key", "value", "control")).select(*COLUMNS)
 
 

@@ -39,7 +39,7 @@ _CHECKPOINTS: Final = {
     "log_start": LOG_START,
     "cleaned": CLEANED,
 }
-"""Each field of a ``ReplicaFolder`` that comes from a checkpoint file, and that file's name."""
+"""The fields of a ``ReplicaFolder`` that come from checkpoint files, with the name of each file."""
 
 _TOPIC_ID: Final = re.compile(r"^topic_id:\s*(\S+)", re.MULTILINE)
 _PARTITION_MAX: Final = (1 << 31) - 1
@@ -53,17 +53,17 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaFolder:
-    """One replica's folder, without the content of its segments.
+    """One replica's directory, without the content of its segments.
 
     Attributes:
-        number: the replica's number among all inspected replicas: ``broker`` in kafka-log's rows.
-        hw, recovery_point, log_start, cleaned: offsets from the checkpoint files; None if missing.
-        cleaner_told: whether the folders contain the broker's checkpoint of the log cleaner.
+        number: the replica's number among all inspected replicas. In kafka-log's rows, the column
+            ``broker`` has it. hw, recovery_point, log_start, cleaned: offsets from the checkpoint
+            files; None if missing.
+        cleaner_told: whether the directories have the broker's checkpoint of the log cleaner.
         epochs: the content of leader-epoch-checkpoint; None if the file is missing.
         topic_id: the id in partition.metadata (KIP-516); None if the file is missing.
         snapshot: the greatest offset of a producer snapshot; None without a snapshot.
-        begins: the base offset of the first segment, even if that file is no log of Kafka's; None
-            without a segment.
+        begins: the base offset in the first segment's file name; None without a segment.
         tiered: whether older segments may be in a remote tier (KIP-405).
         findings: findings about files that could not be read, and about unknown files.
     """
@@ -102,10 +102,10 @@ class ReplicaFolder:
 def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[ReplicaFolder]:
     """Return every replica in the log directories, ordered by topic, partition and broker.
 
-    The result includes a replica whose folder is missing, if its broker's checkpoint names the
-    replica and another broker's replica has a folder. This is no deletion: a broker that deletes or
-    moves a replica renames the folder and keeps it for a minute, and it writes the checkpoint every
-    few seconds.
+    The result includes a replica whose directory is missing, if its broker's checkpoint names the
+    replica and another broker has this partition. Such a replica was not deleted: a broker that
+    deletes or moves a replica first renames its directory and removes it a minute later, and it
+    writes the checkpoint every few seconds.
 
     Args:
         log_dirs: the result of ``log_dirs.log_dirs``.
@@ -135,7 +135,7 @@ def replicas(log_dirs: Sequence[LogDir], *, internal: bool) -> list[ReplicaFolde
 
 
 def set_aside(log_dirs: Iterable[LogDir]) -> list[str]:
-    """Return folders of stray replicas, and of replicas that brokers were deleting or moving."""
+    """Return the directories of replicas that were stray, or being deleted or moved."""
     return [
         f"{log_dir.name}/{name}"
         for log_dir in log_dirs
@@ -168,7 +168,7 @@ def _tiered(log_dir: LogDir) -> bool:
 
 
 def _gone(log_dir: LogDir, checkpoints: dict[str, Offsets | None]) -> Iterator[str]:
-    """Yield replicas that are in a broker's checkpoint but have no folder here."""
+    """Yield replicas that a broker's checkpoint names, but that have no directory here."""
     if log_dir.only:
         return
     names = _names(log_dir)
@@ -179,7 +179,7 @@ def _gone(log_dir: LogDir, checkpoints: dict[str, Offsets | None]) -> Iterator[s
 
 
 def _checkpoints(log_dir: LogDir) -> tuple[dict[str, Offsets | None], list[LogFinding]]:
-    """Return a log directory's checkpoints by field, None for missing or broken files."""
+    """Return a log directory's checkpoints by field; None for a missing or malformed file."""
     findings: list[LogFinding] = []
     offsets = {
         field: _read(log_dir, log_dir.path / name, read_offsets, findings)
@@ -197,7 +197,7 @@ def _read(
     try:
         return read(path)
     except CheckpointError as error:
-        says = f"{error.message.removeprefix(f'{path.parent}/')}. It counts as missing."
+        says = f"{error.message.removeprefix(f'{path.parent}/')}. The inspection ignores this file."
         findings.append(LogFinding("checkpoint-broken", "warning", says))
         return None
 
@@ -209,7 +209,7 @@ def _name(folder: Path) -> tuple[str, int]:
 
 
 def _folders(log_dir: LogDir, *, internal: bool) -> Iterator[Path]:
-    """Yield the replicas' folders, without folders of replicas that are being deleted or moved."""
+    """Yield the directories of replicas that their brokers were not deleting or moving."""
     for name in sorted(log_dir.only) or _names(log_dir):
         match = PARTITION.fullmatch(name)
         included = internal or log_dir.only or not name.startswith(_INTERNAL)
@@ -232,7 +232,7 @@ def _replica(
     segments, size, snapshot = _segments(number, path, findings)
     strange = {segment: what for segment in segments if (what := foreign_file(segment))}
     for segment, what in strange.items():
-        says = f"{Path(segment.path).name} is no log of Kafka's but {what}."
+        says = f"{Path(segment.path).name} is no Kafka log but {what}."
         findings.append(LogFinding("unreadable", "error", says))
     return ReplicaFolder(
         number=number,
@@ -288,11 +288,11 @@ def _is_segment(name: str) -> bool:
 
 
 def _without_folder(path: Path, error: OSError) -> LogFinding:
-    """Return the finding about a folder that cannot be listed, or that is missing."""
+    """Return the finding about a directory that is missing or cannot be listed."""
     if os.path.lexists(path):
-        says = f"Its folder cannot be read: {error.strerror}."
+        says = f"Its directory cannot be read: {error.strerror}."
         return LogFinding("unreadable", "error", says)
-    says = f"Its folder is missing, although the broker's {HIGH_WATERMARK} names this partition."
+    says = f"Its directory is missing, although the broker's {HIGH_WATERMARK} names this partition."
     return LogFinding("no-folder", "error", says)
 
 
@@ -300,7 +300,9 @@ def _left_behind(names: Collection[str]) -> Iterator[LogFinding]:
     """Yield findings from file names: leftovers of a compaction, and files that a copy lacks."""
     for name in sorted(names):
         if name.endswith(_LEFT_OVER):
-            says = f"{name} is a leftover of an interrupted compaction; it is not read."
+            says = (
+                f"{name} was left by an interrupted compaction. The inspection ignores this file."
+            )
             yield LogFinding("leftover", "note", says)
     if (lacking := left_out(names)) is not None:
         yield LogFinding("missing-segment", "error", f"Its folder {lacking}.")

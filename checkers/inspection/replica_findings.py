@@ -31,15 +31,14 @@ _NAMED_MAX: Final = 5
 
 @dataclass(slots=True, kw_only=True)
 class Facts:
-    """The facts about one replica.
+    """The facts about one replica, from which its findings are made.
 
     Attributes:
         spans: the replica's rows in ``LogTables.spans``; empty if it has no row.
-        gaps_till: below this offset, compaction may have removed records.
-        hole: the number of records that the replica lacks within its segments, and the first
-            offset of these.
-        between: the same for records that it lacks between its segments.
-        uncleaned: the same for records that compaction may have removed.
+        gaps_till: compaction may have removed records below this offset.
+        hole: how many records the replica lacks within its segments, and the first such offset.
+        between: how many records the replica lacks between its segments, and the first such offset.
+        uncleaned: how many missing records compaction may have removed, and the first such offset.
         odd_epochs: the number of offsets at which its epoch is wrong, and the first such offset.
     """
 
@@ -60,7 +59,7 @@ class Facts:
 
     @property
     def leo(self) -> int:
-        """The log end offset: the end of the last sound batch, at least the last segment's base."""
+        """The log end offset: the last valid batch's end, or the last segment's base if greater."""
         ends = [span["covered"] + 1 for span in self.spans if span["covered"] is not None]
         return max(
             [*ends, *(segment.base_offset for segment in self.replica.segments[-1:])], default=0
@@ -72,13 +71,13 @@ class Facts:
         return self.replica.segments[-1].base_offset if self.replica.segments else 0
 
     def covered(self, segment: int) -> int:
-        """Return the greatest offset in a segment's valid batches; ``segment - 1`` without any."""
+        """Return the greatest offset in a segment's valid batches, else ``segment - 1``."""
         ends = (span["covered"] for span in self.spans if span["segment"] == segment)
         return max((end for end in ends if end is not None), default=segment - 1)
 
     @property
     def first(self) -> int:
-        """The first offset that the replica holds; its LEO if it holds no record."""
+        """The first offset of the replica's records; its LEO if it has no record."""
         firsts = [span["first"] for span in self.spans if span["first"] is not None]
         return min(firsts, default=self.leo)
 
@@ -103,9 +102,9 @@ class Facts:
 
     @property
     def gaps(self) -> list[tuple[int, int, int]]:
-        """Segments that end before the next begins: base offset, first and last missing offset.
+        """Segments that end before the next one begins: base offset, first and last missing offset.
 
-        Zeros, a torn batch and unreadable bytes count like a missing file.
+        Zeros, a torn batch and unreadable bytes have the same effect as a missing file.
         """
         if self.damage and self.damage[0]["all"] > len(self.damage):
             return []
@@ -128,7 +127,7 @@ class Facts:
         )
 
     def _reach(self, key: str, end: str) -> list[tuple[int, int, int]]:
-        """Return each epoch or segment with its first offset and the greatest value of ``end``."""
+        """Return each epoch or segment, with its first offset and the greatest value of ``end``."""
         reach: dict[int, tuple[int, int]] = {}
         for span in self.spans:
             if span[key] is not None and span["first"] is not None:
@@ -138,12 +137,12 @@ class Facts:
 
     @property
     def epochs_told(self) -> bool:
-        """True if the epochs of the replica's records, which no checksum covers, are trusted."""
+        """True if the leader epochs of the records, which no checksum covers, are reliable."""
         return not [*disordered(self), *_contradicted(self)]
 
 
 def log_start(facts: Facts) -> int | None:
-    """Return the offset up to which retention removed records, by the broker's files, or None.
+    """Return the offset below which retention removed records, from the broker's files, or None.
 
     Retention moves the first entry of leader-epoch-checkpoint (LeaderEpochFileCache). A log start
     offset that is not a segment's first offset is in log-start-offset-checkpoint (LogManager).
@@ -160,7 +159,7 @@ def state(facts: Facts, *, end: int, start: int = 0, twice: bool = False) -> Ins
         facts: the facts about the replica.
         end: the greatest log end offset in the replica's partition.
         start: the greatest ``log_start`` in the replica's partition.
-        twice: whether another folder claims to be this replica, too.
+        twice: whether another directory claims to be this replica, too.
     """
     replica = facts.replica
     ended = {row["ending"]: row for row in facts.transactions}
@@ -194,7 +193,7 @@ def state(facts: Facts, *, end: int, start: int = 0, twice: bool = False) -> Ins
 def _findings(facts: Facts, *, end: int, start: int, twice: bool) -> Iterator[LogFinding]:
     yield from facts.replica.findings
     if twice:
-        says = "Two folders say that they are this replica, so neither folder is compared."
+        says = "Two directories claim to be this replica, so neither of them is compared."
         yield LogFinding("same-replica", "error", says)
     if not facts.replica.segments:
         return  # a folder without segments proves nothing about the records that it held
@@ -208,16 +207,20 @@ def _findings(facts: Facts, *, end: int, start: int, twice: bool) -> Iterator[Lo
     if facts.odd_epochs:
         count, first = facts.odd_epochs
         says = (
-            f"At {counted(count, 'offset')} (the first is {first}) this replica has the same record"
-            " as the other replicas, but with an epoch that contradicts its neighbours in this"
-            " log: no checksum covers an epoch."
+            f"At {counted(count, 'offset')} (the first is {first}) this replica has "
+            "the same record as the other replicas, but with another leader epoch, "
+            "which does not fit the records around it. No checksum covers a leader "
+            "epoch."
         )
         yield LogFinding("epoch-broken", "error", says, first)
     yield from _producers(facts)
 
 
 def _damages(facts: Facts) -> Iterator[LogFinding]:
-    """Yield findings about bad bytes: errors unless a kill or preallocation explains the bytes."""
+    """Yield findings about damaged bytes.
+
+    Damage is an error unless a kill or preallocation explains it.
+    """
     last = facts.last_segment
     for row in facts.damage:
         where = f"{row['segment']:020d}.log, byte {row['position']}"
@@ -226,10 +229,10 @@ def _damages(facts: Facts) -> Iterator[LogFinding]:
         if row["damage"] == "zeros":
             yield _zeros(facts, row, says)
         elif row["damage"] == TORN and row["segment"] == last:
-            says += " A killed broker leaves such an end; it is not an error."
+            says += " A log ends like this after a kill of its broker; this is no error."
             yield LogFinding("torn-tail", "note", says, offset)
         elif row["damage"] == TORN:
-            says += " This happens if a copy is incomplete, or if a disk lost its power."
+            says += " This happens if a copy is incomplete, or after a power loss."
             yield LogFinding("torn-segment", "error", says, offset)
         else:
             kind = "unreadable" if row["damage"] == "unreadable" else "corrupt"
@@ -258,8 +261,8 @@ def _zeros(facts: Facts, row: Row, says: str) -> LogFinding:
         if facts.sum("records") or replica.hw == facts.leo:
             return LogFinding("zeros", "note", says)
         says = (
-            f"{where}, and its log has no record: the segment was preallocated and never "
-            "written, or its content was lost."
+            f"{where}, and the log has no record. Either the segment was preallocated "
+            "and never written, or its content was lost."
         )
     elif facts.covered(segment) + 1 >= due:
         return LogFinding("zeros", "note", says)
@@ -271,57 +274,65 @@ def _zeros(facts: Facts, row: Row, says: str) -> LogFinding:
 def _order(facts: Facts) -> Iterator[LogFinding]:
     for base, last, following in facts.overlaps[:_NAMED_MAX]:
         says = (
-            f"Segment {base:020d}.log reaches up to offset {last}, though the next segment begins"
-            f" at {following}. A copy into the folder of an older copy has the segments of both."
+            f"Segment {base:020d}.log has records up to offset {last}, although the "
+            f"next segment begins at {following}. This happens if a copy was written "
+            "into the directory of an older copy."
         )
         yield LogFinding("overlap", "error", says, following)
     if facts.hole:
         count, first = facts.hole
         says = (
-            f"It lacks {counted(count, 'record')} that another replica has in the middle of its"
-            f" log, the first at offset {first}; compaction does not explain the gap."
+            f"Within its log it lacks {counted(count, 'record')} that another replica "
+            f"has, the first at offset {first}. Compaction does not explain this gap."
         )
         yield LogFinding("hole", "error", says, first)
     if facts.uncleaned:
         count, first = facts.uncleaned
         says = (
-            f"It lacks {counted(count, 'record')} that another replica has in the middle of its"
-            f" log, the first at offset {first}. Compaction may have removed"
-            f" {'it' if count == 1 else 'them'}: the cleaner-offset-checkpoint of its broker, which"
-            f" would say so, is {'older' if facts.replica.cleaner_told else 'not here'}."
+            f"Within its log it lacks {counted(count, 'record')} that another replica "
+            f"has, the first at offset {first}. Compaction may have removed "
+            f"{'it' if count == 1 else 'them'}: the broker's "
+            "cleaner-offset-checkpoint, which would prove this, is "
+            f"{'older' if facts.replica.cleaner_told else 'not here'}."
         )
         yield LogFinding("no-cleaner-checkpoint", "error", says, first)
 
 
 def _missing_segments(facts: Facts) -> Iterator[LogFinding]:
-    """Yield findings about missing segments, which show only as missing offsets."""
+    """Yield findings about missing segments.
+
+    Only missing offsets show that a segment is missing.
+    """
     replica, first = facts.replica, facts.replica.begins or 0
     begins = [(replica.log_start, LOG_START)] if replica.log_start is not None else []
     begins += [(start, LEADER_EPOCH) for _, start in (replica.epochs or ())[:1]]
     earlier = [(start, name) for start, name in begins if start < first]
     if earlier and not replica.tiered:
         start, name = min(earlier)
-        says = f"Its log begins with offset {first}, but should begin at {start} by its {name}."
+        says = (
+            f"Its log begins with offset {first}, but according to its {name} it should "
+            f"begin at {start}."
+        )
         yield LogFinding("missing-segment", "error", says, start)
     damaged = {row["segment"] for row in facts.damage}
     gaps = [] if _broken(facts) else [gap for gap in facts.gaps if gap[0] not in damaged]
     for _, begin, last in gaps[:_NAMED_MAX]:
         if facts.between or not (facts.compacted or begin < facts.gaps_till):
-            says = f"No segment contains the offsets {begin} to {last}."
+            says = f"No segment contains offsets {begin} to {last}."
             yield LogFinding("missing-segment", "error", says, begin)
 
 
 def _late_start(facts: Facts, *, start: int) -> Iterator[LogFinding]:
-    """Yield a note if a log begins after offset 0 and no file of its broker explains this begin.
+    """Yield a note if a log begins after offset 0, and no file of its broker explains this.
 
-    Other files in the folder do not explain it: a producer snapshot may outlive its segment, and
-    brokers remove their segments at different times.
+    Other files in the directory are no explanation. A producer snapshot may exist longer than its
+    segment, and brokers remove their segments at different times.
     """
     replica, first = facts.replica, facts.replica.begins or 0
     if first > start and log_start(facts) is None and not replica.tiered:
         says = (
-            f"Its log begins with offset {first}. Either retention removed the first segments, or"
-            " the copy lacks them: no file here shows which."
+            f"Its log begins with offset {first}. Either retention removed the first "
+            "segments, or the copy lacks them. No file here shows which."
         )
         yield LogFinding(LATE_START, "note", says, first)
 
@@ -329,8 +340,8 @@ def _late_start(facts: Facts, *, start: int) -> Iterator[LogFinding]:
 def _checkpoints(facts: Facts, *, end: int) -> Iterator[LogFinding]:
     """Yield checkpointed offsets above the log's end; errors if no replica reaches them.
 
-    Either the log or its copy has lost the end: the copy lacks a segment, or the log was copied
-    before the checkpoint files.
+    Either the broker's log has lost its end, or the copy has: the copy lacks a segment, or the log
+    was copied before the checkpoint files.
     """
     broken = _broken(facts)
     for finding, value in [*_beyond(facts), *_snapshot_beyond(facts)]:
@@ -345,7 +356,7 @@ def _checkpoints(facts: Facts, *, end: int) -> Iterator[LogFinding]:
             yield finding
             continue
         holder = (
-            "No replica here reaches that offset."
+            "No inspected replica reaches that offset."
             if value > end
             else "Another replica reaches that offset."
         )
@@ -354,13 +365,16 @@ def _checkpoints(facts: Facts, *, end: int) -> Iterator[LogFinding]:
 
 
 def _beyond(facts: Facts) -> Iterator[tuple[LogFinding, int]]:
-    """Yield findings about checkpoints above the LEO, which Kafka does not write."""
+    """Yield findings about checkpointed offsets above the LEO.
+
+    Kafka never writes such a checkpoint.
+    """
     replica, leo = facts.replica, facts.leo
     if replica.hw is not None and replica.hw > leo:
         gone = counted(replica.hw - leo, "committed record")
         says = (
-            f"Its HW was {replica.hw}, but its log ends at {leo}: {gone} that it had"
-            f" {'is' if replica.hw == leo + 1 else 'are'} missing from the log."
+            f"Its HW was {replica.hw}, but its log ends at {leo}: {gone} below the HW "
+            f"{'is' if replica.hw == leo + 1 else 'are'} missing from the log."
         )
         yield LogFinding("hw-above-leo", "warning", says, leo), replica.hw
     named = (("recovery point", replica.recovery_point), ("log start offset", replica.log_start))
@@ -379,7 +393,7 @@ def _snapshot_beyond(facts: Facts) -> Iterator[tuple[LogFinding, int]]:
 
 
 def _epoch_list(facts: Facts, *, end: int) -> Iterator[LogFinding]:
-    """Yield contradictions with leader-epoch-checkpoint; an epoch after all logs is an error."""
+    """Yield contradictions between a log and its leader-epoch-checkpoint."""
     past = _epoch_beyond(facts) if max(facts.replica.epochs or [(0, 0)])[1] > end else []
     for finding in _contradicted(facts):
         behind_all = finding in past and not _broken(facts)
@@ -387,7 +401,7 @@ def _epoch_list(facts: Facts, *, end: int) -> Iterator[LogFinding]:
 
 
 def _broken(facts: Facts) -> bool:
-    """Return whether damage to the log explains that the log ends early."""
+    """Return whether damage to the log explains why the log ends early."""
     return any(row["damage"] in ("corrupt", "unreadable") for row in facts.damage) or any(
         finding.kind == "unreadable" for finding in facts.replica.findings
     )
@@ -418,8 +432,8 @@ def disordered(facts: Facts) -> list[LogFinding]:
 def _contradicted(facts: Facts) -> list[LogFinding]:
     """Return differences between leader-epoch-checkpoint and the records (LeaderEpochFileCache).
 
-    An entry is an epoch and its first offset, and is valid up to the next entry's offset. Offsets
-    before the log start offset no longer have an entry.
+    An entry has an epoch and its first offset. The epoch ends at the next entry's offset. Kafka
+    removes entries before the log start offset.
     """
     entries = facts.replica.epochs
     if entries is None:
@@ -434,15 +448,18 @@ def _contradicted(facts: Facts) -> list[LogFinding]:
             continue
         if epoch not in starts:
             findings.append(
-                f"Records from offset {first} on have epoch {epoch}, which the file lacks."
+                f"Records from offset {first} on have epoch {epoch}, which "
+                "leader-epoch-checkpoint lacks."
             )
         elif first < starts[epoch]:
             findings.append(
-                f"Epoch {epoch} begins at {starts[epoch]} in the file, but at {first} in the log."
+                f"Epoch {epoch} begins at {starts[epoch]} in leader-epoch-checkpoint, "
+                f"but at {first} in the log."
             )
         elif epoch in ends and last >= ends[epoch]:
             findings.append(
-                f"Epoch {epoch} ends before {ends[epoch]} in the file, but at {last} in the log."
+                f"Epoch {epoch} ends before {ends[epoch]} in leader-epoch-checkpoint, "
+                f"but at {last} in the log."
             )
     listed = [_contradiction(finding) for finding in findings]
     return [*listed, *_epoch_beyond(facts)][:_NAMED_MAX]
@@ -456,7 +473,8 @@ def _epoch_beyond(facts: Facts) -> list[LogFinding]:
     epoch, start = entries[-1]
     return [
         _contradiction(
-            f"Epoch {epoch} begins at {start} in the file, but the log ends at {facts.leo}."
+            f"Epoch {epoch} begins at {start} in leader-epoch-checkpoint, but the log "
+            f"ends at {facts.leo}."
         )
     ]
 

@@ -6,10 +6,10 @@ from typing import Final, Literal
 import msgspec
 
 Verdict = Literal["agree", "alone", "lag", "fork", "corrupt", "unknown"]
-"""The verdict on a partition. agree: all replicas hold the same records; alone: one sound replica,
-and no other replica to compare it with; lag: the same records, but some replicas end earlier;
-fork: different records at one offset; corrupt: a log is damaged, and no sound records differ;
-unknown: a file is missing, cannot be read, or is no log of Kafka's."""
+"""The verdict on a partition. agree: all replicas have the same records. alone: one valid replica,
+without another replica to compare it with. lag: the same records, but some replicas end earlier.
+fork: different records at one offset. corrupt: a log is damaged, and no valid records differ.
+unknown: a file is missing, cannot be read, or is no Kafka log."""
 
 WORST_FIRST: Final[tuple[Verdict, ...]] = ("fork", "corrupt", "unknown", "lag", "alone", "agree")
 
@@ -27,23 +27,23 @@ UNTOLD: Final = frozenset(
         *("torn-segment", "overlap"),
     }
 )
-"""The kinds of errors that make a log's content unknown, but do not show a fault of the replica."""
+"""The kinds of errors that make a log's content unknown, but are no fault of the replica."""
 
 INCOMPLETE: Final = UNTOLD - {"unreadable", "zeros", "same-replica", "another-log", "topic-id"}
 """The kinds of errors that an incomplete copy explains."""
 
 Severity = Literal["error", "warning", "note"]
-"""The severity of a finding. error: Kafka did not write this; warning: Kafka should not leave a log
-in this state; note: ordinary."""
+"""The severity of a finding. error: Kafka never writes this. warning: Kafka should not leave a log
+in this state. note: normal."""
 
 
 class LogFinding(msgspec.Struct, frozen=True, omit_defaults=True):
     """One finding about a log.
 
     Attributes:
-        kind: a short word, see docs/inspect.md.
-        says: a sentence for the reader.
-        offset: the offset at which the finding is or begins; None if it has no offset.
+        kind: the kind of finding; docs/inspect.md lists all kinds.
+        says: the finding as a sentence.
+        offset: the first offset that the finding is about; None without an offset.
     """
 
     kind: str
@@ -67,21 +67,21 @@ class InspectedReplica(msgspec.Struct, frozen=True, kw_only=True):
         broker: the id of the replica's broker.
         directory: the log directory that holds the replica.
         leo: log end offset: the offset that the next record would get.
-        start: the first offset that the replica holds; its LEO if it holds no record.
+        start: the offset of the replica's first record; its LEO if it has no record.
         bytes: the size of all segments.
         formats: the message formats of the records: 0, 1, 2.
-        hw: the high watermark in the checkpoint file; None if no checkpoint has one.
+        hw: the high watermark in the checkpoint file; None if the file does not have it.
         recovery_point: the offset up to which the broker had flushed the log, if known.
-        log_start: the log start offset, if DeleteRecords has moved it and if it is known.
+        log_start: the log start offset, if DeleteRecords has moved it.
         epochs: the leader epochs of the records; empty before message format v2.
         epoch_checkpoint: the epochs in leader-epoch-checkpoint: epoch and first offset; None if
             the file is missing.
-        last_stable_offset: the first offset of an open transaction, else the LEO: up to this
-            offset a read_committed reader may read, once the HW has reached it.
+        last_stable_offset: the first offset of an open transaction, or else the LEO. A
+            read_committed reader may read up to this offset, if the HW has reached it.
         committed: the number of committed transactions whose marker is in the log.
         aborted: the number of aborted transactions whose marker is in the log.
         aborted_ranges: producer id, first offset and marker of the first aborted transactions.
-        findings: what is wrong with the replica, or worth knowing about it.
+        findings: errors, warnings and notes about the replica.
     """
 
     broker: int
@@ -117,7 +117,7 @@ class DivergentOffset(msgspec.Struct, frozen=True, kw_only=True):
     """One offset at which replicas differ, and each replica's record at that offset.
 
     Attributes:
-        below_hw: whether the offset is below the HW of each of these replicas: then replication
+        below_hw: whether the offset is below the HW of each of these replicas. Then replication
             will not repair the difference.
     """
 
@@ -168,17 +168,17 @@ class InspectedPartition(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def remarkable(self) -> bool:
-        """True if a report must contain more than the verdict and the notes about the folders."""
+        """True if a report must show more than the verdict and the notes about directories."""
         kinds = {finding.kind for finding in self.all_findings if finding.severity != "note"}
         return bool(kinds - {"same-replica"}) or self.verdict in ("fork", "lag")
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of ``highwater inspect``, in the shape of its ``--json``.
+    """The result of ``highwater inspect``; ``--json`` prints it.
 
     Attributes:
         verdict: the worst verdict of all partitions; a valid stray replica is ignored.
-        notes: sentences about the folders that the user gave.
+        notes: sentences about the directories that the user gave.
     """
 
     verdict: Verdict

@@ -1,9 +1,9 @@
-"""Find logs with the same name but no record in common: they may belong to two topics.
+"""Find logs that have the same name but no record in common. They may belong to two topics.
 
 Releases before 2.8 write no topic id, and ``__cluster_metadata`` has the same id in every cluster.
 Two replicas of one log begin with the same records, unless retention removed all shared records. So
-if two logs differ at every offset that both hold, they belong to two topics with one name, or they
-forked before the first record that both still hold.
+two logs that differ at every shared offset either belong to two topics with one name, or diverged
+before their first shared offset.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from highwater.harness.releases.famous_cluster_ids import FAMOUS_CLUSTER_IDS
 def unrelated(
     evidence: LogTables, parts: Mapping[int, Sequence[Facts]], compared: Mapping[int, Comparison]
 ) -> dict[int, tuple[list[list[Facts]], LogFinding]]:
-    """Return, by partition, sets of replicas that share no record with each other, and a finding.
+    """Return, by partition, sets of replicas without a common record, and a finding.
 
     The search covers only partitions with divergent offsets, and only pairs of replicas that no
     topic id proves to belong to one topic.
@@ -53,10 +53,10 @@ def unrelated(
 def placed(
     parts: Mapping[int, Sequence[Facts]], compared: Mapping[int, Comparison]
 ) -> dict[int, tuple[list[list[Facts]], LogFinding]]:
-    """Group a divergent partition's replicas: known brokers together, each other replica alone.
+    """Group a divergent partition's replicas. Replicas of unknown brokers form groups of one.
 
-    A broker may truncate its log between two copies, so two copies of one replica may differ
-    without a fork.
+    A broker may truncate its log between two copies. So two copies of one replica may differ
+    without an error of Kafka's.
     """
     strangers_of = {}
     for part, comparison in compared.items():
@@ -65,10 +65,11 @@ def placed(
             rest = [side for side in parts[part] if not side.replica.log_dir.placed]
             names = " and ".join(side.replica.log_dir.name for side in of_unknown)
             says = (
-                f"Replicas hold different records at {counted(comparison.divergent, 'offset')}, the"
-                f" first {comparison.offsets[0][0]}, and no meta.properties names the broker"
-                f" of {names}: an older copy of a replica may differ"
-                " from a newer copy. Folders of unknown brokers are not compared."
+                "Replicas have different records at "
+                f"{counted(comparison.divergent, 'offset')}, the first "
+                f"{comparison.offsets[0][0]}, and no meta.properties names the broker "
+                f"of {names}. An older copy of a replica may differ from a newer "
+                "copy, so directories of unknown brokers are not compared."
             )
             sets = [*filter(None, [rest]), *([side] for side in of_unknown)]
             strangers_of[part] = sets, LogFinding("no-broker", "error", says, None)
@@ -81,10 +82,10 @@ def _of_one_topic(first: Facts, second: Facts) -> bool:
 
 
 def _without_common_record(evidence: LogTables, pairs: list[Row]) -> list[Row]:
-    """Return the pairs that differ at every offset that both hold, with the first such offset.
+    """Return the pairs of replicas that differ at every shared offset, with the first one.
 
-    Equal records with different timestamps are different: they were written separately. A record
-    whose format has no timestamp equals one with any timestamp.
+    Records that differ only in their timestamps were written separately, so they are different. A
+    record whose format has no timestamp may equal a record with any timestamp.
     """
     numbers = [(name, pa.int32()) for name in ("part", "one", "other")]
     pair_rows = F.broadcast(evidence.local(pairs, numbers))
@@ -120,7 +121,7 @@ def _without_common_record(evidence: LogTables, pairs: list[Row]) -> list[Row]:
 
 
 def _sets(sides: Sequence[Facts], strangers: Sequence[Row]) -> list[list[Facts]]:
-    """Return sets of replicas that share no record with replicas of other sets."""
+    """Return sets of replicas such that replicas of different sets share no record."""
     apart = {(row["one"], row["other"]) for row in strangers}
     sets: list[list[Facts]] = []
     for side in sides:
@@ -149,22 +150,26 @@ def _doubt(sets: Sequence[Sequence[Facts]], row: Row) -> LogFinding:
     ]
     ids = {side.replica.log_dir.cluster_id for group in sets for side in group} - {None}
     famous = (
-        f" Their cluster id {next(iter(ids))} is in quickstarts, so it proves nothing."
+        (
+            f" Their cluster id {next(iter(ids))} is the one in many quickstarts, so it "
+            "does not prove that the logs are from one cluster."
+        )
         if ids and ids <= FAMOUS_CLUSTER_IDS
         else ""
     )
     says = (
-        f"The logs of {', of '.join(brokers)} have no record in common at the"
-        f" {counted(row['shared'], 'offset')} that both hold: at {first['offset']}, the first,"
-        f" {' and '.join(stands)}. No topic id shows whether these are replicas of one log: the"
-        " topic may have been deleted and created again, or a log may come from another cluster."
-        f" These logs are not compared with each other.{famous}"
+        f"The logs of {', of '.join(brokers)} differ at each of the "
+        f"{counted(row['shared'], 'offset')} that both have: at {first['offset']}, "
+        f"the first, {' and '.join(stands)}. No topic id shows whether these are "
+        "replicas of one log. The topic may have been deleted and created again, or "
+        "a log may come from another cluster. These logs are not compared with each "
+        f"other.{famous}"
     )
     return LogFinding("another-log", "error", says, first["offset"])
 
 
 def _epoch_and_time(first: Row, side: str) -> str:
-    """Return the leader epoch and the time of a record in words, if its format has them."""
+    """Return text with the leader epoch and the time of a record, if its format has them."""
     words = []
     if (epoch := first[f"{side}_leader_epoch"]) is not None:
         words.append(f"in epoch {epoch}")

@@ -1,1 +1,1 @@
-"""Reading histories of ``jepsen.tests.kafka``, and judging them with Highwater's checkers."""
+"""Read histories of ``jepsen.tests.kafka``, and judge them with Highwater's checkers."""

@@ -49,7 +49,7 @@ from highwater.checkers.jepsen.edn_tokens import (
 OP, KIND, KEY_AT, KEY_END, KEY, OFFSET, RECORD_AT, RECORD_END, COLUMNS = range(9)
 
 Rest: TypeAlias = tuple[Rows, int]
-"""The rows, and the number of used rows."""
+"""The columns of a row for a micro-operation, and the number of rows in use."""
 
 _VECTOR, _MAP, _N = b"[{n"
 _KEYS = word(b":keys", 0, 5)
@@ -61,7 +61,7 @@ _NIL = word(b"nil", 0, 3)
 
 @rule
 def put(rows: Rows, used: int, op: int, kind: int) -> Rows:
-    """Begin the row with index ``used``; return ``rows``, twice as large if it was full."""
+    """Begin the row ``used`` of ``rows``, and return ``rows``: twice as large if it was full."""
     if used == len(rows):
         grown = np.empty((2 * len(rows), COLUMNS), np.int64)
         for row in range(used):
@@ -76,7 +76,7 @@ def put(rows: Rows, used: int, op: int, kind: int) -> Rows:
 
 @rule
 def within(text: Bytes, at: int) -> int:
-    """Return the position of the next form inside a micro-operation, which must exist."""
+    """Return the position of the next form inside a micro-operation; raise an error without one."""
     at = blank(text, at)
     if closes(text[at]):
         raise MalformedError(at, NO_MICRO_OP)
@@ -91,7 +91,7 @@ def is_nil(text: Bytes, at: int, end: int) -> bool:
 
 @rule
 def put_key(text: Bytes, at: int, row: Rows) -> int:
-    """Store the key that comes next in the row; return the key's end."""
+    """Store the key at this position in the row, and return the position after the key."""
     at = within(text, at)
     end = form_end(text, at)
     row[KEY_AT] = at
@@ -102,9 +102,10 @@ def put_key(text: Bytes, at: int, row: Rows) -> int:
 
 @rule
 def put_record(text: Bytes, at: int, row: Rows) -> int:
-    """Store the next ``[offset value]``, or single value, in the row; return the form's end.
+    """Store the next ``[offset value]``, or single value, in the row; return the position after it.
 
-    If the value is ``nil``, there is no record. An offset of -1 is unknown, as with acks=0.
+    A ``nil`` value means no record. An offset of -1 means that the offset is unknown, as with
+    acks=0.
     """
     at = within(text, at)
     end = form_end(text, at)
@@ -123,7 +124,7 @@ def put_record(text: Bytes, at: int, row: Rows) -> int:
 
 @rule
 def put_keys(text: Bytes, at: int, rows: Rows, used: int, op: int, kind: int) -> tuple[Rows, int]:
-    """Add a row for each key in the vector at ``at``."""
+    """Add a row for each key in the vector at the position ``at``."""
     at = blank(text, at + 1)
     while not closes(text[at]):
         rows = put(rows, used, op, kind)
@@ -214,7 +215,7 @@ def put_rebalanced(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tupl
 
 @rule
 def put_moves(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
-    """Add at least one row for an ``:assign`` or ``:subscribe``, and then the rows of its seeks."""
+    """Add rows for an ``:assign`` or ``:subscribe``, at least one, and then for its seeks."""
     first, has_value = used, entry[NILS] == 0
     if has_value:
         rows, used = put_keys(text, entry[VALUE_AT], rows, used, op, entry[F])
@@ -228,7 +229,7 @@ def put_moves(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple
 
 @rule
 def put_end(text: Bytes, at: int, row: Rows) -> None:
-    """Store the ``:offset`` in the map at ``at`` in the row, if the map has one."""
+    """Store the ``:offset`` of the map at ``at`` in the row, if the map has it."""
     if text[at] != _MAP:
         return
     at = blank(text, at + 1)
@@ -245,7 +246,7 @@ def put_end(text: Bytes, at: int, row: Rows) -> None:
 def put_ends(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
     """Add a row for each key in ``{key {:offset n …} …}``, with the end offset of the key's log.
 
-    Only Bufstream's client gives this offset.
+    Only Bufstream's client writes this offset to its history.
     """
     if text[at] != _MAP:
         return rows, used
@@ -262,7 +263,7 @@ def put_ends(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tuple[Rows
 
 @rule
 def put_operation(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
-    """Add all rows for one operation of a client; changes of assignment come before reads."""
+    """Add all rows for one operation of a client. Rows of assignments come before rows of reads."""
     for column in (SENDS, POLLS, UNSENT, UNTOLD, NILS):
         entry[column] = 0
     at = entry[VALUE_AT]
@@ -291,7 +292,7 @@ def scan(
         ops: the array to fill, one row with ``OP_COLUMNS`` for each operation.
         rows: the array to fill, one row with ``COLUMNS`` for each micro-operation; it is replaced
             if it is too small.
-        invocations: whether to keep the rows of invocations; their values are the requests.
+        invocations: whether to return the rows of invocations; their values are the requests.
 
     Returns:
         The byte at which the scan stopped, the number of operations, the number of rows, the rows,

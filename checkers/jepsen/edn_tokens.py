@@ -1,10 +1,10 @@
 """Tokens of an EDN text: plain functions over bytes, which Numba compiles.
 
-A history may contain ``[:send 3 [17 641]]`` a million times, and an object for each form takes
-minutes (Python's EDN library reads 700 operations a second). So a form here is only the byte at
-which it begins and the byte after it.
+A history may contain ``[:send 3 [17 641]]`` a million times. To make an object for each form would
+take minutes: Python's EDN library reads 700 operations a second. So a form here is only a pair of
+positions: its first byte and the byte after it.
 
-Metadata (``^``) and discarded forms (``#_``), which Jepsen never writes, are refused.
+Metadata (``^``) and discarded forms (``#_``) are errors, because Jepsen never writes them.
 """
 
 from typing import Any, Final, TypeAlias
@@ -13,17 +13,17 @@ import numpy as np
 from numba.extending import register_jitable as rule
 
 Bytes: TypeAlias = Any
-"""``bytes`` in plain Python, an array of uint8 in compiled code."""
+"""The text: ``bytes`` in plain Python, an array of uint8 in compiled code."""
 
 CUT: Final = -1
-"""The value for the end of a form that is incomplete in the file."""
+"""The end of a form that is incomplete in the file."""
 
 NONE: Final = -(2**63)
 """The value that stands for a missing number."""
 
 NO_EDN, NO_OPERATION, NO_TYPE, NO_MICRO_OP, REFUSED = range(5)
 COMPLAINTS: Final = (
-    "is no EDN: no bracket was opened before this closing bracket",
+    "is no EDN: this closing bracket has no opening bracket",
     "is no operation: a map with :type, :f and :process was expected",
     "is no operation: its :type is none of :invoke, :ok, :fail and :info",
     "is no micro-operation of jepsen.tests.kafka, which has [:send key value] and [:poll …]",
@@ -52,7 +52,7 @@ def _classes() -> Any:  # noqa: ANN401
 
 
 _CLASS: Final = _classes()
-"""The class of each byte: an atom continues only with bytes of the class ``_WITHIN``."""
+"""The class of each byte. An atom consists of bytes of the class ``_WITHIN``."""
 
 
 _ASIDE: Final = 2**40
@@ -67,11 +67,15 @@ def _depths() -> Any:  # noqa: ANN401
 
 
 _DEPTH: Final = _depths()
-"""The change of the depth by each byte; ``_ASIDE`` for bytes after which brackets may not count."""
+"""The change of the nesting depth by each byte; ``_ASIDE`` for a byte that may begin a string, a
+character or a comment."""
 
 
 class MalformedError(Exception):
-    """The text is not in Jepsen's format. Arguments: the byte, and an index in ``COMPLAINTS``."""
+    """The text is not in Jepsen's format.
+
+    Arguments: the position, and an index in ``COMPLAINTS``.
+    """
 
 
 @rule
@@ -119,7 +123,7 @@ def atom_end(text: Bytes, at: int) -> int:
 
 @rule
 def untagged(text: Bytes, at: int) -> int:
-    """Return the position of the form: after ``#jepsen.history.Op``, or at the ``{`` of ``#{``."""
+    """Return the position of a form after its tag (``#jepsen.history.Op``), or of a set's ``{``."""
     while at < len(text) and text[at] == _HASH:
         behind = text[at + 1] if at + 1 < len(text) else 0
         if behind == _UNDERSCORE:
@@ -164,7 +168,8 @@ def form_end(text: Bytes, at: int) -> int:
 def word(text: Bytes, at: int, end: int) -> int:
     """Return a number for the keyword at ``at``, from its length and its first seven letters.
 
-    No word of ``jepsen.tests.kafka`` has the same number as another word that Jepsen writes.
+    No two words that Jepsen writes have the same number, if one is a word of
+    ``jepsen.tests.kafka``.
     """
     code = 0
     for place in range(at + 1, min(end, at + 8)):

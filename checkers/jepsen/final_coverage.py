@@ -2,9 +2,9 @@
 
 At the end of a test (``final-polls`` of ``jepsen.tests.kafka``), Jepsen's clients seek the
 beginning of every key, and poll until they have read up to the last written offset. If no client
-reaches that offset, the partition's disk may have been lost, its records may have expired, or its
-leader may not have answered: empty polls look the same in each case. Jepsen's checker calls such a
-history valid.
+reaches that offset, there are three possible causes: the partition's disk was lost, its records
+expired, or its leader did not respond. Empty polls look the same in each case. Jepsen's checker
+judges such a history as valid.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ _END: Final = schema("slot", "offset")
 
 
 def short(view: ClientHistory) -> list[tuple[str, int, int]]:
-    """Return partitions whose greatest known offset no final reader reached, at most SHOWN_MAX.
+    """Return at most SHOWN_MAX partitions whose greatest known offset no final reader reached.
 
     A final reader is a client that sought the beginning (a null offset) after that offset was
     known. A partition without a final reader is not returned.
@@ -38,7 +38,10 @@ def short(view: ClientHistory) -> list[tuple[str, int, int]]:
 
 
 def _short(offset_runs: pa.Table) -> pa.Table:
-    """Return slots of ``OFFSET_RUN`` whose end no final reader reached. A kernel by ``slot``."""
+    """Return slots of ``OFFSET_RUN`` whose end no final reader reached.
+
+    This kernel needs all rows of a ``slot`` together.
+    """
     columns = numbers(offset_runs)
     what, at, last_at = columns["what"], columns["at"], columns["last_at"]
     slots, slot = np.unique(columns["slot"], return_inverse=True)

@@ -40,7 +40,7 @@ from highwater.harness.runs.history import OPERATIONS
 
 _BATCH: Final = 200_000  # operations, including invocations
 _COMPILED_FROM: Final = 4 << 20  # bytes; plain Python reads so many in the time of a compilation
-_HINT: Final = "Name the history.edn of a run of jepsen.tests.kafka."
+_HINT: Final = "Write the path of a history.edn of jepsen.tests.kafka."
 _SHOWN_BYTES: Final = 60  # bytes of the malformed text that an error shows
 _TYPES: Final = ("invoke", "ok", "fail", "info")
 _FUNCTIONS: Final = {
@@ -55,7 +55,7 @@ _FUNCTIONS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """An operation in the text of the history, so that the user finds it there."""
+    """An operation, with its position in the history's text."""
 
     index: int | None
     process: int
@@ -68,12 +68,13 @@ class Read:
     """The result of reading a history.
 
     Attributes:
-        operations: the number of sends, polls and transactions that clients began.
-        rows: the number of rows in ``OPERATIONS`` for these and other operations.
+        operations: the number of sends, polls and transactions that clients invoked.
+        rows: the number of rows in ``OPERATIONS``.
         subscribed: whether any client was subscribed to topics.
         polled: whether any poll completed as ``:ok``, with or without records.
         untold: the operations whose result is missing or incomplete in the history.
-        cut: why the end of the history could not be read, in a sentence; empty if it was read.
+        cut: a sentence that states why the end of the history could not be read; empty if it was
+            read.
     """
 
     operations: int = 0
@@ -107,8 +108,9 @@ class History:
     def to_parquet(self, target: Path) -> Read:
         """Write the clients' operations as ``OPERATIONS``; ``op`` is an operation's first byte.
 
-        A completion is an operation that begins at its invocation. An invocation without a
-        completion is an operation with an unknown end: its value holds the records to send.
+        A completion becomes an operation that begins at the time of its invocation. An invocation
+        without a completion becomes an operation with an unknown outcome; its value has the records
+        to send.
 
         Raises:
             UsageError: the file is no EDN, or no history of ``jepsen.tests.kafka``.
@@ -149,7 +151,7 @@ class History:
         return np.frombuffer(self._text, np.uint8)
 
     def _operations(self, read: Read) -> Iterator[OperationBatch]:
-        """Yield batches of clients' completions, and of the invocations without a completion."""
+        """Yield batches of clients' completions, and of invocations that have no completion."""
         clock, pairs = StrictClock(), Pairs()
         for ops, rows in self._scanned(read):
             clock.set(ops)
@@ -178,9 +180,14 @@ class History:
         """Return a sentence about the truncated end of the file; empty if the file is complete."""
         if cut:
             where = f"on line {self._line(at)} (byte {at})"
-            return f"The operation {where} does not end: the operations before it were judged."
+            return (
+                f"The file ends within the operation {where}: only earlier operations were judged."
+            )
         if in_vector and at >= len(self._text):
-            return "The vector of operations does not end: the operations in it were judged."
+            return (
+                "The file ends before the vector's closing bracket: all operations in it "
+                "were judged."
+            )
         at = blank(self._text, at + 1) if in_vector else at
         if at < len(self._text):
             raise self._malformed(at, NO_EDN)
@@ -197,13 +204,13 @@ class History:
     def _filled(
         self, ops: Numbers, rows: Numbers, invoked: Numbers, untold: Untold
     ) -> OperationBatch:
-        """Return the completed operations, each with all records of its request.
+        """Return the completed operations. Each has all records of its request.
 
         Args:
             ops: the operations of a batch, including invocations.
             rows: the rows of the completed operations.
             invoked: the invocation of each operation, as ``Pairs.add`` returns it.
-            untold: collects the operations without a result.
+            untold: collects the operations whose result is missing.
         """
         ended = (ops[:, o.TYPE] != o.INVOKE) & (ops[:, o.PROCESS] != NONE)
         short = np.flatnonzero(ended & (invoked[:, o.SENDS] > ops[:, o.SENDS]))
@@ -237,16 +244,16 @@ class History:
         return np.array(sorted(places), np.int64)
 
     def _has(self, word: bytes, *ops: Numbers) -> bool:
-        """Return whether a word is in the value of any of the operations."""
+        """Return whether this word is in the value of any of the operations."""
         spans = [(op[o.VALUE_AT], op[o.STOP]) for op in ops if op[o.VALUE_AT] != NONE]
         return any(word in self._text[start:stop] for start, stop in spans)
 
     def _unanswered(self, invocations: Numbers, untold: Untold | None = None) -> OperationBatch:
-        """Return operations that were never completed, with the records of their requests.
+        """Return operations without a completion, with the records of their requests.
 
         Args:
             invocations: the rows of the operations' invocations.
-            untold: collects the operations without requested records.
+            untold: collects the operations whose request has no records.
         """
         if untold is not None:
             sending = np.isin(invocations[:, o.F], (o.SEND, o.TXN))
@@ -282,7 +289,7 @@ class History:
 
 
 def _completed(batch: OperationBatch) -> OperationBatch:
-    """Return the batch without invocations, and with operations of clients only."""
+    """Return the operations of clients in the batch, without invocations."""
     clients = (batch.ops[:, o.PROCESS] != NONE) & (batch.ops[:, o.TYPE] != o.INVOKE)
     place = np.cumsum(clients) - 1
     rows = batch.rows.copy()

@@ -20,7 +20,7 @@ _ROLES: Final = {
     "unseen": ("writer",),
     "vanished": ("writer", "reader", "max-read"),
 }
-"""The relation of each piece of evidence to the record at fault, by kind of anomaly."""
+"""The relation of each evidence row to the record at fault, by kind of anomaly."""
 
 Row = dict[str, Any]
 
@@ -28,9 +28,9 @@ Row = dict[str, Any]
 def entry(row: Row, history: History) -> Row:
     """Return an anomaly as ``highwater check --jepsen --json`` prints it.
 
-    The result always has ``kind``, ``key``, ``value`` and ``witnesses``. It also has the known
-    fields of those that Jepsen reports for the kind (``offset``, ``offsets``, ``values``,
-    ``count``, ``delta``, ``skipped``, ``steps``).
+    The result always has ``kind``, ``key``, ``value`` and ``witnesses``. It also has the fields
+    that Jepsen reports for the kind, as far as they are known: ``offset``, ``offsets``, ``values``,
+    ``count``, ``delta``, ``skipped``, ``steps``.
 
     Args:
         row: the anomaly in columns of ``checkers.core.anomaly.ANOMALY``.
@@ -64,7 +64,7 @@ def entry(row: Row, history: History) -> Row:
 
 
 def _witness(step: Row, topic: str, history: History) -> Row:
-    """Return a client's operation, with the micro-operation that is part of the anomaly."""
+    """Return a client's operation, with the micro-operation that takes part in the anomaly."""
     operation = history.operation(step["op"])
     row = {
         "index": operation.index,

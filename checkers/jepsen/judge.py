@@ -1,6 +1,6 @@
-"""Judge a Jepsen history: find its anomalies, and decide whether they break Kafka's promises.
+"""Judge a Jepsen history: find its anomalies, and decide whether they break Kafka's guarantees.
 
-The kinds that break no promise are those of Jepsen's ``allowed-error-types``
+The kinds that break no guarantee are those of Jepsen's ``allowed-error-types``
 (``jepsen.tests.kafka``).
 """
 
@@ -33,14 +33,16 @@ from highwater.checkers.spark.engine import Engine, Rows
 from highwater.harness.runs.history import OK, SEND
 
 MEANS: Final = {
-    "lost-write": "acknowledged, never read, though a reader read a later offset",
-    "vanished": "acknowledged, read once, but skipped by the last reader",
-    "unseen": "acknowledged, never read, and no reader is known to have reached its offset",
-    "phantom": "read, but never sent",
-    "duplicate": "one record at several offsets",
-    "inconsistent-offsets": "several records at one offset",
-    "G1a": "read, although its transaction was aborted",
-    "precommitted-read": "read by the transaction that sent it, before its commit",
+    "lost-write": "a record was acknowledged and never read, although a reader read a later offset",
+    "vanished": "a record was acknowledged and read, but the last reader skipped it",
+    "unseen": (
+        "a record was acknowledged and never read; no reader is known to have reached its offset"
+    ),
+    "phantom": "a record was read, but never sent",
+    "duplicate": "a record is at several offsets",
+    "inconsistent-offsets": "several records are at one offset",
+    "G1a": "a record was read, although its transaction was aborted",
+    "precommitted-read": "a record was read by the transaction that sent it, before the commit",
     "poll-skip": "a poll begins after records that its client should have read",
     "nonmonotonic-poll": "a poll begins at or before the end of its client's previous poll",
     "int-poll-skip": "one operation polls two records, but skips records between them",
@@ -51,7 +53,7 @@ MEANS: Final = {
     "G0": "operations precede each other in a cycle, by the order of their records in the log",
     "G1c": "operations precede each other in a cycle, by what they sent and read",
 }
-"""The kinds in the order of the report, each with its finding in words."""
+"""The kinds of anomaly in the order of the report, each with a description."""
 
 for _kind in ("G0", "G1c"):
     MEANS[f"{_kind}-process"] = f"{MEANS[_kind]}, and by the order of each client's operations"
@@ -63,7 +65,7 @@ _UNREAD: Final = frozenset(("unseen",))  # untested in a history without polls
 _ALLOWED_WITH_WW: Final = frozenset(("G1c", "G1c-process", "G1c-realtime"))
 
 OPERATIONS_FILE: Final = "history.parquet"
-"""The name of the history's file in the folder of its judgement."""
+"""The file name of the history in the judgement's directory."""
 
 _SHOWN_MAX: Final = 32
 _STEPS_SHOWN: Final = 8  # for kinds with a delta the worst anomalies, for cycles the shortest
@@ -77,11 +79,11 @@ class Judgement:
         history: the history that was judged.
         read: the result of reading the history.
         counts: the number of anomalies of each kind.
-        breaking: the kinds of these anomalies that break a promise.
+        breaking: those of these kinds that break a guarantee.
         doubts: sentences that state why the history is not conclusive.
         reasons: the reasons for the verdict, including the doubts.
         verdict: ``unknown`` if a part of the history could not be read or was not judged;
-            ``invalid`` if a promise is broken; ``unknown`` if there is any other doubt; else
+            ``invalid`` if a guarantee is broken; ``unknown`` if there is any other doubt; else
             ``valid``.
     """
 
@@ -95,7 +97,7 @@ class Judgement:
     _anomalies: pa.Table | DataFrame
 
     def weight(self, kind: str) -> str:
-        """Return the weight of a kind: ``breaks`` (a promise), ``allowed`` or ``untested``."""
+        """Return the weight of a kind: ``breaks`` (a guarantee), ``allowed`` or ``untested``."""
         if kind in self.breaking:
             return "breaks"
         return "untested" if kind in _UNREAD else "allowed"
@@ -130,7 +132,7 @@ def judge(
         history: the opened history.
         read: the result of ``history.to_parquet(folder / OPERATIONS_FILE)``.
         spark: the session from ``checkers.spark.session.spark``.
-        folder: the folder with that file; do not delete it while the judgement is used.
+        folder: the directory with that file; do not delete it while the judgement is in use.
         every: whether to list all anomalies instead of the first few of each kind.
         ww: whether the order of records in the log also orders operations (Jepsen's ``ww-deps``).
     """
@@ -175,25 +177,25 @@ def judge(
 
 
 def _operations(engine: Engine, path: Path, name: str, rows: int) -> DataFrame:
-    """Return a history's operations for Spark. A small history goes through this process."""
+    """Return a history's operations as a DataFrame. A small history is read by this process."""
     if rows > engine.here:
         return in_order(engine.spark.read.parquet(str(path))).withColumn("run", F.lit(name))
     return from_here(engine, path, name)
 
 
 def allowed(subscribed: bool, *, ww: bool) -> frozenset[str]:
-    """Return the kinds of anomaly that break no promise.
+    """Return the kinds of anomaly that break no guarantee.
 
     Args:
         subscribed: whether clients were subscribed, so that a rebalance may revoke a partition.
-        ww: whether cycles use the order of writes, although Kafka does not isolate writes.
+        ww: whether cycles may have write-write edges, although Kafka does not isolate writes.
     """
     readers = _ALLOWED_TO_SUBSCRIBERS if subscribed else frozenset[str]()
     return _ALWAYS_ALLOWED | readers | (_ALLOWED_WITH_WW if ww else frozenset())
 
 
 def reason(kind: str, count: int) -> str:
-    """Return a sentence with the number, the kind and the meaning of a finding."""
+    """Return a sentence with the number and the meaning of the findings of one kind."""
     return f"{count} {kind}: {MEANS[kind]}."
 
 
@@ -236,9 +238,9 @@ def _ascending(*names: str) -> list[tuple[str, str, str]]:
 
 
 def _untested(acknowledged: int, *, polled: bool) -> str:
-    """Return a sentence that states why a history tests no promise; empty if it tests one."""
+    """Return a sentence that states why a history tests no guarantee; empty if it tests one."""
     if not acknowledged:
-        return "No send was acknowledged, so no promise was tested."
+        return "No send was acknowledged, so no guarantee was tested."
     if not polled:
         sends = f"{acknowledged:,} send{'s were' if acknowledged > 1 else ' was'} acknowledged"
         return f"{sends} but no poll succeeded: no reader checked whether the records exist."
@@ -246,7 +248,7 @@ def _untested(acknowledged: int, *, polled: bool) -> str:
 
 
 def _doubt(topic: str, partition: int, offset: int) -> str:
-    """Return a sentence about a key whose records may not exist any more."""
+    """Return a sentence about a key whose records may be lost, expired or unreadable."""
     return (
         f"Key {key(topic, partition)}: offset {offset} was known, but later no reader that sought"
         " the beginning reached it again. The key's log may have been lost, its records may have "
@@ -255,7 +257,10 @@ def _doubt(topic: str, partition: int, offset: int) -> str:
 
 
 def _foremost(table: pa.Table) -> pa.Table:
-    """Return the anomalies of each kind that are shown first, in Jepsen's order. A kernel."""
+    """Return the anomalies of each kind that are shown first, in Jepsen's order.
+
+    This function is a kernel.
+    """
     order = table.select(["kind", *_ORDER[:-1]])
     order = order.append_column("far", pc.abs(table["delta"]))
     order = order.append_column("steps", pc.list_value_length(table["steps"]))

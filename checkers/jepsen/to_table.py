@@ -1,4 +1,4 @@
-"""Turn the scanner's rows of numbers into a table of Highwater's operations."""
+"""Convert the scanner's rows of numbers to a table of Highwater's operations."""
 
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -28,8 +28,8 @@ Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 
 TOPIC: Final = "jepsen"
-"""The topic for keys that are numbers: each such key is a partition. Each other key is a separate
-topic."""
+"""The topic of all keys that are numbers: such a key is a partition of this topic. Every other key
+is a topic of its own."""
 
 _KINDS: Final = (SEND, READ, ASSIGN, SUBSCRIBE, SEEK, REBALANCE, END)
 _OUTCOMES: Final = (INFO, OK, FAIL, INFO)  # in the order of operations.INVOKE, OK, FAIL, INFO
@@ -38,12 +38,12 @@ _KEY_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class OperationBatch:
-    """A batch of operations, with the records that they sent or polled, and their assignments.
+    """A batch of operations, with their sent or polled records and their assignments.
 
     Attributes:
         ops: one row for each operation, in columns ``edn_operations.START …``.
         rows: one row for each micro-operation, in columns ``edn_scanner.OP …``.
-        begun: the time at which each operation was invoked; NONE if unknown.
+        begun: when each operation was invoked; NONE if unknown.
     """
 
     ops: Numbers
@@ -54,8 +54,9 @@ class OperationBatch:
 class StrictClock:
     """A clock whose times strictly increase from one operation in the history to the next.
 
-    Jepsen's real-time order is the order of its history. Its times may be equal, or missing in a
-    history made by hand. The clock changes each time as little as possible.
+    Jepsen's real-time order is the order of operations in its history. Times in the history may be
+    equal; a handwritten history may have no times. The clock changes each time as little as
+    possible.
     """
 
     def __init__(self) -> None:
@@ -75,14 +76,16 @@ class Pairs:
 
     def __init__(self) -> None:
         self.waiting: Numbers = np.empty((0, o.OP_COLUMNS), np.int64)
-        """The invocations whose processes have no later operation yet."""
+        """Begin without open invocations; ``open`` has those whose processes have no later
+        operation yet."""
 
     def add(self, ops: Numbers) -> tuple[Numbers, Numbers]:
-        """Take the next operations of the history.
+        """Add the next operations of the history.
 
         Returns:
-            The invocation of each operation (all columns are NONE without one), and the invocations
-                that will never be completed, because their process began another operation.
+            The invocation of each operation, with NONE in all columns if it has none; and the
+                invocations that will never be completed, because their process began another
+                operation.
         """
         before = len(self.waiting)
         both = np.concatenate([self.waiting, ops])
@@ -104,9 +107,10 @@ class Pairs:
 
 
 def with_records(text: Bytes, rows: Numbers, requests: Numbers, places: Numbers) -> Numbers:
-    """Return ``rows`` with all sends of the operations' requests, also missing sends.
+    """Return ``rows`` with every send of the operations' requests, even without a result.
 
-    A send without an offset that was not requested is left out: it is no record.
+    The function ignores a send without an offset that is not in the request, because it is no
+    record.
 
     Args:
         text: the whole file.

@@ -1,19 +1,19 @@
-"""Missing results: operations that completed as ``:ok``, but have no result in the history.
+"""Missing results: operations that completed as ``:ok``, but without a result in the history.
 
-``[[:poll]]`` in a completion is no empty poll: it is unknown which records this poll read. (The
-final polls of Maelstrom's histories look like this.) The judge does not report a record as not read
-if such a poll may have read it:
+``[[:poll]]`` in a completion does not mean an empty poll: it is unknown which records the poll
+read. Final polls of Maelstrom's histories look like this. An anomaly is not reported if such a poll
+may explain it:
 
-- lost-write, unseen and vanished mean that no reader read a record, or no later reader. A poll
-  without a result may have read it if the poll ended after the record was sent (vanished: after it
-  was last read), if the client may have been assigned to the key, and if it had not read beyond the
-  record already, unless it moved since;
-- poll-skip and int-poll-skip mean that a client skipped a record. They are not counted if the
-  client polled without a result between the two operations, or in one of them;
-- phantom means that no producer sent a record. It is not judged if the records of a send are
-  missing.
+- lost-write, unseen and vanished mean that no reader, or no later reader, read a record. Three
+  conditions let a poll without a result be this read. The poll ended after the record was sent (for
+  vanished: after the last read of the record). The client may have been assigned to the key. The
+  client had not read beyond the record, or it moved afterwards.
+- poll-skip and int-poll-skip mean that a client skipped a record. Neither is reported if the client
+  had a poll without a result between the two operations, or in one of them.
+- phantom means that no producer sent a record. It is not judged if a send lacks its records.
 
-All other kinds need only recorded results. A history with a missing result is never valid.
+The other kinds of anomaly need only recorded results. The verdict on a history with a missing
+result is never ``valid``.
 """
 
 from bisect import bisect_left, bisect_right
@@ -40,7 +40,8 @@ from highwater.harness.base.wording import count
 from highwater.harness.runs.history import ASSIGN, FAIL, OK, READ, REBALANCE, SEEK, SUBSCRIBE
 
 _UNMET: Final = {"lost-write": 0, "unseen": 0, "vanished": 1}
-"""The kinds that mean that no reader read a record, each with the index of the step before it."""
+"""The kinds that mean that no reader read a record. For each kind, the index of the step after
+which a read is missing."""
 
 _PASSED: Final = ("poll-skip", "int-poll-skip")
 _UNSENT: Final = "phantom"
@@ -51,13 +52,13 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class Untold:
-    """The operations that completed as ``:ok``, but whose results are missing or incomplete.
+    """The operations that completed as ``:ok``, but with a missing or incomplete result.
 
     Attributes:
-        polls: the process, end (ns) and first byte of each operation that lacks polled records.
-        sends: the begin (ns) of each operation that lacks sent records, also if it did not end
-            as ``:ok``.
-        offsets: the number of operations that lack the offset of a record they sent or polled.
+        polls: each operation that lacks polled records: its process, its end in ns, and its first
+            byte.
+        sends: the begin, in ns, of each operation with any outcome that lacks sent records.
+        offsets: the number of operations that sent or polled a record without an offset.
         moves: the number of assignments and subscriptions that lack their keys.
     """
 
@@ -67,7 +68,7 @@ class Untold:
     moves: int = 0
 
     def note(self, batch: OperationBatch) -> None:
-        """Take the next completed operations of the history."""
+        """Add the next completed operations of the history."""
         ops = batch.ops
         ok = ops[:, o.TYPE] == o.OK
         moved = np.isin(ops[:, o.F], (o.ASSIGN, o.SUBSCRIBE))
@@ -81,34 +82,36 @@ class Untold:
         self.offsets += int(ok[np.unique(nowhere)].sum())
 
     def doubts(self, hidden: Counter[str]) -> list[str]:
-        """Return a sentence about each sort of missing result.
+        """Return a sentence for each sort of missing result.
 
         Args:
-            hidden: the number of anomalies of each kind that ``judged`` left out.
+            hidden: the number of anomalies of each kind that ``judged`` did not return.
         """
         sentences = []
         if self.polls:
             names = ", ".join(f"{number} {kind}" for kind, number in sorted(hidden.items()))
             sentences.append(
-                f"{_operations(len(self.polls))} polled without a list of what was read: it cannot"
-                " be judged whether records that no other poll read are in the log"
-                f"{f' ({names} not counted)' if names else ''}."
+                f"{_operations(len(self.polls))} polled, but the history does not "
+                "list the polled records. Records that no other poll read may be in "
+                f"the log or lost{f' ({names} not counted)' if names else ''}."
             )
         if self.sends:
             sentences.append(
-                f"{count(len(self.sends), 'operation')} sent without a list of the records: it"
-                " cannot be judged whether these records are in the log, and whether all records"
-                " that were read had been sent."
+                f"{count(len(self.sends), 'operation')} sent records, but the history "
+                "does not list them. It cannot be judged whether the log has these "
+                "records, and whether a producer sent every record that was read."
             )
         if self.offsets:
             sentences.append(
-                f"{_operations(self.offsets)} did not give the offsets of all records: it cannot be"
-                " judged whether these records are in order, and each at only one offset."
+                f"{_operations(self.offsets)} did not return the offset of each record. It cannot "
+                "be judged whether these records are in order, and whether each has "
+                "only one offset."
             )
         if self.moves:
             sentences.append(
-                f"{_operations(self.moves)} assigned or subscribed without their keys: it cannot be"
-                " judged which records their clients skipped."
+                f"{_operations(self.moves)} assigned or subscribed, but the history "
+                "lacks the keys. It cannot be judged which records these clients "
+                "skipped."
             )
         return sentences
 
@@ -134,7 +137,7 @@ def judged(anomalies: Rows, untold: Untold, path: Path) -> tuple[Rows, Counter[s
 
 
 def chosen(table: pa.Table, *, hides: Callable[[Row], bool], hidden: bool) -> pa.Table:
-    """Return the anomalies that a missing result may explain, or the others. A kernel."""
+    """Return the anomalies that a missing result may explain, or the others. This is a kernel."""
     few = table.select(["kind", "topic", "partition", "offset", "steps"])
     mask = np.zeros(len(table), bool)
     for kind in (*_UNMET, *_PASSED, _UNSENT):
@@ -157,7 +160,7 @@ class Hiding:
         self._by_key: dict[Key, tuple[list[int], list[int]]] = {}
 
     def __call__(self, anomaly: Row) -> bool:
-        """Return whether the anomaly may exist only because a result is missing."""
+        """Return whether the anomaly may exist only because of a missing result."""
         kind, steps = anomaly["kind"], anomaly["steps"]
         if kind in _UNMET:
             key, since = (anomaly["topic"], anomaly["partition"]), steps[_UNMET[kind]]["invoke_ns"]
@@ -172,7 +175,7 @@ class Hiding:
         return self._sends is not None and self._sends < steps[-1]["complete_ns"]
 
     def _met_by(self, key: Key) -> tuple[list[int], list[int]]:
-        """Return the ends of polls that may have read a key, with the least offset from then on."""
+        """Return the ends of polls that may have read a key, with the least such offset."""
         if key not in self._by_key:
             ends, least, lowest = [], [], NEVER
             for reader in reversed(self._readers):
@@ -200,7 +203,7 @@ class _Reader:
 
 
 def _readers(ends: dict[tuple[str, int], int], path: Path) -> list[_Reader]:
-    """Return a ``_Reader`` for each poll; ``ends`` has the end by process and first byte."""
+    """Return a ``_Reader`` for each poll; ``ends`` has the poll's end by process and first byte."""
     processes = sorted({process for process, _ in ends})
     steps: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in _moves_and_reads(processes, path):

@@ -1,9 +1,10 @@
 """Read Kafka's checkpoint files: offsets and leader epochs that a broker last wrote to disk.
 
-A checkpoint file is text: a version (0), the number of entries, and one entry per line. Kafka
-writes a temporary file and renames it, so an incomplete file is damaged. An empty file is not,
-because a broker creates it at its start. Source: CheckpointFile, OffsetCheckpointFile,
-LeaderEpochCheckpointFile (storage module; before 2.8 kafka.server.checkpoints).
+A checkpoint file is a text file: a version (0), the number of entries, and one entry per line.
+Kafka writes a temporary file and renames it, so an incomplete checkpoint file is damaged. An empty
+checkpoint file is valid, because a broker creates it when it starts. Source: CheckpointFile,
+OffsetCheckpointFile, LeaderEpochCheckpointFile (storage module; before 2.8
+kafka.server.checkpoints).
 """
 
 from pathlib import Path
@@ -20,7 +21,7 @@ LEADER_EPOCH: Final = "leader-epoch-checkpoint"
 _VERSION: Final = "0"
 
 Offsets = dict[tuple[str, int], int]
-"""The offset of each topic and partition."""
+"""Offsets by topic and partition."""
 
 
 class CheckpointError(StoreError):
@@ -37,7 +38,7 @@ def read_offsets(path: Path) -> Offsets:
 
 
 def parse_offsets(text: str, origin: Path) -> Offsets:
-    """Return the offsets in a checkpoint file's text; errors name the file ``origin``.
+    """Return the offsets in a checkpoint file's text. ``origin`` is the file that errors name.
 
     Raises:
         CheckpointError: the text is malformed.
@@ -46,7 +47,7 @@ def parse_offsets(text: str, origin: Path) -> Offsets:
     for line, (topic, partition, offset) in _entries(text, origin, width=3):
         key = (topic, _number(origin, line, partition))
         if key in offsets:
-            raise _malformed(origin, line, f"{topic}-{partition} a second time")
+            raise _malformed(origin, line, f"{topic}-{partition} has a second entry")
         offsets[key] = _number(origin, line, offset)
     return offsets
 
@@ -76,7 +77,7 @@ def _text(path: Path) -> str:
 
 
 def _entries(text: str, path: Path, *, width: int) -> list[tuple[int, list[str]]]:
-    """Return the line number and the words of each entry; check the number of entries first."""
+    """Return the line number and the words of each entry, after a check of their number."""
     lines = text.splitlines()
     if not lines:
         return []  # the broker created the file when it started, and has not written it yet
@@ -85,7 +86,9 @@ def _entries(text: str, path: Path, *, width: int) -> list[tuple[int, list[str]]
     count = _number(path, 2, lines[1]) if len(lines) > 1 else -1
     entries = [(line, words.split()) for line, words in enumerate(lines[2:], start=3)]
     if len(entries) != count:
-        raise _malformed(path, 2, f"{len(entries)} entries follow where {count} are announced")
+        raise _malformed(
+            path, 2, f"the file has {len(entries)} entries, but its second line announces {count}"
+        )
     for line, words in entries:
         if len(words) != width:
             raise _malformed(path, line, f"{len(words)} words instead of {width}")
@@ -94,7 +97,7 @@ def _entries(text: str, path: Path, *, width: int) -> list[tuple[int, list[str]]
 
 def _number(path: Path, line: int, text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
-        raise _malformed(path, line, f"{text!r} instead of a number")
+        raise _malformed(path, line, f"the file has {text!r} in the place of a number")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""Decode whole columns, for both families of on-disk formats, without a loop over records."""
+"""Decode columns of many records at once, without a loop over records, in every on-disk format."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ Mask = npt.NDArray[np.bool_]
 DamageKind = Literal["torn", "zeros", "empty", "corrupt", "unreadable"]
 
 PADDING: Final = bytes(32)
-"""The bytes after every arena, so that a field which ends too late reads zeros, and not an
-error."""
+"""The number of zero bytes after every arena. A field that ends too late reads these zeros, without
+an error."""
 
 _VARINT_BYTES_MAX: Final = 10
 
@@ -30,12 +30,12 @@ class Damage:
 
     Attributes:
         kind: ``torn`` (the file ends inside its last batch: the writer was killed), ``zeros`` (a
-            preallocated tail) and ``empty`` (compaction removed every record of a batch, but kept
-            the batch) are ordinary; ``corrupt`` and ``unreadable`` are not.
+            preallocated end of the file) and ``empty`` (compaction removed all records of a batch,
+            but not the batch) are normal; ``corrupt`` and ``unreadable`` are anomalies.
         position: the byte in the file at which the range begins.
         error: what is wrong, as text.
-        base_offset: the first offset that the batch claims. This offset, like ``last_offset``, may
-            itself be damaged.
+        base_offset: the first offset in the batch's header. ``base_offset`` and ``last_offset`` may
+            be damaged, too.
         crc_ok: False if the checksum does not match; None if there is no checksum.
     """
 
@@ -50,7 +50,7 @@ class Damage:
 
 
 class Flaw(NamedTuple):
-    """The reason why a batch is left out. ``Flaws`` has it by the batch's index in its chunk."""
+    """The reason why a batch is not decoded. ``Flaws`` has one ``Flaw`` for each such batch."""
 
     says: str
     kind: DamageKind = "corrupt"
@@ -58,14 +58,14 @@ class Flaw(NamedTuple):
 
 Flaws = dict[int, Flaw]
 
-MISPLACED: Final = "the batch's offsets do not fit between its neighbours' offsets"
+MISPLACED: Final = "the batch's offsets do not lie between those of the batches before and after it"
 
 BATCH_BYTES_MAX: Final = 128 << 20
-"""The greatest size of a batch that is read, because a batch is decoded as a whole. Larger batches
-are ``unreadable``."""
+"""The greatest size of a batch that is read, because each batch is decoded in one step. A larger
+batch is ``unreadable``."""
 
 ARENA_BYTES_MAX: Final = 64 << 20
-"""The greatest decompressed size of a chunk. A larger chunk is decoded in halves."""
+"""The greatest decompressed size of a chunk. A larger chunk is split into halves."""
 
 
 class ArenaFullError(Exception):
@@ -74,14 +74,14 @@ class ArenaFullError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Consecutive batches in one family of formats, framed but not decoded.
+    """Consecutive batches in one family of formats, found by their lengths and not yet decoded.
 
     Attributes:
         positions: the byte in the file at which each batch begins.
         sizes: the size of each batch in bytes, including its offset and length fields.
-        following: the least offset of the next batch or segment.
-        context: whether the chunk lies before the range to read. Then only its last offset is used:
-            offsets in the range are greater.
+        following: the least offset that the next batch or segment may have.
+        context: whether the chunk lies before the range to read. Of such a chunk only the last
+            offset is used, because all offsets in the range must be greater.
     """
 
     legacy: bool
@@ -98,10 +98,10 @@ class DecodedColumns:
     Attributes:
         batches: one value per batch for columns of ``reader.SCHEMA`` and for ``codec``.
         owner: the index of every record's batch.
-        offset: the absolute offset of every record; -1, here and in the next three columns, is no
+        offset: the absolute offset of every record. In this and the next three columns, -1 means no
             value.
-        damage: the batches that are left out, with the reason.
-        last: the greatest offset of any valid batch; None without one.
+        damage: the batches that are not decoded, with the reason.
+        last: the greatest offset of any valid batch; None without a valid batch.
     """
 
     batches: dict[str, npt.NDArray[np.generic]]
@@ -119,7 +119,7 @@ class DecodedColumns:
 def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
     """Return the zigzag varints of up to 64 bits at the positions ``at``, and their end positions.
 
-    For bytes that are no varint, the value is undefined.
+    The value is undefined if the bytes are no varint.
     """
     at = np.minimum(at, len(data) - _VARINT_BYTES_MAX)
     first = data[at]
@@ -145,8 +145,9 @@ def fields(data: Bytes, at: Ints, dtype: np.dtype[np.void]) -> npt.NDArray[np.vo
 def slices(data: pa.Buffer, start: Ints, length: Ints) -> pa.BinaryArray:
     """Return ``data[start : start + length]`` for every row; null if the length is negative.
 
-    Rows must not overlap and must be in order. An array over the same bytes has rows and the gaps
-    between rows as alternating elements. Every second element is taken, with one copy and no loop.
+    Rows must be in order and must not overlap. An Arrow array over the same bytes has two kinds of
+    elements in alternation: rows, and gaps between rows. The function takes every second element,
+    with one copy and no loop.
     """
     rows = len(start)
     bounds = np.empty(2 * rows, dtype=np.int64)
@@ -174,7 +175,7 @@ def column(values: np.ndarray, kind: pa.DataType, *, null: Mask | None = None) -
 
 
 def texts(values: Sequence[str]) -> pa.StringArray:
-    """Return a short column of strings; like ``column``, without pandas."""
+    """Return a short Arrow column of strings, without pandas."""
     encoded = [value.encode() for value in values]
     bounds = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(b"".join(encoded))]
@@ -183,7 +184,7 @@ def texts(values: Sequence[str]) -> pa.StringArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checksum:
-    """The checksum of a format: its owner, its position, and the first byte that it covers."""
+    """The checksum of a format: the part that has it, its position, and the first byte covered."""
 
     name: str
     owner: str
@@ -195,15 +196,17 @@ class Checksum:
 def mismatches(
     data: memoryview, chunk: Chunk, stored: Ints, checksum: Checksum, flaws: Flaws
 ) -> set[int]:
-    """Return batches or messages with a wrong checksum.
+    """Return the batches or messages with a wrong checksum.
 
-    ``flaws`` gets these, and too large ones.
+    The function adds these batches, and those that are too large, to ``flaws``.
     """
     wrong = set()
     spans = zip(chunk.positions.tolist(), chunk.sizes.tolist(), stored.tolist(), strict=True)
     for index, (position, size, stated) in enumerate(spans):
         if size > BATCH_BYTES_MAX:
-            flaws[index] = Flaw(f"it has {size:,} bytes, too many to be read", "unreadable")
+            flaws[index] = Flaw(
+                f"the batch has {size:,} bytes, which is more than the reader decodes", "unreadable"
+            )
             continue
         computed = checksum.compute(data[position + checksum.covers_from : position + size])
         if computed != stated:
@@ -241,7 +244,7 @@ def in_order(first: Ints, last: Ints, *, floor: int, following: int) -> Mask:
 
 
 def check_order(first: Ints, last: Ints, flaws: Flaws, *, floor: int, following: int) -> None:
-    """Add to ``flaws`` the batches whose offsets do not fit between those of valid batches."""
+    """Add to ``flaws`` every batch whose offsets overlap those of its valid neighbours."""
     sound = usable(len(first), flaws)
     fits = in_order(first[sound], last[sound], floor=floor, following=following)
     for index in sound[~fits].tolist():
@@ -249,7 +252,7 @@ def check_order(first: Ints, last: Ints, flaws: Flaws, *, floor: int, following:
 
 
 def usable(batches: int, flaws: Flaws) -> npt.NDArray[np.intp]:
-    """Return the indexes of the batches without a flaw."""
+    """Return the indexes of the batches that are not in ``flaws``."""
     return np.array([index for index in range(batches) if index not in flaws], dtype=np.intp)
 
 
@@ -260,10 +263,10 @@ def left_out(
     flaws: Flaws,
     mismatched: set[int],
 ) -> list[Damage]:
-    """Return a ``Damage`` for each batch that is left out.
+    """Return a ``Damage`` for each batch that is not decoded.
 
     Args:
-        claims: the first and last offset that each of these batches claims, by batch index.
+        claims: the first and the last offset in each batch's header, by batch index.
         mismatched: the batches with a wrong checksum.
     """
     return [
@@ -292,5 +295,5 @@ def record_ids(values: pa.BinaryArray) -> pa.StringArray:
 
 
 def join(parts: Sequence[object]) -> bytes:
-    """Return an arena: all parts in sequence, with padding at the end."""
+    """Return an arena: all parts in sequence, with padding at its end."""
     return b"".join((*parts, PADDING))  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """Decompress data in Kafka's framing: xerial snappy, LZ4 with the header checksum of KAFKA-3160.
 
-This uses cramjam: one wheel has all four codecs, each codec releases the GIL, and every result is a
-buffer that joins an arena without another copy.
+The library is cramjam. One wheel has all four codecs, and each codec releases the GIL. Every result
+is a buffer that an arena uses without another copy.
 """
 
 import struct
@@ -15,11 +15,12 @@ from highwater.checkers.kafka_files.column_decoding import DamageKind
 from highwater.harness.base.wording import count
 
 NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-"""The codec names. Their index is in the lowest three bits of the attributes; 5 to 7 are unused."""
+"""The names of the codecs. A codec's index is in the lowest three bits of the batch's attributes; 5
+to 7 are unused."""
 
 SWOLLEN_BYTES_MAX: Final = 128 << 20
-"""The largest decompressed size of a batch. Kafka has no such limit, but producers end a batch at
-batch.size before compression. A larger batch is a decompression bomb."""
+"""The largest decompressed size of a batch. Kafka has no such limit. But producers limit a batch to
+``batch.size`` before compression, so a larger batch is a decompression bomb."""
 
 _SWELLS: Final = 16  # the first output buffer has this many times the data's size, but at least:
 _ROOM_BYTES: Final = 1 << 16
@@ -32,7 +33,7 @@ _WORD: Final = 0xFFFFFFFF
 
 
 class CodecError(Exception):
-    """The bytes cannot be decompressed; the caller reports damage of this ``kind``."""
+    """The bytes cannot be decompressed. The caller reports damage of this ``kind``."""
 
     kind: DamageKind = "corrupt"
 
@@ -47,9 +48,9 @@ def decompress(codec: int, data: memoryview, *, magic: int) -> memoryview:
     """Return the records inside a compressed batch (v2) or wrapper message (v0, v1).
 
     Args:
-        codec: an index of ``NAMES``; zstd only in v2.
+        codec: an index of ``NAMES``. Only v2 allows zstd.
         data: the compressed bytes.
-        magic: 0, 1 or 2; before 2 the checksum in an LZ4 header may be wrong.
+        magic: 0, 1 or 2. In 0 and 1 the checksum of an LZ4 header may be wrong.
 
     Raises:
         CodecError: the codec is unknown, or does not accept the bytes.
@@ -67,11 +68,14 @@ def decompress(codec: int, data: memoryview, *, magic: int) -> memoryview:
                 return _into(cramjam.zstd.decompress_into, data)
     except (cramjam.DecompressionError, ValueError, struct.error, IndexError) as error:
         raise CodecError(f"{NAMES[codec]} data cannot be decompressed: {error}") from error
-    raise CodecError(f"compression codec {codec} is not known to format v{magic}")
+    raise CodecError(f"message format v{magic} has no compression codec {codec}")
 
 
 def _into(decompress_into: Callable[..., int], data: memoryview | bytes) -> memoryview:
-    """Decompress into a buffer. If it is too small, retry with the greatest allowed size."""
+    """Decompress into a buffer.
+
+    If the buffer is too small, retry with the greatest allowed size.
+    """
     room = min(max(_SWELLS * len(data), _ROOM_BYTES), SWOLLEN_BYTES_MAX)
     while True:
         out = np.empty(room, dtype=np.uint8)
@@ -90,7 +94,7 @@ def _swollen() -> TooLargeError:
 
 
 def _snappy(data: memoryview) -> memoryview:
-    """Decompress xerial's stream of raw blocks, each after its size, or a single raw block."""
+    """Decompress snappy data: xerial's stream of raw blocks with sizes, or a single raw block."""
     if bytes(data[: len(_XERIAL)]) != _XERIAL:
         return memoryview(_raw_snappy(data, SWOLLEN_BYTES_MAX))
     blocks = []
@@ -101,7 +105,7 @@ def _snappy(data: memoryview) -> memoryview:
         at += 4
         if not 0 < size <= len(data) - at:
             raise ValueError(
-                f"a snappy block of {count(size, 'byte')} where {len(data) - at:,} are left"
+                f"a snappy block claims {count(size, 'byte')}, but only {len(data) - at:,} follow"
             )
         blocks.append(_raw_snappy(data[at : at + size], room))
         room -= len(blocks[-1])
@@ -119,11 +123,11 @@ def _raw_snappy(block: memoryview, room: int) -> memoryview:
 def _mend_lz4(data: memoryview) -> bytes:
     """Return the frame with the header checksum that LZ4 specifies.
 
-    Kafka before 0.10 computed this checksum over the magic number, too (KAFKA-3160). Message format
-    v0 still does.
+    Kafka before 0.10 computed this checksum over the magic number, too (KAFKA-3160). Every release
+    does so for message format v0.
     """
     if bytes(data[:4]) != _LZ4_MAGIC:
-        raise ValueError("it is no LZ4 frame")
+        raise ValueError("the bytes are no LZ4 frame")
     flags = data[4]
     end = 6 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
     checksum = _xxh32(bytes(data[4:end])) >> 8 & 0xFF
@@ -131,7 +135,7 @@ def _mend_lz4(data: memoryview) -> bytes:
 
 
 def _xxh32(data: bytes) -> int:
-    """Return XXH32 with seed 0 of fewer than 16 bytes; a frame header is always so short."""
+    """Return XXH32 with seed 0 of fewer than 16 bytes. A frame header is shorter than 16 bytes."""
     prime1, prime2, prime3 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
     prime4, prime5 = 0x27D4EB2F, 0x165667B1
     whole = len(data) // 4 * 4

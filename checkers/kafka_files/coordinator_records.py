@@ -1,8 +1,9 @@
 """Decode the records of ``__transaction_state`` and ``__share_group_state``.
 
-The first are ``TransactionLogKey`` and ``TransactionLogValue``, version 0 and, flexible, 1. The
-second are ``ShareSnapshot…`` and ``ShareUpdate…`` (KIP-932), whose versions are the keys': 0 and 1.
-A later version may only add tagged fields (KIP-915).
+``__transaction_state`` has ``TransactionLogKey`` and ``TransactionLogValue``, in version 0 and in
+version 1, which is flexible. ``__share_group_state`` has ``ShareSnapshot…`` and ``ShareUpdate…``
+(KIP-932); the version of a key names the kind of record. A later version may only add tagged fields
+(KIP-915).
 """
 
 import struct
@@ -32,13 +33,13 @@ STATES: Final = (
     *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"),
     *("Dead", "PrepareEpochFence"),
 )
-"""The names of TransactionState, by their numbers."""
+"""The names of the values of TransactionState, in order."""
 
 _EPOCH_RAISED_SINCE: Final = 2
-"""The first version of transactions in which each transaction has an epoch of its own (KIP-890)."""
+"""The first transaction version in which each transaction has its own producer epoch (KIP-890)."""
 
 _CLIENT_VERSION: Final = 2
-"""The tag of TransactionLogValue's ``ClientTransactionVersion``."""
+"""The tag of the field ``ClientTransactionVersion`` in TransactionLogValue."""
 
 _SHORT: Final = struct.Struct(">h")
 
@@ -97,11 +98,12 @@ class TransactionRecord(NamedTuple):
     """A state of a transactional id.
 
     Attributes:
-        at, at_ms: the record's offset in its own log, and its time since 1970.
-        place: the transactional id, and the partition of the log.
-        status: TransactionState's number; None if the record removes the id, and what follows is
-            of no meaning.
-        partitions: topics and partitions of the transaction.
+        at, at_ms: the record's offset in ``__transaction_state``, and its timestamp in milliseconds
+            since 1970.
+        place: the transactional id, and the partition of ``__transaction_state``.
+        status: the number of the TransactionState. None means that the record removes the id; the
+            next fields then have no meaning.
+        partitions: the topics and partitions of the transaction.
         data_epoch: the epoch of the transaction's records, if this is a Prepare state.
     """
 
@@ -130,12 +132,14 @@ class ShareRecord(NamedTuple):
     """A record about a partition of a share group.
 
     Attributes:
-        at: the record's offset in its own log.
-        whole: whether it is the whole state; otherwise it changes the state before.
-        removes: whether it removes the state.
-        state_epoch: of a whole state.
-        leader_epoch, start: -1 if an update does not change them.
-        batches: first and last offset, DeliveryState's number, and delivery count.
+        at: the record's offset in ``__share_group_state``.
+        whole: whether the record has the complete state; otherwise it changes the previous state.
+        removes: whether the record removes the state.
+        state_epoch: the state epoch, in a record with the complete state.
+        leader_epoch, start: the partition's leader epoch and start offset; -1 if the record does
+            not change them.
+        batches: the first and last offset of each batch, the number of its DeliveryState, and its
+            delivery count.
     """
 
     at: int
@@ -151,7 +155,7 @@ class ShareRecord(NamedTuple):
 
 
 def transaction_record(row: Row) -> TransactionRecord | None:
-    """Return the state that a row of ``__transaction_state`` holds; None if it holds none."""
+    """Return the state in a row of ``__transaction_state``; None if the row has no state."""
     try:
         version, name = _TRANSACTION_KEY.decode(BytesIO(row["key"] or b""))
         place, at, at_ms = (str(name), 0), row["offset"], row["timestamp_ms"]
@@ -178,7 +182,7 @@ def transaction_record(row: Row) -> TransactionRecord | None:
 
 
 def share_record(row: Row) -> ShareRecord | None:
-    """Return what a row of ``__share_group_state`` holds about a partition; None if nothing."""
+    """Return the record about a partition in a row of ``__share_group_state``, if there is one."""
     try:
         version, group, topic_id, partition = _SHARE_KEY.decode(BytesIO(row["key"] or b""))
         if row["control"] or version not in {0, 1}:

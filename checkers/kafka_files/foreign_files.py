@@ -1,4 +1,4 @@
-"""Recognise files that are named like a segment but are no log of Kafka's."""
+"""Recognise files whose name is that of a segment, but that are not from a Kafka log."""
 
 import mmap
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
@@ -11,11 +11,11 @@ from highwater.harness.base.files import open_regular
 
 _OFFSET_BYTES: Final = 8
 _BATCHES_MIN: Final = 2
-"""The least number of batches that cannot all have a damaged offset."""
+"""If a file has this many batches, at least one of them has a valid offset."""
 _HEADER_BYTES: Final = 17
-"""The number of first bytes of a batch up to the format's byte, in any format."""
+"""The number of bytes from a batch's first byte to its format byte (magic), in any format."""
 _WORDS_MIN: Final = 16
-"""The least number of text characters at a file's beginning that show that it is no log."""
+"""A file that begins with this many text characters is no Kafka log."""
 _HEAD_BYTES: Final = 1024
 _SHOWN_MAX: Final = 40
 _SIGNATURES: Final = (
@@ -34,17 +34,17 @@ _SIGNATURES: Final = (
     (0, b"-----BEGIN PGP", "a file that PGP encrypted"),
     (0, b"version https://git-lfs.github.com/spec/", "a Git LFS pointer (git lfs pull fetches it)"),
 )
-"""The position of a signature, its bytes, and the kind of file that has it."""
+"""The signature of a kind of file: its position, its bytes, and the kind's name."""
 
 _OTHER_BYTES: Final = "bytes in which no batch begins, as in an encrypted file"
 
 
 def foreign_file(segment: Segment) -> str | None:
-    """Return the kind of a file that is no log of Kafka's; None for a log.
+    """Return the kind of a file that is no Kafka log; None for a Kafka log.
 
-    A log begins with an offset that its segment can hold. If the first offset is wrong, a later
-    batch shows that the file is a damaged log, unless the file begins with text. ``reader`` handles
-    files that are empty, hold only zeros, or cannot be read.
+    The first offset of a Kafka log is one that its segment can hold. If the first offset is wrong,
+    a later valid batch shows that the file is a damaged log, unless the file begins with text. The
+    module ``reader`` reports files that are empty, that consist of zeros, or that cannot be read.
     """
     try:
         with open_regular(segment.path) as file:
@@ -80,7 +80,7 @@ def _may_begin(head: bytes, segment: Segment) -> bool:
 
 
 def _of_another_segment(data: memoryview, base: int) -> str | None:
-    """Return a description if the log ends before its segment begins: the file name is wrong."""
+    """Return a description of a log with all offsets below those that its file name allows."""
     chunks = list(frames(data, 0, len(data), base))
     batches = [chunk for chunk in chunks if not isinstance(chunk, int)]
     if len(batches) < len(chunks) or sum(len(chunk.positions) for chunk in batches) < _BATCHES_MIN:
@@ -95,7 +95,7 @@ def _of_another_segment(data: memoryview, base: int) -> str | None:
 
 
 def _text(head: bytes) -> str | None:
-    """Return the kind of a text and its beginning; None if the bytes are no text."""
+    """Return the kind of a text file and its first characters; None if the bytes are no text."""
     encoding = "utf-16" if head.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig"
     try:
         text, whole = head.decode(encoding), True

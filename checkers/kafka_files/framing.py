@@ -1,4 +1,4 @@
-"""Split a segment's bytes into batches, and describe bytes that begin no batch."""
+"""Split a segment's bytes into batches, and describe bytes in which no batch begins."""
 
 import errno
 import os
@@ -19,8 +19,8 @@ from highwater.checkers.kafka_files.column_decoding import (
 from highwater.harness.base.wording import count
 
 CHUNK_BYTES: Final = 1 << 21
-"""The bytes of a file whose batches are decoded together; for compressed batches, a quarter of
-this, because a larger arena does not fit into the processor's caches."""
+"""The number of bytes of a file that are decoded together; a quarter of this for compressed
+batches. A larger arena would not fit into the processor's caches."""
 
 _FRAME: Final = struct.Struct(">qi4xb")  # offset, length, (epoch or checksum), magic
 _OFFSET_AND_LENGTH: Final = 12
@@ -36,9 +36,11 @@ _CODEC: Final = 0x07
 
 
 def decode(data: memoryview, chunk: Chunk, floor: int) -> Iterator[DecodedColumns]:
-    """Yield a chunk's records, in several parts if they need more than one arena.
+    """Yield the records of a chunk.
 
-    ``floor`` is the least offset allowed.
+    The records are split into several parts if they need more than one arena.
+
+    ``floor`` is the least allowed offset.
     """
     family = message_set_v0_v1 if chunk.legacy else record_batch_v2
     try:
@@ -57,10 +59,10 @@ def decode(data: memoryview, chunk: Chunk, floor: int) -> Iterator[DecodedColumn
 
 
 def frames(data: memoryview, start: int, stop: int, limit: int) -> Iterator[Chunk | int]:
-    """Read batch after batch by their lengths; yield chunks of batches in one format family.
+    """Find batches by their lengths, and yield chunks of batches in one family of formats.
 
-    The first chunk is a context chunk: up to two batches before ``start``. At bytes that begin no
-    complete batch, it yields their position and ends.
+    The first chunk is a context chunk: up to two batches before ``start``. If no complete batch
+    begins at a position, the function yields this position and ends.
 
     Args:
         data: the segment.
@@ -117,20 +119,22 @@ def _chunk(
 
 
 def tail(data: memoryview, at: int, file: int | None, floor: int) -> Damage:
-    """Return the damage of the bytes from ``at`` on, which begin no complete batch.
+    """Return the damage of the bytes from ``at`` on, where no complete batch begins.
 
     Args:
         data: the segment.
         at: the byte at which ``frames`` ended.
         file: the descriptor of the file with ``data``, to find its holes.
-        floor: the least offset allowed.
+        floor: the least allowed offset.
     """
     left = len(data) - at
     if blank(data, at, file):
         return Damage(kind="zeros", position=at, error=f"{left} preallocated bytes are unused")
     if left < _FRAME.size:
         return Damage(
-            kind="torn", position=at, error=f"only {count(left, 'byte')} of a batch's header"
+            kind="torn",
+            position=at,
+            error=f"the file ends after {count(left, 'byte')} of a batch's header",
         )
     offset, length, magic = _FRAME.unpack_from(data, at)
     size = length + _OFFSET_AND_LENGTH
@@ -139,16 +143,17 @@ def tail(data: memoryview, at: int, file: int | None, floor: int) -> Damage:
             f"a batch of format {magic}, which does not exist; {count(left, 'byte')} cannot be read"
         )
     elif size < _LEAST[magic]:
-        few = f"a batch of {count(size, 'byte')}, which is too few"
-        error = f"{few}; {count(left, 'byte')} cannot be read"
+        few = f"a batch claims {count(size, 'byte')}, which are too few"
+        error = f"{few} for a batch; {count(left, 'byte')} cannot be read"
     elif _whole(data, at, magic):
         error = (
-            f"a batch of {count(size, 'byte')} where {left:,} are left, and the checksum matches"
-            " these"
+            f"a batch claims {count(size, 'byte')}, but {left:,} follow, and its "
+            "checksum matches these"
         )
     elif _another_batch(data, at + 1, offset, magic):
         error = (
-            f"a batch of {count(size, 'byte')} where {left:,} are left, though more batches follow"
+            f"a batch claims {count(size, 'byte')}, but {left:,} follow, and these "
+            "contain more batches"
         )
     elif offset < floor:
         error = f"the last batch claims offset {offset}, but {floor} is the least possible offset"
@@ -176,7 +181,10 @@ def blank(data: memoryview, at: int, file: int | None) -> bool:
 
 
 def _whole(data: memoryview, at: int, magic: int) -> bool:
-    """Return whether the checksum matches all bytes to the end: only the length is wrong."""
+    """Return whether the checksum is that of all bytes to the end.
+
+    Then only the batch's length is wrong.
+    """
     if len(data) - at < _LEAST[magic]:
         return False
     checksum = _CHECKSUMS[magic]
@@ -185,7 +193,10 @@ def _whole(data: memoryview, at: int, magic: int) -> bool:
 
 
 def _another_batch(data: memoryview, begin: int, offset: int, magic: int) -> bool:
-    """Return whether a valid batch with a greater offset follows, so that a length is wrong."""
+    """Return whether a valid batch with a greater offset follows.
+
+    Then the length of the batch before it is wrong.
+    """
     end = min(len(data), begin + _SEARCH_BYTES_MAX)
     trials = 0
     for start in range(begin, end, _WINDOW_BYTES):
@@ -212,7 +223,7 @@ def has_batch(data: memoryview, base: int) -> bool:
 
 
 def _framed(window: np.ndarray, left: int, offset: int, magic: int) -> np.ndarray:
-    """Return the positions that may begin a batch with an offset soon after ``offset``."""
+    """Return the positions where a batch with an offset soon after ``offset`` may begin."""
     if len(window) < _FRAME.size:
         return np.empty(0, dtype=np.int64)
     frames = np.lib.stride_tricks.sliding_window_view(window, _FRAME.size)

@@ -1,4 +1,6 @@
-"""Message sets, message formats v0 and v1 (0.8 to 0.10): LegacyRecord, AbstractLegacyRecordBatch.
+"""Decode message sets in message formats v0 and v1 (Kafka 0.8 to 0.10).
+
+Kafka's classes are LegacyRecord and AbstractLegacyRecordBatch.
 
 A compressed set is one wrapper message whose value holds the inner messages. In v0 inner offsets
 are absolute; in v1 they count from the start of the set, and the wrapper has the absolute offset of
@@ -35,7 +37,8 @@ HEADER: Final = np.dtype(
     ]
 )
 KEY_AT: Final = (18, 26)
-"""The position of the key's length in a message of v0 and of v1, in bytes from its beginning."""
+"""The position of the key's length in a message of v0 and of v1, in bytes from the message's
+beginning."""
 
 CHECKSUM: Final = columns.Checksum(
     name="CRC-32",
@@ -53,7 +56,7 @@ _SIZE: Final = np.dtype([("length", ">i4")])
 
 
 class _Messages(NamedTuple):
-    """Messages after unpacking wrappers, with positions in the arena and corrections of offsets."""
+    """Messages without their wrappers, with positions in the arena, and corrections of offsets."""
 
     arena: bytes
     owner: Ints
@@ -83,7 +86,10 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
 
 
 def _unpack(data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws) -> _Messages:
-    """Put every valid message into one arena. Inner messages replace their wrapper."""
+    """Copy every valid message into one arena.
+
+    The inner messages of a wrapper replace the wrapper.
+    """
     parts: list[memoryview] = []
     owners, starts, ends, shifts, size = [], [], [], [], 0
     rows = zip(
@@ -123,12 +129,12 @@ def _wrapped(message: memoryview, magic: int) -> memoryview:
         (length,) = _LENGTH.unpack_from(message, at)
         start, at = at + 4, at + 4 + max(length, 0)
         if length < -1 or at > len(message) - (4 if part == "key" else 0):
-            raise CodecError(f"the {part} of a wrapper message does not fit into it")
+            raise CodecError(f"the {part} of a wrapper message is longer than the message")
     return message[start:at]
 
 
 def _inner(inner: memoryview, magic: int, wrapper_offset: int) -> tuple[list[int], int]:
-    """Return the bounds of a wrapper's inner messages, and the number to add to their offsets."""
+    """Return the position of each inner message, and the number that makes its offset absolute."""
     bounds = [0]
     at, offset, whole = 0, 0, len(inner)
     least = KEY_AT[magic] + 8
@@ -141,15 +147,15 @@ def _inner(inner: memoryview, magic: int, wrapper_offset: int) -> tuple[list[int
         if end < at + least or end > whole:
             raise CodecError("a wrapper message ends inside an inner message")
         if inner_magic != magic or attributes & _CODEC:
-            raise CodecError("an inner message has another format than its wrapper")
+            raise CodecError("the format of an inner message differs from its wrapper's format")
         if crc32(inner[at + CHECKSUM.covers_from : end]) != crc:
             raise CodecError("the CRC-32 of an inner message does not match")
         bounds.append(end)
         at = end
     if not whole:
-        raise CodecError("a wrapper message holds no message")
+        raise CodecError("a wrapper message contains no inner message")
     if magic == 0 and offset != wrapper_offset:
-        raise CodecError("the last inner message does not have its wrapper's offset")
+        raise CodecError("the offset of the last inner message differs from its wrapper's offset")
     shift = wrapper_offset - offset
     if not -_OFFSET_MAX <= shift <= _OFFSET_MAX:
         raise CodecError(columns.MISPLACED)
@@ -159,7 +165,10 @@ def _inner(inner: memoryview, magic: int, wrapper_offset: int) -> tuple[list[int
 def _columns(
     messages: _Messages, header: np.ndarray, chunk: Chunk, flaws: Flaws, floor: int
 ) -> DecodedColumns | None:
-    """Return all fields of all messages; add invalid messages to ``flaws`` and return None."""
+    """Return all fields of all messages.
+
+    If messages are invalid, add them to ``flaws`` and return None.
+    """
     data: columns.Bytes = np.frombuffer(messages.arena, dtype=np.uint8)
     starts, owner = messages.starts, messages.owner
     message = fields(data, starts, HEADER)
@@ -177,7 +186,7 @@ def _columns(
     sound[1:] &= (offset[1:] > offset[:-1]) | (owner[1:] != owner[:-1])
     if not sound.all():
         for index in np.unique(owner[~sound]).tolist():
-            flaws[index] = Flaw("the message's checksum is sound, but its fields make no sense")
+            flaws[index] = Flaw("the message's checksum is valid, but its fields are not")
         return None
     batches = _batch_columns(header, chunk, owner, offset)
     first, last, before = batches["base_offset"], batches["last_offset"], len(flaws)

@@ -1,8 +1,8 @@
-"""Decode the records of KRaft's metadata log with controllers' decisions (KIP-500, KIP-631).
+"""Decode the controllers' decisions in KRaft's metadata log (KIP-500, KIP-631).
 
-A record's value is a frame version, the kind, the kind's version, and fields in the flexible format
-(KIP-482). Kinds and versions are those of Kafka 3.3 to 4.4 (``metadata`` module of Kafka). A newer
-version of a kind may only add fields that are tagged or at the end; these are skipped.
+A record's value has a frame version, the kind, the kind's version, and fields in the flexible
+format (KIP-482). Kinds and versions are those of Kafka 3.3 to 4.4 (``metadata`` module of Kafka). A
+newer version of a kind may only add fields that are tagged or at the end; these are skipped.
 """
 
 import struct
@@ -23,18 +23,18 @@ from aiokafka.protocol.types import (
 )
 
 TOPIC: Final = 2
-"""The ``resource_type`` of a ConfigRecord about a topic (ConfigResource.Type)."""
+"""The ``resource_type`` of a topic in a ConfigRecord (ConfigResource.Type)."""
 
 _FRAME: Final = 1
 _UUID_BYTES: Final = 16
 
 
 class MetadataRecordError(ValueError):
-    """The checksum of a record is valid, but its content is not."""
+    """A metadata record has a valid checksum but invalid content."""
 
 
 class MetadataRecord(NamedTuple):
-    """A record with a decision.
+    """A metadata record with a decision of the controller.
 
     Attributes:
         kind: Kafka's name for the kind of record.
@@ -50,7 +50,7 @@ class _Uuid:
     def decode(cls, data: BytesIO) -> bytes:
         value = data.read(_UUID_BYTES)
         if len(value) < _UUID_BYTES:
-            raise ValueError("the record ends inside an id")
+            raise ValueError("the record ends inside a UUID")
         return value
 
 
@@ -61,7 +61,7 @@ class _Text:
     def decode(cls, data: BytesIO) -> str:
         value: str | None = CompactString().decode(data)
         if value is None:
-            raise ValueError("a string is null")
+            raise ValueError("a string that must not be null is null")
         return value
 
 
@@ -72,12 +72,12 @@ class _Brokers:
     def decode(cls, data: BytesIO) -> tuple[int, ...]:
         brokers = CompactArray(Int32).decode(data)
         if brokers is None:
-            raise ValueError("an array is null")
+            raise ValueError("an array that must not be null is null")
         return tuple(brokers)
 
 
 class _Changes:
-    """The tagged fields of a PartitionChangeRecord. Fields that do not change are missing."""
+    """The tagged fields of a PartitionChangeRecord. A field that does not change is missing."""
 
     _TAGS: Final = {0: ("isr", _Brokers), 1: ("leader", Int32), 2: ("replicas", _Brokers)}
 
@@ -121,7 +121,8 @@ _SCHEMAS: Final[Mapping[str, Schema]] = MappingProxyType(
         "AbortTransactionRecord": Schema(),
     }
 )
-"""The kinds with decisions that are checked, with their fields up to the last one that is used."""
+"""The kinds of records with decisions that are checked. Each kind has its fields up to the last
+field that is used."""
 
 _VOTER: Final = Schema(
     ("voter", Int32),
@@ -159,7 +160,7 @@ _NAMES: Final = MappingProxyType(
 
 
 def decode(value: bytes) -> MetadataRecord | None:
-    """Return a record of the metadata log; None if its kind contains no decision that is checked.
+    """Return a record of the metadata log; None if no checker uses its kind.
 
     Raises:
         MetadataRecordError: the value is no metadata record, or is incomplete.
@@ -189,11 +190,11 @@ def name(value: bytes) -> str:
 
 
 def _kind(data: BytesIO) -> str:
-    """Read a record's kind; its fields come next."""
+    """Read a record's kind. The next bytes of ``data`` are the record's fields."""
     frame = Schema(*((word, UnsignedVarInt32) for word in ("frame", "kind", "version")))
     fields = _read(frame, data, "a record")
     if fields["frame"] != _FRAME:
-        raise MetadataRecordError(f"frame version {fields['frame']}, which Kafka does not have")
+        raise MetadataRecordError(f"Kafka has no frame version {fields['frame']}")
     return _NAMES.get(fields["kind"], f"record of kind {fields['kind']}")
 
 

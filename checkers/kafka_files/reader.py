@@ -98,10 +98,10 @@ def read_segment(
 def read_file(
     file: IO[bytes], where: Segment, *, start: int = 0, stop: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of an open segment file, like ``read_segment``."""
+    """Yield the records of an open segment file; ``read_segment`` describes the result."""
     whole = file.seek(0, os.SEEK_END)
     if stop is not None and stop > whole:
-        error = f"the file had {stop:,} bytes, and now has {whole:,}"
+        error = f"the file had {stop:,} bytes, but now it has {whole:,}"
         yield _findings([Damage(kind="unreadable", position=whole, error=error)], where)
         return
     if not whole:
@@ -116,14 +116,14 @@ def read_file(
 
 
 def read_bytes(data: bytes, where: Segment) -> Iterator[pa.RecordBatch]:
-    """Yield the records of batches in memory, like ``read_segment``."""
+    """Yield the records of batches in memory; ``read_segment`` describes the result."""
     yield from _read(memoryview(data), where, 0, len(data))
 
 
 def _read(
     data: memoryview, where: Segment, start: int, stop: int, file: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows of the batches that begin in ``start`` to ``stop``; ``file`` contains ``data``."""
+    """Yield rows of the batches in ``data`` that begin from ``start`` to ``stop``."""
     floor = where.base_offset
     for frame in frames(data, start, stop, where.end):
         if isinstance(frame, int):
@@ -199,7 +199,10 @@ def _texts(keys: pa.BinaryArray) -> pa.StringArray:
 
 
 def _control_types(control: pa.Array, key: pa.BinaryArray) -> pa.StringArray:
-    """Return the type in each control record's key: 0 abort, 1 commit; others are KRaft's."""
+    """Return the type in each control record's key: 0 abort, 1 commit.
+
+    Greater types are KRaft's.
+    """
     if not control.true_count:
         return pa.nulls(len(control), pa.string())
     pairs = zip(control.to_pylist(), key.to_pylist(), strict=True)

@@ -1,4 +1,6 @@
-"""Record batches, message format v2 (0.11 and later, KIP-98): DefaultRecordBatch, DefaultRecord.
+"""Decode record batches in message format v2 (Kafka 0.11 and later, KIP-98).
+
+Kafka's classes are DefaultRecordBatch and DefaultRecord.
 
 A Python loop decodes the length of each record; all other fields are decoded as columns.
 docs/results.md compares this decoder with aiokafka's compiled parser.
@@ -58,7 +60,7 @@ _OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class _Records(NamedTuple):
-    """Each record's batch and place in the arena; ``ends`` is one past the record's last byte."""
+    """The batch of each record, and the record's place in the arena, up to ``ends``, exclusive."""
 
     owner: Ints
     starts: Ints
@@ -85,14 +87,16 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
         records = _walk(arena, bounds, header["count"].tolist(), flaws)
         decoded = _columns(arena, header, records, chunk, flaws)
     empty = np.flatnonzero(header["count"] == 0).tolist()
-    flaws = dict.fromkeys(empty, Flaw("compaction left no record in the batch", "empty")) | flaws
+    flaws = (
+        dict.fromkeys(empty, Flaw("compaction removed all records of the batch", "empty")) | flaws
+    )
     claims = {index: _claim(header[index]) for index in flaws}
     decoded.damage.extend(columns.left_out(chunk, header, claims, flaws, mismatched))
     return decoded
 
 
 def _claim(header: np.void) -> tuple[int, int | None]:
-    """Return the first and last offset that a batch claims; None for an impossible last offset."""
+    """Return the first and last offset in a batch's header; None if the last one is impossible."""
     base = int(header["base_offset"])
     end = base + int(header["last_offset_delta"])
     return base, end if -_OFFSET_MAX <= end <= _OFFSET_MAX else None
@@ -101,7 +105,7 @@ def _claim(header: np.void) -> tuple[int, int | None]:
 def _unpack(
     data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws
 ) -> tuple[bytes, list[tuple[int, int, int]]]:
-    """Return the records of valid batches in one arena, and each batch's (index, start, end)."""
+    """Return the records of valid batches in one arena, and (index, start, end) of each batch."""
     parts: list[memoryview] = []
     bounds, at = [], 0
     codecs = (header["attributes"] & _CODEC).tolist()
@@ -127,12 +131,14 @@ def _unpack(
 def _walk(
     arena: bytes, bounds: list[tuple[int, int, int]], counts: list[int], flaws: Flaws
 ) -> _Records:
-    """Find the records of a batch by their lengths."""
+    """Find the records of a batch by the lengths of the records."""
     starts: list[int] = []
     owners, sizes, ends = [], [], []
     for index, at, end in bounds:
         if counts[index] > _RECORDS_MAX:
-            says = f"the batch has {counts[index]} records, too many to be read"
+            says = (
+                f"the batch claims {counts[index]} records, which is more than the reader decodes"
+            )
             flaws[index] = Flaw(says, "unreadable")
         if index in flaws:
             continue
@@ -140,7 +146,9 @@ def _walk(
         stopped = _step(arena, at, end, counts[index], starts)
         if stopped != end:
             del starts[before:]
-            flaws[index] = Flaw(f"the batch's {counts[index]} records do not fill the batch")
+            flaws[index] = Flaw(
+                f"the {counts[index]} records of the batch are shorter than the batch"
+            )
         elif len(starts) > before:
             owners.append(index)
             sizes.append(len(starts) - before)
@@ -154,7 +162,10 @@ def _walk(
 
 
 def _step(arena: bytes, at: int, end: int, count: int, starts: list[int]) -> int:
-    """Add the starts of ``count`` records; return the last end, or -1 if they do not fit."""
+    """Add the start positions of ``count`` records.
+
+    Return the last record's end, or -1 if the records do not fit.
+    """
     before = 0
     while count:
         if at >= end:
@@ -178,7 +189,7 @@ def _step(arena: bytes, at: int, end: int, count: int, starts: list[int]) -> int
 
 
 def _length(arena: bytes, at: int) -> tuple[int, int]:
-    """Return the varint at ``at`` before zigzag decoding, and its size in bytes."""
+    """Return the varint at ``at`` without zigzag decoding, and the varint's size in bytes."""
     size, shift, width = 0, 0, 0
     while True:
         byte = arena[at + width]
@@ -190,7 +201,7 @@ def _length(arena: bytes, at: int) -> tuple[int, int]:
 
 
 def _alike(arena: bytes, at: int, end: int, stride: int, width: int) -> int:
-    """Return the number of consecutive records from ``at`` on with the same length."""
+    """Return the number of consecutive records from ``at`` on that have the same length."""
     columns = [arena[byte:end:stride] for byte in range(at, at + width)]
     return min(len(column) - len(column.lstrip(column[:1])) for column in columns)
 
@@ -198,7 +209,10 @@ def _alike(arena: bytes, at: int, end: int, stride: int, width: int) -> int:
 def _columns(
     arena: bytes, header: np.ndarray, records: _Records, chunk: Chunk, flaws: Flaws
 ) -> DecodedColumns | None:
-    """Return all fields of all records. If batches have invalid records, add them to ``flaws``."""
+    """Return all fields of all records.
+
+    If a batch has an invalid record, add the batch to ``flaws``.
+    """
     data: columns.Bytes = np.frombuffer(arena, dtype=np.uint8)
     length, at = varints(data, records.starts)
     body = at

@@ -1,4 +1,4 @@
-"""Segment files: their paths and names, and the offsets that they may hold."""
+"""Segment files: their paths and names, and the offsets that they may contain."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -13,14 +13,15 @@ FILE_BYTES_MAX: Final = (1 << 31) - 1
 """The greatest size of a segment: log.segment.bytes is an int (FileRecords)."""
 
 OFFSETS_MAX: Final = 1 << 31
-"""The greatest number of offsets in a segment: an index entry holds 31 bits (LogSegment.append). If
-compaction joined more offsets, the broker splits the segment at its next start (KAFKA-6264)."""
+"""The greatest number of offsets in a segment: an index entry has 31 bits for an offset
+(LogSegment.append). If compaction makes a segment with more offsets, the broker splits the segment
+at its next start (KAFKA-6264)."""
 
 PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 SEGMENT: Final = re.compile(r"\d{20}\.log")
 INDEX: Final = re.compile(r"(\d{20})\.(?:index|timeindex|txnindex)")
 SNAPSHOT: Final = re.compile(r"(\d{20})\.snapshot")
-"""The file with the producers' state at an offset in the log (ProducerStateManager)."""
+"""The name of the file with the producers' state at an offset of the log (ProducerStateManager)."""
 
 _BESIDE_LOGS: Final = ("leader-epoch-checkpoint", "partition.metadata")
 _ON_THE_WAY: Final = (".deleted", ".swap", ".cleaned")
@@ -32,12 +33,12 @@ _URI: Final = re.compile(r"[A-Za-z][A-Za-z\d+.-]*:/")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """One ``.log`` file, with the facts that its path contains.
+    """One ``.log`` file, with the values in its path.
 
     Attributes:
         path: the path of the file; a URI if only Spark can read it (``checkers.remote_runs``).
-        limit: the base offset of the next segment; None if it is not known.
-        named_by_keys: whether a record's key is its id (``Plan.named_by_keys``).
+        limit: the base offset of the next segment; None if unknown.
+        named_by_keys: whether a record's id is its key (``Plan.named_by_keys``).
     """
 
     path: str
@@ -61,7 +62,10 @@ class Segment:
         if not (home and broker.isdecimal() and SEGMENT.fullmatch(path.name)):
             raise UsageError(
                 f"{path} is not the path of a segment",
-                hint="Segments lie at replicas/<broker id>/<topic>-<partition>/<base offset>.log.",
+                hint=(
+                    "The path of a segment is replicas/<broker "
+                    "id>/<topic>-<partition>/<base offset>.log."
+                ),
             )
         return cls(
             path=str(path),
@@ -79,7 +83,7 @@ class Segment:
 
     @property
     def end(self) -> int:
-        """The first offset that cannot be in the segment."""
+        """The first offset that is too great for the segment."""
         widest = self.base_offset + OFFSETS_MAX
         return widest if self.limit is None else min(self.limit, widest)
 
@@ -87,39 +91,39 @@ class Segment:
 def segments(replicas: Path) -> list[Segment]:
     """Return the segments below a run's ``replicas`` folder, in order, without internal topics.
 
-    Files that are deleted, swapped or cleaned, and folders that Kafka is about to delete, are left
-    out.
+    The function ignores files that Kafka is deleting, swapping or cleaning, and directories that
+    Kafka is about to delete.
 
     Raises:
         UsageError: the folder does not exist.
     """
     if not replicas.is_dir():
         raise UsageError(
-            f"{replicas} is not a folder",
-            hint="Name the folder replicas of a run; it has one folder for each broker id.",
+            f"{replicas} is not a directory",
+            hint="Name a run's directory replicas; it has one directory for each broker id.",
         )
     folders = [path for path in replicas.glob("*/*/") if not path.name.startswith("__")]
     return limited([segment for folder in folders for segment in inside(folder)])
 
 
 def inside(folder: Path) -> list[Segment]:
-    """Return the segments in a replica's folder; none if the path is not a replica's folder."""
+    """Return the segments in a replica's directory; an empty list for any other path."""
     if not (PARTITION.fullmatch(folder.name) and folder.parent.name.isdecimal()):
         return []
     return [Segment.at(path) for path in folder.iterdir() if SEGMENT.fullmatch(path.name)]
 
 
 def of_replica(name: str) -> bool:
-    """Return whether only folders of replicas have files with this name."""
+    """Return whether a file with this name can only be in a replica's directory."""
     forms = (SEGMENT, INDEX, SNAPSHOT)
     return name in _BESIDE_LOGS or any(form.fullmatch(name) for form in forms)
 
 
 def left_out(names: Collection[str]) -> str | None:
-    """Describe the missing segments of a replica's folder, as the end of a sentence.
+    """Describe the missing segments of a replica's directory, as the end of a message.
 
-    A log always has a segment (LocalLog). Kafka creates an index after its segment, and removes the
-    index after the segment (LogSegment).
+    A log always has a segment (LocalLog). Kafka creates a segment before its index, and removes a
+    segment before its index (LogSegment).
 
     Args:
         names: the names of the files in the folder.
@@ -137,11 +141,17 @@ def left_out(names: Collection[str]) -> str | None:
         return None
     named = ", ".join(gone[:_NAMED_MAX])
     more = len(gone) - _NAMED_MAX
-    return f"has the indexes of {named}{f' and {more} more' if more > 0 else ''} and not the log"
+    return (
+        f"has the indexes of {named}{f' and {more} more' if more > 0 else ''}, but not "
+        "the segment files"
+    )
 
 
 def limited(unordered: Sequence[Segment]) -> list[Segment]:
-    """Return the segments in order, with the next base offset of the replica as ``limit``."""
+    """Return the segments in order.
+
+    The ``limit`` of each is the base offset of the replica's next segment.
+    """
 
     def replica(segment: Segment) -> tuple[int, str, int]:
         return segment.broker, segment.topic, segment.partition

@@ -1,6 +1,6 @@
-"""Find missing parts of a log's folder without a list of its files.
+"""Find missing parts of a copied log directory without a list of its files.
 
-Such a finding does not accuse a broker: the copy of its disk may be incomplete.
+Such a finding is no fault of a broker: the copy of its disk may be incomplete.
 """
 
 import mmap
@@ -30,37 +30,37 @@ from highwater.harness.base.files import open_regular
 METADATA_TOPIC: Final = "__cluster_metadata"
 
 _METADATA_SNAPSHOT: Final = re.compile(r"(\d{20})-\d{10}\.checkpoint")
-"""The name of a controller's snapshot of all records below an offset (KIP-630)."""
+"""The file name of a controller's snapshot of all records below an offset (KIP-630)."""
 
 _LAST_DELTA: Final = slice(23, 27)
-"""The bytes of a v2 batch with its last offset, relative to its first offset."""
+"""The bytes of a v2 batch that contain its last offset, relative to its first offset."""
 
 
 def incomplete(folder: Path, segments: Sequence[Segment]) -> str:
-    """Return why a log's folder is incomplete, as a sentence's end; empty if it may be complete.
+    """Return why the copy of a log directory is incomplete, as the end of a message; else empty.
 
-    Spark does not list empty files, so a mirrored run may seem incomplete.
+    Spark does not list empty files, so a run that Spark copied may seem incomplete.
     """
     try:
         names = [path.name for path in folder.iterdir()]
     except OSError:
         return ""  # the manifest reports this, or reading the folder will
     if why := left_out(names):
-        return f"{why}: it is no complete copy"
+        return f"{why}: the copy is incomplete"
     for segment in segments:
         if what := foreign_file(segment):
-            return f"has {Path(segment.path).name}, which is no log of Kafka's but {what}"
+            return f"has {Path(segment.path).name}, which is no Kafka log but {what}"
     return ""
 
 
 def incomplete_segment(segment: Segment) -> str:
-    """Return why a file in the remote tier is incomplete, as a sentence's end; else empty.
+    """Return why a file in the remote tier is incomplete, as the end of a message; else empty.
 
     Kafka copies a segment to the remote tier after the next segment has begun, so the file has at
     least one batch.
     """
     if what := foreign_file(segment):
-        return f"is no log of Kafka's but {what}"
+        return f"is no Kafka log but {what}"
     end, torn = next_offset(segment)
     if torn:
         return "is truncated: it ends within a batch"
@@ -70,28 +70,28 @@ def incomplete_segment(segment: Segment) -> str:
 def gap(segments: Sequence[Segment], *, compacted: bool = False) -> str:
     """Describe the missing offsets between a log's segments; empty if there are none.
 
-    A log that is not compacted has every offset from its start on, so a gap means that a segment,
-    or its end, is missing. Other checkers judge bytes that are no batch.
+    A log without compaction has every offset from its start on. So a gap in its offsets means that
+    a segment, or a segment's end, is missing. Other checkers judge bytes that are no batch.
 
     Args:
-        compacted: whether compaction may have removed offsets. Then only a torn batch at a
-            segment's end shows a gap.
+        compacted: whether compaction may have removed offsets. In such a log, only a torn batch at
+            a segment's end shows a gap.
     """
     for before, after in pairwise(segments):
         end, torn = next_offset(before)
         if end is not None and end < after.base_offset and (torn or not compacted):
             between = f"offsets {end} to {after.base_offset - 1}"
             if torn:
-                return f"has only a part of {Path(before.path).name}: {between} are cut off"
+                return f"has only a part of {Path(before.path).name}: {between} are missing"
             return (
-                f"lacks a segment between {Path(before.path).name} and {Path(after.path).name}:"
-                f" {between} lie in none of its segments"
+                f"lacks a segment between {Path(before.path).name} and "
+                f"{Path(after.path).name}: no segment contains {between}"
             )
     return ""
 
 
 def missing_begin(folder: Path, segments: Sequence[Segment], log_start: int | None) -> str:
-    """Return the offset at which a log should begin, if it begins later; empty if unknown.
+    """Describe a missing beginning of a log, with the offset at which it should begin; else empty.
 
     Retention moves the log start offset, and with it the first leader epoch (LeaderEpochFileCache).
 
@@ -103,25 +103,25 @@ def missing_begin(folder: Path, segments: Sequence[Segment], log_start: int | No
     start, says = min(starts, default=(0, ""))
     first = segments[0].base_offset
     return (
-        f"begins at offset {first}, but should begin at {start} by {says}"
+        f"begins at offset {first}, but should begin at {start} according to {says}"
         if says and start < first
         else ""
     )
 
 
 def missing_end(folder: Path, segments: Sequence[Segment], reached: Mapping[str, int]) -> str:
-    """Return the offset that a log had reached, if the copy ends before it; empty if it does not.
+    """Describe a missing end of a log, with the offset that the log had reached; else empty.
 
     When a broker truncates a log, it writes its recovery point and removes later snapshots in the
     same step (LogManager.truncateTo, ProducerStateManager). It writes the log's epochs at once or
     soon after, depending on the release (KAFKA-15046). After a truncation or a start, the high
     watermark is never above the log's end, and the broker writes it every few seconds
     (UnifiedLog.truncateTo, Partition). So even a truncated log reaches the offsets in these files,
-    if its broker then continued. Otherwise the copy lacks the last segment, or its files were
-    copied at different times.
+    if the broker ran on after the truncation. Otherwise the copy lacks the last segment, or its
+    files were copied at different times.
 
     Args:
-        reached: offsets that the log had reached, by the name of the source that says so.
+        reached: the offsets that the log had reached, by the file or request that shows this.
     """
     reached = dict(reached)
     reached[LEADER_EPOCH] = max((start for _, start in _epochs(folder)), default=0)
@@ -132,11 +132,11 @@ def missing_end(folder: Path, segments: Sequence[Segment], reached: Mapping[str,
     end, _ = next_offset(segments[-1])
     if end is None or end >= reached[says]:
         return ""
-    return f"ends at offset {end}, but by {says} it had reached {reached[says]}"
+    return f"ends at offset {end}, although it had reached {reached[says]} according to {says}"
 
 
 def _epochs(folder: Path) -> tuple[tuple[int, int], ...]:
-    """Return a replica's leader epochs; none if its checkpoint file is missing or broken."""
+    """Return a replica's leader epochs; an empty list if its checkpoint file cannot be read."""
     try:
         return read_epochs(folder / LEADER_EPOCH)
     except CheckpointError:
@@ -162,34 +162,38 @@ def metadata_segments(run: str, controller: int, folder: Path) -> list[Segment]:
 
 
 def missing_metadata(folder: Path, segments: Sequence[Segment], reached_by_leader: int) -> str:
-    """Return the missing part of a metadata log as text; empty if there is none.
+    """Describe the missing part of a metadata log; empty if the log is complete.
 
-    A controller removes segments only up to a snapshot that it keeps (KafkaMetadataLog).
+    A controller deletes segments only below the offset of a snapshot that it retains
+    (KafkaMetadataLog).
 
     Args:
-        reached_by_leader: the committed offset that the log had reached, as the quorum's leader
-            knew.
+        reached_by_leader: the committed offset of this log that the quorum's leader reported.
     """
     names = (_METADATA_SNAPSHOT.fullmatch(path.name) for path in folder.iterdir())
     covered = max((int(name[1]) for name in names if name), default=0)
     first = segments[0].base_offset
     if first > covered:
         return (
-            f"lacks the records before {first:020d}.log: no snapshot goes beyond offset {covered}"
+            f"lacks the records before {first:020d}.log: the newest snapshot ends at "
+            f"offset {covered}"
         )
     if between := gap(segments):
         return between
     end, _ = next_offset(segments[-1])
     if end is None or max(end, covered) >= reached_by_leader:
         return ""
-    return f"ends at offset {end}, but the quorum's leader knew that it reached {reached_by_leader}"
+    return (
+        f"ends at offset {end}, but the quorum's leader reported that it had reached "
+        f"{reached_by_leader}"
+    )
 
 
 def next_offset(segment: Segment) -> tuple[int | None, bool]:
     """Return the offset after a segment's last complete batch, and whether a torn batch follows.
 
-    The offset is None if the segment also holds bytes that are no batch, other than zeros and a
-    torn batch.
+    The offset is None if the segment also has bytes that are neither a batch, nor zeros, nor a torn
+    batch.
     """
     torn, last = False, None
     try:

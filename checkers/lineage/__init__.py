@@ -1,1 +1,1 @@
-"""Explains why a record is lost: a list of evidence in order of time, and one sentence."""
+"""The explanation of a lost record: evidence in order of time, and one sentence."""

@@ -1,4 +1,4 @@
-"""The sentence and the evidence of an anomaly that clients' own steps show."""
+"""The sentence and the evidence of an anomaly that clients' own operations show."""
 
 from typing import Final
 

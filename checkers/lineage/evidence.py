@@ -1,4 +1,4 @@
-"""Reads the rows about a few anomalies of one run from all tables, as plain Python values."""
+"""Read all rows about a few anomalies of one run, as plain Python values."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ _Copies = dict[tuple[str, int, int], list[Row]]
 """Rows about records, by run, partition and offset."""
 
 _ROWS_MAX: Final = 200_000
-"""The most rows that are read from a table of one run, more than a person reads."""
+"""The greatest number of rows that are read from a table of one run."""
 _TELLING: Final = pc.field("kind").isin(
     pa.array(["truncation", "expired", "retention", "log-start"])
 )
@@ -47,9 +47,9 @@ class RecordEvidence:
         log_lines: rows of ``events/log_lines`` about truncations, and about retention, in order of
             time.
         disk: the copies on the brokers' disks at these offsets: (broker, leader epoch, record id).
-        remote: the records in the remote tier at these offsets; None without a remote tier.
-        ends: the extent of every replica.
-        reach: the ledgers of the partitions from which the final read returned records.
+        remote: the records at these offsets in the remote tier; None without a remote tier.
+        ends: the first and the last offset of every replica.
+        reach: the ledgers of the partitions of which the final read returned records.
     """
 
     topic: str
@@ -146,8 +146,7 @@ def _operations(case: RunFiles, place_set: set[Place], values: set[str]) -> list
 def _faults(case: RunFiles) -> list[Row]:
     """Return the rows of faults, with the time when each injection began, if known.
 
-    An injection's row has the time when the fault had taken effect, which may be after its first
-    consequences.
+    An injection's row has the time when the fault had taken effect. Consequences may be earlier.
     """
     schedule = strikes(case.run, without=[file.path for file in case.unread])
     rows = _rows(_read(case, "events/faults"))
@@ -160,7 +159,7 @@ def _faults(case: RunFiles) -> list[Row]:
 
 
 def _read(case: RunFiles, name: str, where: pc.Expression | None = None) -> pa.Table:
-    """Return rows of one table, at most ``_ROWS_MAX``; no rows if the table was not staged."""
+    """Return at most ``_ROWS_MAX`` rows of one table; no rows if the run lacks the table."""
     part = case.tables.get(name)
     if part is None:
         return TABLES[name].empty_table()
@@ -185,7 +184,7 @@ def _groups(part: Path) -> Iterator[ds.ParquetFileFragment]:
 
 
 def _copies(tables: Tables, log: DataFrame, suspects: dict[str, list[Row]]) -> _Copies:
-    """Return the records in logs at the offsets of all suspects, with one Spark job."""
+    """Return the records in logs at the offsets of all these anomalies, with one Spark job."""
     asked_places = [
         {"run": run, "partition": partition, "offset": offset}
         for run, rows in suspects.items()

@@ -13,7 +13,7 @@ _LOG_DIR: Final = re.compile(r", dir=[^\]]*")
 
 
 def log_starts(subject: Subject) -> dict[int, int]:
-    """Return each broker's log start offset, if the broker logged that it moved."""
+    """Return the log start offset of each broker that logged an increase of it."""
     starts: dict[int, int] = {}
     for row in subject.evidence.log_lines:
         if row["kind"] == "log-start" and row["partition"] == subject.partition:
@@ -29,7 +29,7 @@ def gone_by_retention(subject: Subject) -> dict[int, int]:
 
 
 def retention(subject: Subject) -> Iterator[Witness]:
-    """Yield brokers' log lines about retention, if it deleted the record."""
+    """Yield brokers' log lines about retention, if retention deleted the record."""
     if not gone_by_retention(subject):
         return
     for row in subject.evidence.log_lines:

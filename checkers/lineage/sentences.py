@@ -1,4 +1,4 @@
-"""Describes an anomaly in a few plain sentences: "Let R be …", "Then …", "However, …"."""
+"""Describe an anomaly in a few sentences: "Let R be …", "Then …", "However, …"."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,7 +14,7 @@ from highwater.harness.runs.verdict import ACKNOWLEDGED
 
 
 def sentence(row: Row, subject: Subject | None) -> str:
-    """Return sentences about what is wrong with a record, for a person.
+    """Return sentences that explain an anomaly of a record.
 
     Args:
         row: the anomaly, in columns of ``anomaly.ANOMALY``.
@@ -60,7 +60,7 @@ def _lost(row: Row, subject: Subject | None) -> list[str]:
 
 
 def _expired(subject: Subject) -> list[str]:
-    """Return which broker deleted the record by retention, if the logs begin after the record."""
+    """Return the brokers that deleted the record by retention, if their logs begin later."""
     gone = gone_by_retention(subject)
     for row in subject.evidence.log_lines:
         broker, kind = row["broker"], row["kind"]
@@ -73,7 +73,7 @@ def _expired(subject: Subject) -> list[str]:
 
 
 _DELETED: Final = {"expired": " of the remote tier", "retention": ""}
-"""The kind of a log line about retention, with the location of its segments."""
+"""The kinds of log lines about retention, with the location of the segments."""
 
 
 def _cut(subject: Subject) -> list[str]:
@@ -84,7 +84,7 @@ def _cut(subject: Subject) -> list[str]:
 
 
 def _removed(gone: list[EndOffsetDrop]) -> list[str]:
-    """Return the brokers from whose disks a fault removed the record, without a truncation."""
+    """Return the brokers on whose disks a fault removed the record, without a truncation."""
     brokers = sorted({cut.broker for cut in gone})
     disks = "the disk of broker" if len(brokers) == 1 else "the disks of brokers"
     return [f"Then a fault removed R from {disks} {joined(map(str, brokers))}."] if gone else []
@@ -108,7 +108,7 @@ def _by_themselves(subject: Subject, cuts: list[EndOffsetDrop]) -> list[str]:
 
 
 def _succession(subject: Subject) -> list[str]:
-    """Return the last leader before another record got R's offset."""
+    """Return the last leader before another record was appended at R's offset."""
     elected = [change for change in subject.elections if change.leader >= 0]
     if not elected:
         return []

@@ -1,4 +1,4 @@
-"""Shows why a record is lost or duplicated: the evidence in order of time."""
+"""Show why a record is lost or duplicated: the evidence in order of time."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,14 +14,15 @@ from highwater.harness.runs.partition_trace import UNKNOWN, Leadership
 from highwater.harness.runs.verdict import ACKNOWLEDGED, Witness
 
 _FAULTS_MAX: Final = 12
-"""The most faults in a record's evidence. Of more faults, the first and the last are shown."""
+"""The greatest number of faults in a record's evidence. Of more faults, only the first and the last
+ones are shown."""
 
 _OPS, _LEADERS, _REPLICAS = "history/ops", "events/partitions", "events/replicas"
 _FAULTS, _LINES, _DISKS = "events/faults", "events/log_lines", "replicas"
 
 
 def witnesses(subject: Subject) -> tuple[Witness, ...]:
-    """Return all evidence about an anomaly, in order of time; the disks come last."""
+    """Return all evidence about an anomaly in order of time. Evidence from disks comes last."""
     evidence = [
         *_sent(subject),
         *_acknowledged(subject),
@@ -51,7 +52,7 @@ def _sent(subject: Subject) -> Iterator[Witness]:
 
 
 def _unacknowledged(row: Row) -> str:
-    """Return a send's outcome as text; a failed send without an error was aborted."""
+    """Return a send's outcome as text. A failed send without an error was aborted."""
     if row["outcome"] != INFO and row["error"] is None:
         return ": its transaction was aborted"
     outcome = "it is not known whether it was written" if row["outcome"] == INFO else "refused"
@@ -85,7 +86,7 @@ def _by_client(row: Row, what: str, says: str) -> Witness:
 
 
 def _answer(subject: Subject, row: Row, what: str, says: str, *, title: str = "") -> Witness:
-    """Return the response to a send, with the broker that led then, if this was observed."""
+    """Return the response to a send, with the leader at that time, if this was observed."""
     leader = subject.leader_of(row)
     by = "The cluster" if leader is None else f"Broker {leader.leader}{title}"
     return Witness(
@@ -105,7 +106,7 @@ def _of_broker(broker: int, what: str, time_ns: int | None, says: str, source: s
 
 
 def _copies(subject: Subject) -> Iterator[Witness]:
-    """Yield each replica that held the record, and whether its HW was above the record."""
+    """Yield each replica that had the record, and whether its HW was above the record."""
     if subject.kind == CORRUPT:
         return
     for track in subject.holders:

@@ -23,7 +23,7 @@ NEVER: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """The subject of an anomaly: an offset in a partition, and the record that should be there.
+    """The subject of an anomaly: an offset of a partition, and the record expected there.
 
     Its interval begins when the record is sent, and ends when later events cannot change the
     record's outcome.
@@ -55,7 +55,7 @@ class Subject:
 
     @cached_property
     def reads(self) -> list[Row]:
-        """The reads of this record at any offset, and of other records at its offset."""
+        """The reads of this record at any offset, and the reads of other records at its offset."""
         rows = [
             row
             for row in self.evidence.operations
@@ -65,7 +65,7 @@ class Subject:
 
     @cached_property
     def began_ns(self) -> int:
-        """When the record was first sent; 0 if no send is known."""
+        """When the record was first sent; 0 if no send of the record is known."""
         return min((row["invoke_ns"] for row in self.sends), default=0)
 
     @cached_property
@@ -94,7 +94,7 @@ class Subject:
 
     @cached_property
     def cuts(self) -> list[EndOffsetDrop]:
-        """The drops of a replica's LEO from above the offset to the offset or below it."""
+        """The decreases of a replica's LEO from above the offset to the offset or below it."""
         return [cut for cut in self._all_cuts if cut.time_ns <= self.ended_ns]
 
     def taken_from(self, cut: EndOffsetDrop) -> bool:
@@ -126,7 +126,7 @@ class Subject:
 
     @cached_property
     def holders(self) -> list[Track]:
-        """The observations of each replica that held the offset, while the replica held it."""
+        """The observations of each replica while it had the record at the offset."""
         if self.offset is None:
             return []
         tracks = (track.holding(self.offset, self.ended_ns) for track in self._tracks)
@@ -141,10 +141,10 @@ class Subject:
     def leader_of(self, row: Row) -> Leadership | None:
         """Return the leader and epoch under which a send was acknowledged, if observed.
 
-        If a client or a disk shows the leader epoch in which the record was written, that epoch is
-        returned: leaders may be observed late, or not at all. Otherwise it is the epoch observed at
-        the time of the send, unless that broker was down, or another record at the offset is known
-        to be from that epoch.
+        If a client or a disk shows the leader epoch in which the record was written, the result is
+        that epoch, because leaders may be observed late, or not at all. Otherwise it is the epoch
+        observed at the time of the send. It is None if that leader was down, or if another record
+        at the offset is from that epoch.
         """
         place = self.partition or 0, row["offset"]
         records = [(epoch, value) for _, epoch, value in self.evidence.disk.get(place, ())]
@@ -167,7 +167,7 @@ class Subject:
         return next(leaders, None)
 
     def _was_down(self, broker: int, row: Row) -> bool:
-        """Return whether a broker was down from before a send until after the answer to it."""
+        """Return whether a broker was down from before a send until after the send's response."""
         down_ns = NEVER
         for fault in self.evidence.faults:
             if fault["broker"] == broker and facts_of(fault["fault"]).silent:
@@ -211,5 +211,5 @@ class Subject:
 
 
 def where(topic: str, partition: int | None) -> str:
-    """Return a partition's name as Kafka writes it; the topic's name without a partition."""
+    """Return a partition's name in Kafka's form; without a partition, the topic's name."""
     return topic if partition is None else f"{topic}-{partition}"

@@ -1,4 +1,4 @@
-"""The metadata logs of KRaft's controllers, read from their disks in this process.
+"""Read the metadata logs of KRaft controllers from their disks, in this process.
 
 These logs are small, with a few records a second. So this process reads them, and Spark only
 compares the logs that differ (``checkers.metadata.metadata_divergence``).
@@ -25,7 +25,7 @@ from highwater.checkers.run_tables import Tables
 from highwater.harness.base.files import open_regular
 
 VOTERS_RECORD: Final = "type 6"
-"""The control type of a VotersRecord in ``reader.SCHEMA``."""
+"""The control type of a VotersRecord, in ``reader.SCHEMA``."""
 
 Row = dict[str, Any]
 
@@ -55,7 +55,7 @@ class ControllerLog:
         records: the log's records in order, in ``reader.SCHEMA``.
         damage: the ranges of the log that are no valid batch, in the same columns, without the torn
             end after a kill.
-        unread: whether the operating system could not read a part of the log.
+        unread: whether the operating system failed to read a part of the log.
     """
 
     run: str
@@ -93,7 +93,10 @@ class ControllerLog:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The log's last epoch and its end. The log with the greater rank is newer (KIP-595)."""
+        """The log's last epoch and its end.
+
+        Of two logs, the one with the greater pair is newer (KIP-595).
+        """
         last = max(self.snapshots, default=None)
         epoch = max([-1, *self.epochs, *([last.epoch] if last else [])])
         return epoch, self.end
@@ -189,7 +192,7 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
 
 
 def _extraordinary(damage: Iterable[Row], segments: Sequence[Segment]) -> Iterator[Row]:
-    """Yield the damaged ranges that a kill or preallocation does not explain."""
+    """Yield the damaged ranges that neither a kill nor preallocation explains."""
     for row in damage:
         inside = row["damage"] == TORN and row["segment"] < segments[-1].base_offset
         if inside or row["damage"] not in (*ORDINARY, UNREADABLE):

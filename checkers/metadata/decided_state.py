@@ -1,4 +1,4 @@
-"""Replay the records of a metadata log, as brokers do (MetadataImage), to get its decisions."""
+"""Replay the records of a metadata log, as brokers do (MetadataImage), to get the decisions."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """A partition's state in the metadata log, until the next record about the partition."""
+    """A partition's state in the metadata log, from one record about the partition to the next."""
 
     leader: int
     leader_epoch: int
@@ -41,7 +41,7 @@ class DecidedState:
         partitions: all states of each partition in order, for the topics that exist.
         features: the finalized levels of the features.
         voters: the ids of the controllers that vote; None if the controllers' settings name them.
-        begun_late: whether the log begins with a snapshot, so that earlier states are unknown.
+        begun_late: whether the log begins with a snapshot. Then earlier states are unknown.
     """
 
     topics: dict[bytes, str] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class DecidedState:
     begun_late: bool = False
 
     def apply(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """Change the state as a record says.
+        """Apply a record to the state.
 
         Raises:
             KeyError: the record is about a topic or a partition that does not exist.
@@ -124,7 +124,7 @@ def _apply(state: DecidedState, records: Iterable[bytes]) -> None:
 
 
 def _in_force(records: Iterable[bytes]) -> Iterator[MetadataRecord]:
-    """Yield the records that take effect; those in a transaction take effect if it ends."""
+    """Yield the records that take effect. Records in a transaction take effect only if it ends."""
     pending: list[MetadataRecord] | None = None
     for record in filter(None, map(decode, records)):
         match record.kind:

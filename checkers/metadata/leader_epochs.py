@@ -1,4 +1,4 @@
-"""``shared-epoch``: a leader epoch in which the controller was observed to have two leaders.
+"""``shared-epoch``: a leader epoch of a partition in which two leaders were observed.
 
 This is Kafka's form of Raft's election safety. A follower compares leader epochs to find the offset
 at which its log diverges from the leader's log (KIP-101), and a leader refuses requests with

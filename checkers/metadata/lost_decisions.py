@@ -2,17 +2,17 @@
 
 *Announced* are the responses to the harness's own requests (``harness.runs.history.DECISIONS``),
 and the leaders and in-sync replicas that the observer received (``PARTITIONS``). On KRaft a
-controller responds after the commit, and brokers return only decisions below the high watermark:
-both are final (KIP-595).
+controller responds after the commit, and brokers return only decisions below the high watermark. So
+responses of both are final (KIP-595).
 
 *The end*: on KRaft, the checker replays the controllers' metadata logs on disk. The most up-to-date
 log counts, because only a controller with such a log is elected. On ZooKeeper, the end is the state
 that the harness read from ZooKeeper before the freeze.
 
 A decision is not lost if a later request may have changed it, even a request without a response. An
-ISR is judged only if the log has all ISRs of its leader epoch. "No leader" is not judged: a broker
-also reports this if it does not know the leader's address. If nothing was announced, or the state
-at the end is unknown, the run is "not judged".
+ISR is judged only if the log has all ISRs of its leader epoch. "No leader" is not judged, because a
+broker also reports this if it does not know the leader's address. Without an announced decision, or
+without a known state at the end, the run is "not judged".
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -248,7 +248,7 @@ def _unseen(seen: list[Row], end: DecidedState) -> Iterator[_Loss]:
 
 
 def _isrs(topic: str, partition: int, epoch: int, end: DecidedState) -> list[set[int]]:
-    """Return all ISRs of a leader epoch, in order; none if some of them are unknown."""
+    """Return all ISRs of a leader epoch, in order; an empty list if some of them are unknown."""
     history = end.partitions.get((topic, partition), [])
     if end.begun_late and history and epoch <= history[0].leader_epoch:
         return []
@@ -258,7 +258,7 @@ def _isrs(topic: str, partition: int, epoch: int, end: DecidedState) -> list[set
 def _lost_leader(
     topic: str, partition: int, leader: int, epoch: int, end: DecidedState
 ) -> _Loss | None:
-    """Return the loss of a leader's epoch; None if the epoch is not lost."""
+    """Return the loss of a leader's epoch; None if the log has the epoch."""
     history = end.partitions.get((topic, partition), [])
     decided = f"broker {leader} led {topic}-{partition} in leader epoch {epoch}"
     if not history:

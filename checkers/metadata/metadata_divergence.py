@@ -1,15 +1,15 @@
 """``metadata-divergence``: the metadata logs of a KRaft quorum's controllers disagree on disk.
 
-Two rules of Raft say which offsets have to agree, under any leader (KIP-595):
+Two rules of Raft state which offsets must be equal, under any leader (KIP-595):
 
 - *Log matching.* If two logs have a record of the same epoch at the same offset, all earlier
   records are equal, committed or not.
 - *Committed records stay.* A controller's log equals the leader's log up to the offset that the
   leader knows for this controller, because each fetch names the follower's last epoch. Below the
   high watermark a log is never truncated. DescribeQuorum returns both offsets
-  (``harness.runs.history.QUORUM``). So below both, the records must exist and agree. A record on
-  the disks of a majority is not always committed: the leader of its epoch must have known it (Raft,
-  figure 8).
+  (``harness.runs.history.QUORUM``). So below both offsets, the records must exist and be equal. A
+  record on the disks of a majority is not always committed: the leader of its epoch must have known
+  it (Raft, figure 8).
 
 Above these bounds logs may differ: an isolated controller keeps uncommitted records until it
 reaches the next leader. Logs may also differ in a prefix that a snapshot covers (KIP-630), in their
@@ -60,7 +60,7 @@ _DIGITS: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pair:
-    """Two logs of a run, which may differ from offset ``bound`` on."""
+    """Two logs of a run, which must be equal below offset ``bound``."""
 
     logs: tuple[ControllerLog, ControllerLog]
     bound: int
@@ -134,7 +134,7 @@ def metadata_divergence(tables: Tables) -> pa.Table:
 
 
 def _by_itself(log: ControllerLog, bound: int) -> Iterator[Row]:
-    """Yield the records that a log must have but lacks, without a comparison of logs."""
+    """Yield the records that a single log must have but lacks."""
     for damage in log.damage:
         where = f"no valid batch ({damage['segment']:020d}.log, byte {damage['position']})"
         yield _row(log, damage["base_offset"], f"{where}: {damage['error']}")

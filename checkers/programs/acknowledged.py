@@ -1,4 +1,4 @@
-"""Find records that were acknowledged to a program without input, but are missing or doubled."""
+"""Find records that were acknowledged to a program without input, but are lost or doubled."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -33,7 +33,7 @@ _LOST_BY_BROKERS: Final = (
 
 
 def nothing_acknowledged(tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge, as the end of a sentence."""
+    """Return why no acknowledged record can be judged, as the end of a message."""
     if case.plan.program is not None and not case.plan.without_input:
         return "the program has an input"
     return no_program(tables, case)
@@ -64,7 +64,7 @@ def nothing_acknowledged(tables: Tables, case: RunFiles) -> str:
     idle=nothing_acknowledged,
 )
 def acknowledged(tables: Tables) -> pa.Table:
-    """Return the records that were acknowledged to a program, but are missing or doubled."""
+    """Return the records that brokers acknowledged to a program, but that are lost or doubled."""
     cases = {case.key: case for case in tables.cases if case.plan.without_input}
     rows = [
         {"run": key, **row}
@@ -92,7 +92,7 @@ def _of_run(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
 
 
 def _taken_for_another(repetition: Repetition | None, log: OutputLog, out: str) -> str:
-    """Show that a broker took a record for a retry of a record with the same sequence number."""
+    """Show that a broker dropped a record because another record had the same sequence number."""
     if repetition is None or None in repetition.sequence:
         return ""
     place = (repetition.partition, repetition.offset)

@@ -1,4 +1,4 @@
-"""Proofs of mistakes that double an input. Each function returns a sentence, or nothing."""
+"""Proofs of mistakes that double an input. Each function returns a sentence, or None."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -18,26 +18,26 @@ from highwater.checkers.programs.facts import InstanceEvent, Position, passed_by
 
 _OFTEN: Final = 3
 _WORKS_ON_NS: Final = 10_000_000_000
-"""The time in which a member that was removed from its group may continue with records that it has
+"""For this long, a member that was removed from its group may process records that it has already
 read."""
 
 
 def output_outside(evidence: InputEvidence) -> str:
-    """Show that an output is in no transaction, where positions are in transactions."""
+    """Show that an output is outside of transactions, although positions are in transactions."""
     says = no_transaction(evidence)
     in_transactions = any(commit.transactional for commit in evidence.commits or ())
     return f"positions are in transactions, and {says}" if says and in_transactions else ""
 
 
 def no_transaction(evidence: InputEvidence) -> str:
-    """Show that an output is in no transaction, where exactly-once is declared."""
+    """Show that an output is outside of transactions, although exactly-once is declared."""
     if evidence.guarantee != "exactly-once" or evidence.transactional is not False:
         return ""
     return "not all outputs of this input are part of a transaction"
 
 
 def position_outside(evidence: InputEvidence) -> str:
-    """Show that positions are in no transaction, and a position was not committed in time."""
+    """Show that positions are outside of transactions, and that one was committed too late."""
     commits = evidence.commits or ()
     if not evidence.habits.in_transactions or any(commit.transactional for commit in commits):
         return ""
@@ -46,7 +46,7 @@ def position_outside(evidence: InputEvidence) -> str:
 
 
 def zombie(evidence: InputEvidence) -> str:
-    """Show that an instance wrote the output after a pause in which another instance wrote it."""
+    """Show that an instance wrote the output after a pause, and another one during the pause."""
     first, last = evidence.written_ns
     for pause, resumed_ns in _pauses(evidence):
         if pause.time_ns < first < resumed_ns < last + CLOCKS_NS:
@@ -58,7 +58,7 @@ def zombie(evidence: InputEvidence) -> str:
 
 
 def _pauses(evidence: InputEvidence) -> Iterator[tuple[InstanceEvent, int]]:
-    """Yield each pause of an instance, and when the instance continued."""
+    """Yield each pause of an instance, with the time when the instance resumed."""
     for pause in (event for event in evidence.events if event.event == "paused"):
         resumed = (
             event.time_ns
@@ -111,9 +111,9 @@ def not_committed(evidence: InputEvidence) -> str:
 
 
 def older_position(evidence: InputEvidence) -> str:
-    """Show that an older position was committed over a newer one, and the input read again.
+    """Show that an older position replaced a newer one, and that the input was then read again.
 
-    Members request the position in a new generation of the group, and when they start.
+    A member fetches the committed position when it starts, and in each new generation of the group.
     """
     first, last = evidence.written_ns
     starts = [event.time_ns for event in _of_writers(evidence) if event.event == "started"]
@@ -135,9 +135,9 @@ def _by(evidence: InputEvidence, position: Position) -> str:
 
 
 def some_partitions(evidence: InputEvidence) -> str:
-    """Show that the member committed another partition often, but never this partition.
+    """Show that the member often committed positions of another partition, but not of this one.
 
-    All inputs from the committed position to this input had their outputs before.
+    All inputs from the committed position to this input already had their outputs.
     """
     event, owned = _interruption(evidence), evidence.owner(evidence.written_ns[0])
     if event is None or owned is None or evidence.commits is None:
@@ -163,7 +163,7 @@ def some_partitions(evidence: InputEvidence) -> str:
 
 
 def never_committed(evidence: InputEvidence) -> str:
-    """Show that an instance ended, or was paused, and that its group never had a position."""
+    """Show that an instance ended, or was paused, while its group had no committed position."""
     event = _interruption(evidence)
     if event is None or evidence.commits is None:
         return ""
@@ -177,10 +177,9 @@ def never_committed(evidence: InputEvidence) -> str:
 
 
 def before_a_gap(evidence: InputEvidence) -> str:
-    """Show that the position stayed at an offset without a record, while later inputs had outputs.
+    """Show that the position stopped at an offset without a record, before inputs with outputs.
 
-    Such an offset has the end of a transaction, or a record that was aborted or removed by
-    compaction.
+    Such an offset has a transaction marker, an aborted record, or a record that compaction removed.
     """
     event = _interruption(evidence)
     if event is None or not evidence.commits:
@@ -200,7 +199,7 @@ def before_a_gap(evidence: InputEvidence) -> str:
 def sent_twice(evidence: InputEvidence) -> str:
     """Show that one instance wrote the output twice, but cannot have read the input twice.
 
-    Since a member may have read the input, no instance ended and there was no rebalance.
+    No instance ended and no rebalance happened after a member may have read the input.
     """
     if not _by_one_life(evidence) or _read_before(evidence):
         return ""
@@ -214,8 +213,9 @@ def sent_twice(evidence: InputEvidence) -> str:
 def read_before(evidence: InputEvidence) -> str:
     """Show that a member read the input before and after a rebalance, and processed it twice.
 
-    It committed the position after the input, and then older ones; or it committed the input's own
-    position twice in this generation. A program that only sends an output again does not do that.
+    The member committed the position after the input and then older positions, or it committed the
+    input's own position twice in this generation. A program that only sends an output again commits
+    no position twice.
     """
     again = _read_before(evidence) if _by_one_life(evidence) else None
     if again is None or evidence.sent_ns is None:
@@ -237,10 +237,11 @@ def read_before(evidence: InputEvidence) -> str:
 
 
 def no_longer_its_own(evidence: InputEvidence) -> str:
-    """Show that an instance wrote an output long after another instance had passed its input.
+    """Show that an instance wrote an output long after another had committed past its input.
 
-    It had started before that, and no other instance moved the position back, so that it could have
-    read the input again. Groups of KIP-848 have no generations on the disks.
+    The late instance had started before that commit. No other instance moved the position back,
+    which would explain a second read of the input. Groups of KIP-848 have no generations on the
+    disks.
     """
     first, last = evidence.outputs[0], evidence.outputs[-1]
     if evidence.habits.generations or first.by is None or last.by is None:
@@ -273,7 +274,7 @@ def no_longer_its_own(evidence: InputEvidence) -> str:
 
 
 def _by_one_life(evidence: InputEvidence) -> bool:
-    """Return whether one instance wrote all outputs without a restart, in one generation."""
+    """Return whether one instance wrote all outputs in one generation, without a restart."""
     senders = {output.by.instance for output in evidence.outputs if output.by is not None}
     of_one = len({event.instance for event in evidence.events}) == 1 or (
         len(senders) == 1 and all(output.by is not None for output in evidence.outputs)
@@ -294,7 +295,7 @@ def _read_before(evidence: InputEvidence) -> tuple[int, Generation] | None:
 
 
 def sent_again(evidence: InputEvidence) -> str:
-    """Show that a program sent an output twice, with a producer whose retries write it once."""
+    """Show that a program sent an output twice, although its producer's retries write it once."""
     says = sent_twice(evidence) if evidence.idempotent else ""
     return says and f"{says}; the producer was idempotent, so its retries wrote nothing twice"
 
@@ -322,7 +323,7 @@ def _interruption(evidence: InputEvidence) -> InstanceEvent | None:
 
 
 def _on_the_way_ns(evidence: InputEvidence) -> int:
-    """Return the first output's time, or the end of its instance if that was earlier."""
+    """Return the first output's time, or the end of its instance if that is earlier."""
     first = evidence.written_ns[0]
     events = [event for event in _of_writers(evidence) if event.time_ns <= first]
     lives = [event for event in events if event.event in ENDS or event.event == "started"]
@@ -339,7 +340,7 @@ def _of_writers(evidence: InputEvidence) -> Sequence[InstanceEvent]:
 
 
 def both_worked(evidence: InputEvidence) -> str:
-    """Show that two instances wrote the output in a generation in which one owned its input."""
+    """Show that two instances wrote the output in one generation, in which one owned its input."""
     first, last = evidence.outputs[0], evidence.outputs[-1]
     if first.by is None or last.by is None or first.by.instance == last.by.instance:
         return ""
@@ -357,7 +358,7 @@ def both_worked(evidence: InputEvidence) -> str:
 
 
 def _had_fault(evidence: InputEvidence, since_ns: int, until_ns: int) -> bool:
-    """Return whether brokers or connections had a fault after ``since_ns``."""
+    """Return whether brokers or connections had a fault after the time ``since_ns``."""
     return any(
         trouble.time_ns <= until_ns and trouble.until_ns >= since_ns
         for trouble in evidence.troubles
@@ -365,10 +366,10 @@ def _had_fault(evidence: InputEvidence, since_ns: int, until_ns: int) -> bool:
 
 
 def put_out(evidence: InputEvidence) -> str:
-    """Show that a member was not in the next generation, although there was no fault.
+    """Show that the group removed a member, although there was no fault.
 
-    Its last poll was too long ago (max.poll.interval.ms), or its last heartbeat
-    (session.timeout.ms).
+    Its last poll was longer ago than max.poll.interval.ms, or its last heartbeat than
+    session.timeout.ms.
     """
     change = _change_of_owner(evidence)
     if change is None:
@@ -379,7 +380,7 @@ def put_out(evidence: InputEvidence) -> str:
 
 
 def taken_over(evidence: InputEvidence) -> str:
-    """Show that a member was not in the next generation, and its position was not committed."""
+    """Show that a member left the group before it committed the position of the input."""
     change = _change_of_owner(evidence)
     return _out_of_group(evidence, change[0], change[2]) if change else ""
 
@@ -395,10 +396,10 @@ def _out_of_group(evidence: InputEvidence, before: Generation, at: int) -> str:
 
 
 def _change_of_owner(evidence: InputEvidence) -> tuple[Generation, int, int] | None:
-    """Return a generation whose member is not in the next one, and the begins of both.
+    """Return a generation whose member is not in the next one, and when both generations began.
 
-    The first output was written in the generation, and not committed at its end. The last output
-    came later.
+    The first output was written in this generation, whose last commit does not include the input.
+    The last output was written later.
     """
     first, last = evidence.written_ns
     if evidence.commits is None:

@@ -39,7 +39,7 @@ INTERRUPTIONS: Final = {
 }
 
 CLOCKS_NS: Final = 100_000_000
-"""The greatest difference between the clocks of a broker and of the harness."""
+"""The greatest allowed difference between a broker's clock and the harness's clock."""
 
 ENDS: Final = frozenset(INTERRUPTIONS) - {"paused"}
 
@@ -57,7 +57,7 @@ def seconds(time_ns: int) -> str:
 
 
 class FollowingInput(NamedTuple):
-    """An input that has an output: when it was sent, and when its first output was written."""
+    """An input that has an output: when the input was sent, and when the output was written."""
 
     offset: int
     sent_ns: int
@@ -71,32 +71,35 @@ class InputEvidence:
     Attributes:
         outcome: the input's outcome, one of those in ``outcomes``.
         outputs: the committed outputs that name the input, in order of time.
-        withdrawn: whether the log has an output of the input in a transaction that was not
-            committed.
+        withdrawn: whether the log has an output of the input in an aborted or open transaction.
         transactional: whether each output of the input in the log is part of a transaction; None if
             the run has no copy of the log.
         later_ns: when the first output of a later input of the partition was written.
-        overdue_ns: ``OutputTimes.overdue`` for the partition.
+        overdue_ns: when an output was last written after a commit passed its input
+            (``OutputTimes.overdue``).
         commits: the committed offsets of the partition, in order; None if no disk has them.
         events: the events of instances, in order of time.
-        undisturbed_ns: the time until which brokers cannot have lost any output.
+        undisturbed_ns: brokers cannot have lost any output that was written before this time.
         troubles: faults of brokers and of the program's connections.
         habits: the program's habits.
         stray: an output of the input on a disk that read_committed readers do not receive.
-        invoked_ns: when a producer was called to send the input; None if it was not acknowledged.
-        sent_ns: when the input was acknowledged; None if it was not.
-        rival: another input that was acknowledged at the same offset before.
+        invoked_ns: when the producer was called to send the input; None if the send was not
+            acknowledged.
+        sent_ns: when the input was acknowledged; None if the send was not acknowledged.
+        rival: another input that was earlier acknowledged at the same offset.
         following: the next input of the partition that has an output.
-        committed_by: returns the request of a commit, if requests were recorded.
-        gone: outputs that brokers acknowledged, but that are in no log.
-        unwritten: requests with an output of the input that were refused, or got no response.
+        committed_by: a function that returns the request of a commit, if the run recorded requests.
+        gone: acknowledged outputs that no broker's log has.
+        unwritten: Produce requests with an output of the input that failed, or got no response.
         idempotent: whether every output of the input in the log has a producer id; None if the run
             has no copy of the log.
-        calm: number of inputs of the run that were passed without an output, at times without a
-            fault.
+        calm: the number of the run's inputs that a commit passed without an output, at times
+            without a fault.
         group: the committed offsets of all partitions.
-        whole_ns: when all inputs from an offset to this input had their first outputs.
-        gap: whether the final read found records after an offset of the partition, but none at it.
+        whole_ns: a function that returns when all inputs from an offset to this input had their
+            first outputs.
+        gap: a function that returns whether the final read found records after an offset, but none
+            at this offset.
     """
 
     name: str
@@ -130,12 +133,12 @@ class InputEvidence:
 
     @property
     def passed(self) -> Position | None:
-        """The first commit that passed the input."""
+        """The first commit whose position is after the input."""
         return passed_by(self.commits or (), self.offset)
 
     @property
     def before(self) -> int:
-        """The committed offset just before the first commit that passed the input."""
+        """The committed offset before the first commit whose position is after the input."""
         return position_at(self.commits or (), self.passed.time_ns - 1) if self.passed else 0
 
     @property
@@ -144,18 +147,18 @@ class InputEvidence:
         return self.outputs[0].time_ns, self.outputs[-1].time_ns
 
     def interruption(self, since_ns: int, until_ns: int) -> InstanceEvent | None:
-        """Return the first end or pause of an instance from ``since_ns`` to ``until_ns``."""
+        """Return the first end or pause of an instance between ``since_ns`` and ``until_ns``."""
         events = (event for event in self.events if event.event in INTERRUPTIONS)
         return next((event for event in events if since_ns <= event.time_ns <= until_ns), None)
 
     def owner(self, time_ns: int) -> tuple[str, Generation] | None:
-        """Return the member that owned the input's partition at a time, and the generation."""
+        """Return the generation at a time, and its member that owned the input's partition."""
         last = [generation for at, generation in self.habits.generations if at <= time_ns]
         member = last[-1].owner(self.partition) if last else None
         return None if member is None else (member, last[-1])
 
     def generation_after(self, before: Generation, since_ns: int) -> tuple[int, Generation] | None:
-        """Return the first generation that began after ``since_ns``, and its begin."""
+        """Return the first generation that began after ``since_ns``, and when it began."""
         return next(
             (
                 (at, after)
@@ -218,12 +221,12 @@ def evidence_of(
 
 
 def _is_stray(copy: LogCopy, facts: ProgramFacts) -> bool:
-    """Return whether a copy was written outside of transactions, before the output was read."""
+    """Return whether a copy was written outside of transactions, before the final read."""
     return not copy.transactional and any(copy.time_ns < event.time_ns for event in facts.events)
 
 
 class _Sent:
-    """The times when inputs were sent and acknowledged, nanoseconds since the run's start."""
+    """When inputs were sent and acknowledged, in nanoseconds since the run's start."""
 
     def __init__(self, case: RunFiles, facts: ProgramFacts) -> None:
         columns = ["kind", "outcome", "value", "invoke_ns", "complete_ns", "partition", "offset"]
@@ -240,12 +243,14 @@ class _Sent:
     def early_commits(
         self, facts: ProgramFacts, requests: Sequence[tuple[int, int, int]]
     ) -> list[EarlyCommit]:
-        """Return the commits that passed an input before it was sent, in order of time.
+        """Return the commits of positions after an input that was not sent yet, in order of time.
 
-        Brokers that had a fault may have lost another record at the input's offset.
+        A commit after a broker's fault is no proof: brokers may have lost another record at the
+        offset.
 
         Args:
-            facts: has the commits on the disks, which count if no request was recorded.
+            facts: the facts with the commits on the disks, which are used if no request was
+                recorded.
             requests: time, partition and offset of each commit request.
         """
         inputs = self._inputs.select(["partition", "offset", "value"]).to_pylist()
@@ -272,13 +277,13 @@ class _Sent:
         return rows[0] if name in rows[1:] else None
 
     def gap(self, partition: int, offset: int) -> bool:
-        """Return whether there are inputs after an offset, but none at it."""
+        """Return whether the partition has inputs after an offset, but none at this offset."""
         offsets = self._inputs.filter(pc.equal(self._inputs["partition"], partition))["offset"]
         last = pc.max(offsets).as_py()
         return last is not None and last > offset and offset not in {*offsets.to_pylist()}
 
     def following(self, partition: int, place: tuple[int, int] | None) -> FollowingInput | None:
-        """Return the input at this index: its offset, and the time of its output."""
+        """Return the input at this index of the list: its offset, and the time of its output."""
         if place is None:
             return None
         offset, output_ns = place

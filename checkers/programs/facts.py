@@ -52,9 +52,9 @@ class ProgramRequest(NamedTuple):
     """A request of the program, in nanoseconds since the run's start.
 
     Attributes:
-        answered_ns: None if the request got no response.
-        instance: None if the sender is not known.
-        error: Kafka's error code; 0: the request succeeded; None without an answer.
+        answered_ns: when the response came; None without a response.
+        instance: the number of the sender; None if unknown.
+        error: Kafka's error code; 0 if the request succeeded; None without a response.
     """
 
     time_ns: int
@@ -69,7 +69,7 @@ class ProgramRequest(NamedTuple):
 
     @property
     def answer(self) -> str:
-        """The end of a sentence about the request, such as ``was never answered``."""
+        """The end of a sentence about the request's response, such as ``got no response``."""
         if self.error is None:
             return "was never answered" if self.answered_ns is None else "was answered"
         refused = f"was refused: {_ERRORS.get(self.error, f'error {self.error}')}"
@@ -81,7 +81,7 @@ class Position(NamedTuple):
 
     Attributes:
         time_ns: when the commit took effect, since the run's start.
-        offset: 0 if the offset was removed, as before the first commit.
+        offset: the committed offset; 0 if the offset was deleted, or before the first commit.
         transactional: whether the commit was part of a transaction.
     """
 
@@ -94,8 +94,8 @@ class Output(NamedTuple):
     """An output: when and where it was written, in nanoseconds since the run's start.
 
     Attributes:
-        by: the request that wrote the output, if requests were recorded. Its response is when the
-            sender learned that the output is written.
+        by: the request that wrote the output, if the run recorded requests. Its response
+            acknowledged the output.
         place: the location of the output, as text.
     """
 
@@ -131,7 +131,7 @@ class ProgramFacts:
 
     Attributes:
         inputs: the inputs that the final read returned, in ``outcomes.INPUT``.
-        names: all records that were sent, with a column ``value``.
+        names: all records that were sent; the column ``value`` has their names.
         outputs: the rows of kind output, with the columns ``history.OUTPUTS``.
         exempt: names of the inputs that need no output.
         acknowledged: records that a program without input reported as written, in
@@ -141,7 +141,7 @@ class ProgramFacts:
         commits: the committed offsets in each partition, in order; None if no disk has them.
         events: the events of instances, in order of time.
         troubles: the faults in order, without those of the program's processes; None: not known.
-        started_ms: the run's start, since 1970.
+        started_ms: the run's start, in milliseconds since 1970.
     """
 
     plan: Plan
@@ -202,7 +202,7 @@ class ProgramFacts:
 
     @property
     def undisturbed_ns(self) -> int:
-        """The time until which only the program had faults."""
+        """The time until which only the program had faults, and no broker."""
         if self.troubles is None:
             return 0
         of_brokers = (fault for fault in self.troubles if not fault.fault.startswith("app-"))
@@ -221,18 +221,18 @@ class ProgramFacts:
 
 
 def since_start_ns(timestamp_ms: int | None, started_ms: float) -> int:
-    """Return a broker's time as nanoseconds since the run's start; 0 if it has none."""
+    """Return a broker's timestamp as nanoseconds since the run's start; 0 without a timestamp."""
     return 0 if timestamp_ms is None else int((timestamp_ms - started_ms) * _MS)
 
 
 def position_at(commits: Sequence[Position], time_ns: int) -> int:
-    """Return the committed offset at a time; 0 before the first commit."""
+    """Return the committed offset at a time; 0 if nothing was committed by then."""
     before = bisect_right(commits, time_ns, key=lambda commit: commit.time_ns)
     return commits[before - 1].offset if before else 0
 
 
 def passed_by(commits: Sequence[Position], offset: int) -> Position | None:
-    """Return the first commit that passed an offset; None if there is none."""
+    """Return the first commit of a position after an offset; None without such a commit."""
     return next((commit for commit in commits if commit.offset > offset), None)
 
 
@@ -253,7 +253,7 @@ def _commits(case: RunFiles, started_ms: float) -> dict[int, list[Position]] | N
 def _positions(
     case: RunFiles, commits: Mapping[int, Sequence[Position]] | None
 ) -> dict[int, int | None]:
-    """Return the group's offsets from the coordinator's responses, or else from the disks."""
+    """Return the group's committed offsets from the coordinator's responses, or from the disks."""
     last = {p: of[-1].offset for p, of in (commits or {}).items() if of}
     positions: dict[int, int | None] = {n: last.get(n) for n in range(case.plan.topic.partitions)}
     if GROUPS_TABLE in case.tables:

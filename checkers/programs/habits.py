@@ -1,4 +1,4 @@
-"""The habits of a program: its behaviour in the complete run."""
+"""The habits of a program: when it commits, compared with its outputs, in the complete run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,11 +37,11 @@ _NOT_ONE: Final = 2
 _ENOUGH_COMMITS: Final = 10
 _IN_FLIGHT_NS: Final = 100_000_000
 _RECOVERY_NS: Final = 10_000_000_000
-"""The time after a fault in which a producer may still notice effects of the fault."""
+"""For this long after a fault, a producer may still be affected by the fault."""
 
 
 class EarlyCommit(NamedTuple):
-    """A commit that passed an input before the input was sent."""
+    """A commit of a position after an input that was not sent yet."""
 
     time_ns: int
     partition: int
@@ -54,20 +54,21 @@ class Habits:
     """The habits of a program.
 
     Attributes:
-        ahead: commits before all outputs of the inputs that they passed.
-        amid: commits after some of these outputs, and before others.
-        behind: commits after all of these outputs.
-        newest: commits ``amid`` that came after the output of the last input that they passed.
-        late_ns: the longest time from one of the commits ``newest`` to the output of an input that
-            it had passed.
-        interval_s: seconds between commits if they come at a steady interval; else None.
-        generations: those of the group, in order; times are nanoseconds since the run's start.
+        ahead: the number of commits before all outputs of the inputs that the commit newly passed.
+        amid: the number of commits after some of these outputs, and before others.
+        behind: the number of commits after all of these outputs.
+        newest: the number of ``amid`` commits after the output of the last input that the commit
+            passed.
+        late_ns: the longest time from a ``newest`` commit to an output of an input that it passed.
+        interval_s: the seconds between two commits, if the program commits on a timer; else None.
+        generations: the group's generations in order; times are nanoseconds since the run's start.
         in_transactions: whether all outputs are in transactions; None if no disk has outputs.
-        fenced: transactions that another instance ended while all instances were alive.
-        past_the_end: commits past the end of the log, in order of time.
+        fenced: transactions that another instance fenced while all instances were alive.
+        past_the_end: commits of positions after the log's end, in order of time.
         aborted: the end of each transaction that was not committed.
-        busy_s: seconds in which outputs followed each other closely.
-        reversals: commits of an older position than the last one, in one generation.
+        busy_s: the number of seconds in which outputs were written without longer gaps.
+        reversals: the number of commits of an older position than the previous commit, in one
+            generation.
     """
 
     ahead: int = 0
@@ -119,40 +120,40 @@ class Habits:
 
     @property
     def never_ahead(self) -> bool:
-        """True if every commit came after the outputs of the inputs that it passed."""
+        """True if every commit came after the outputs of all inputs before its position."""
         return self.behind >= _ENOUGH_COMMITS and not self.ahead and not self.amid
 
     @property
     def awaits_outputs(self) -> bool:
-        """True if nearly every commit came after the outputs of the inputs that it passed.
+        """True if nearly every commit came after the outputs of all inputs before its position.
 
-        An output whose client has stopped retrying may still arrive after the commit.
+        A broker may still append an output after the client has stopped its retries and committed.
         """
         early = self.ahead + self.amid
         return self.behind >= _ENOUGH_COMMITS and early <= _FEW * self.behind
 
     @property
     def commits_newest(self) -> bool:
-        """True if nearly every early commit came right after the output of its last input.
+        """True if nearly every early commit came right after the output of the last passed input.
 
-        A commit by a timer comes before that output as often as after it.
+        A timer commits before that output as often as after it.
         """
         early = self.ahead + self.amid
         return self.newest >= _ENOUGH_COMMITS and self.newest >= _STEADY * early
 
     @property
     def commits_in_two_places(self) -> bool:
-        """True if positions often went back, as if two parts of the program committed them."""
+        """True if positions often went back, as if two parts of the program committed positions."""
         return self.reversals >= _ENOUGH_COMMITS
 
     @property
     def works_long(self) -> bool:
-        """True if the program had time for a commit, even with the default interval."""
+        """True if the program ran long enough for an automatic commit at the default interval."""
         return self.busy_s >= _LONG_S
 
     @property
     def automatic(self) -> bool:
-        """True if commits come at a steady interval, also while records are being processed."""
+        """True if the program commits on a timer, also while it processes records."""
         steady = self.interval_s is not None and self.amid + self.behind >= _NOT_ONE
         return steady and self.amid + self.ahead >= _NOT_ONE
 
@@ -160,10 +161,11 @@ class Habits:
 def interval_s(gaps_s: Sequence[float]) -> float | None:
     """Return the interval, in seconds, that divides nearly all gaps; None if there is none.
 
-    A timer skips a commit if the position has not moved, and a busy machine makes it late. The
-    remainder of a gap, as a part of the interval, is taken as an angle. The angles fit the interval
-    if their mean component towards 0 is ``_ALIKE``, and if this is unlikely by chance (the V test
-    of circular statistics; E. Batschelet, Circular Statistics in Biology, 1981).
+    A timer skips a commit if the position has not changed, and it is late on a busy machine. Each
+    gap is divided by the interval, and the remainder becomes an angle. The interval fits if the
+    mean component of the angles towards 0 is at least ``_ALIKE``, and if this is unlikely by
+    chance. This is the V test of circular statistics (E. Batschelet, Circular Statistics in
+    Biology, 1981).
     """
     gaps = np.array([gap for gap in gaps_s if gap >= _LEAST_GAP_S])
     if not len(gaps):
@@ -184,10 +186,11 @@ def interval_s(gaps_s: Sequence[float]) -> float | None:
 def fenced_alive(
     case: RunFiles, facts: ProgramFacts, log: OutputLog
 ) -> list[CoordinatedTransaction]:
-    """Return a program's transactions that were fenced without any fault of the producer.
+    """Return a program's transactions that were fenced although no producer had a fault.
 
-    All instances were alive. Brokers and connections had no fault, because after a fault a producer
-    fences itself to get a new epoch (KIP-360). There are fewer transactional ids than instances.
+    At that time all instances were alive. Brokers and connections had no fault, because after a
+    fault a producer fences itself to get a new epoch (KIP-360). The program has fewer transactional
+    ids than instances.
     """
     transactions = program_transactions(case, log)
     if len({transaction.name for transaction in transactions}) >= facts.program.instances:
@@ -208,7 +211,7 @@ def _disturbed(transaction: CoordinatedTransaction, facts: ProgramFacts) -> bool
 
 
 def program_transactions(case: RunFiles, log: OutputLog) -> list[CoordinatedTransaction]:
-    """Return the transactions of the producers that wrote a program's output."""
+    """Return the transactions of the producers that wrote the program's output."""
     transactions = transactions_on_disk(case)
     return [transaction for transaction in transactions if transaction.producer_id in log.producers]
 
@@ -229,11 +232,11 @@ def _busy_s(facts: ProgramFacts) -> float:
 
 
 def _gaps_s(facts: ProgramFacts, generations: Sequence[tuple[int, Generation]]) -> list[float]:
-    """Return the seconds between neighbouring commits, without those in which something happened.
+    """Return the seconds between consecutive commits, without gaps that have an event.
 
-    No instance began, ended or paused there, and no fault began, ended or lasted. A single
-    instance's timer begins when the instance is assigned partitions. A commit at the orderly end of
-    an instance does not come from the timer.
+    An event is the begin, end or pause of an instance, or a fault. The commit timer of a single
+    instance starts when the instance gets its partitions. A commit at an instance's clean shutdown
+    does not come from the timer.
     """
     assigned = [at for at, of in generations if of.members] if facts.program.instances == 1 else []
     faults = [(trouble.time_ns, trouble.until_ns) for trouble in facts.troubles or ()]

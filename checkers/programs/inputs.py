@@ -1,7 +1,7 @@
 """Find inputs that a program lost, doubled or did not reach, and outputs without an input.
 
-The policy decides which of these findings break the guarantee that the program gives. Some findings
-also have the events of the input, and the mistake that they show.
+The policy decides which of these findings break the program's guarantee. Some findings also
+describe the events of the input, and the program's mistake that these events prove.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -43,8 +43,9 @@ from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
 EXPLAINED_MAX: Final = 100
-"""The most inputs of each outcome whose events are described: a verdict lists no more. They are
-spread evenly, because a program may make several mistakes."""
+"""For each outcome, at most this many inputs are described with their events: a verdict lists no
+more. The described inputs are spread evenly over the run, because a program may make several
+mistakes."""
 
 _KINDS: Final = {
     LOST: LOST_INPUT,
@@ -56,7 +57,7 @@ _PROMISE: Final = "processing: --guarantee of highwater app"
 
 
 def no_program(tables: Tables, case: RunFiles) -> str:
-    """Return why no program can be judged, as the end of a sentence."""
+    """Return why no program can be judged, as the end of a message."""
     if case.plan.program is None:
         return "there is no program under test"
     facts = program_facts(tables).get(case.key)
@@ -64,7 +65,7 @@ def no_program(tables: Tables, case: RunFiles) -> str:
 
 
 def no_inputs(tables: Tables, case: RunFiles) -> str:
-    """Return why a program's inputs cannot be judged, as the end of a sentence."""
+    """Return why a program's inputs cannot be judged, as the end of a message."""
     return "the program has no input" if case.plan.without_input else no_program(tables, case)
 
 
@@ -161,10 +162,10 @@ def outcomes(tables: Tables) -> dict[str, pa.Table]:
     idle=no_inputs,
 )
 def inputs(tables: Tables) -> pa.Table:
-    """Return inputs that were lost, half processed, doubled or not reached, and strange outputs.
+    """Return inputs that were lost, half processed, doubled or not reached, and false outputs.
 
-    An input that was doubled after its position was committed is also repeated: a program may only
-    process inputs again that were not committed.
+    An input is also *repeated* if it was doubled after its position was committed. A program may
+    process an input again only before its position is committed.
     """
     cases = {case.key: case for case in tables.cases if not case.plan.without_input}
     rows = [

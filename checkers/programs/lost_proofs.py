@@ -1,6 +1,7 @@
 """Proofs of mistakes that lose an input or half of it.
 
-Each function returns a sentence, or nothing.
+Each function returns a sentence, or None. A commit *passes* an input if its position is after the
+input.
 """
 
 from collections.abc import Collection
@@ -20,7 +21,7 @@ from highwater.checkers.programs.output_times import MS_NS
 
 _IN_FLIGHT_NS: Final = 10_000_000_000
 _ASKS_NS: Final = 1_000_000_000
-"""The time after an assignment in which a member requests the log's end."""
+"""For this long after an assignment, a member may request the log's end."""
 
 _SEVERAL: Final = 3
 _ALL_ACKS: Final = frozenset((-1,))
@@ -28,7 +29,7 @@ _ONE_ACK: Final = frozenset((1,))
 
 
 def given_twice(evidence: InputEvidence) -> str:
-    """Show that another input had the offset before: readers past it do not receive this input."""
+    """Show that another input had the offset before: readers beyond the offset miss this input."""
     if evidence.rival is None:
         return ""
     return (
@@ -49,9 +50,9 @@ def left_on_a_disk(evidence: InputEvidence) -> str:
 
 
 def _acknowledged_and_gone(evidence: InputEvidence, acks: Collection[int]) -> str:
-    """Show that outputs were acknowledged before a commit passed their inputs, but are lost.
+    """Show that brokers lost outputs that they acknowledged before a commit passed their inputs.
 
-    The program commits positions after acknowledgements, so this input's output was acknowledged.
+    The program always commits after acknowledgements, so this input's output was acknowledged, too.
     """
     passed = evidence.passed
     if passed is None or not evidence.habits.never_ahead:
@@ -69,17 +70,17 @@ def _acknowledged_and_gone(evidence: InputEvidence, acks: Collection[int]) -> st
 
 
 def acknowledged_and_lost(evidence: InputEvidence) -> str:
-    """Show that an output is lost that was written with acks=all."""
+    """Show that brokers lost an output that was written with acks=all."""
     return _acknowledged_and_gone(evidence, _ALL_ACKS)
 
 
 def leader_alone(evidence: InputEvidence) -> str:
-    """Show that an output is lost that was written with acks=1."""
+    """Show that brokers lost an output that was written with acks=1."""
     return _acknowledged_and_gone(evidence, _ONE_ACK)
 
 
 def position_outside(evidence: InputEvidence) -> str:
-    """Show that a position is in no transaction, and was committed before the input's output."""
+    """Show that a position was committed outside of transactions, before the input's output."""
     passed = evidence.passed
     if passed is None or passed.transactional:
         return ""
@@ -92,7 +93,7 @@ def position_outside(evidence: InputEvidence) -> str:
 
 
 def shared_id(evidence: InputEvidence) -> str:
-    """Show that instances fence each other, and continue after their aborted transactions."""
+    """Show that instances fence each other, and continue after their transactions are aborted."""
     passed = evidence.passed
     fenced = evidence.habits.fenced
     if passed is None or not passed.transactional or not fenced:
@@ -109,7 +110,7 @@ def shared_id(evidence: InputEvidence) -> str:
 def no_way_back(evidence: InputEvidence) -> str:
     """Show that a transaction was aborted, and that its inputs were not read again.
 
-    Outputs that were never sent before the abort are in no log.
+    An output that the program did not send before the abort is in no log, so it proves nothing.
     """
     passed = evidence.passed
     if passed is None or not passed.transactional:
@@ -133,10 +134,11 @@ def no_way_back(evidence: InputEvidence) -> str:
 
 
 def past_the_end(evidence: InputEvidence) -> str:
-    """Show that a position was committed past an input that was not sent yet.
+    """Show that the program committed a position after an input that was not sent yet.
 
-    The request's time counts, or else the broker's time of the commit. Brokers that had a fault may
-    have lost another record at the input's offset.
+    The time of the commit is that of its request; without a recorded request, it is the broker's
+    time. After a broker's fault nothing is proved, because the broker may have lost another record
+    at the offset.
     """
     passed, invoked_ns = evidence.passed, evidence.invoked_ns
     if passed is None or invoked_ns is None:
@@ -169,8 +171,8 @@ def begins_at_latest(evidence: InputEvidence) -> str:
     """Show that a group without a position began at the log's end.
 
     The input was sent before the partition was assigned, and the next input with an output was sent
-    after that. In between no instance ended or was paused, and no earlier input was processed. A
-    program that skips inputs elsewhere may have skipped this one, too.
+    after the assignment. Between the two, no instance ended or was paused, and no earlier input was
+    processed. A program that skips inputs elsewhere may have skipped this input, too.
     """
     passed, following = evidence.passed, evidence.following
     sent_ns = evidence.sent_ns if evidence.invoked_ns is None else evidence.invoked_ns
@@ -196,7 +198,7 @@ def begins_at_latest(evidence: InputEvidence) -> str:
 
 
 def handed_over(evidence: InputEvidence) -> str:
-    """Show that a member stayed in a rebalance, and lost the input that it was processing."""
+    """Show that a member stayed in its group at a rebalance, but lost its unfinished input."""
     passed = evidence.passed
     owned = passed and evidence.owner(passed.time_ns)
     if passed is None or owned is None or passed.transactional:
@@ -232,7 +234,7 @@ def commits_automatically(evidence: InputEvidence) -> str:
 
 
 def newest_committed(evidence: InputEvidence) -> str:
-    """Show that the position of the newest output was committed before this input was finished."""
+    """Show that the program committed the newest output's position before it ended this input."""
     passed, habits = evidence.passed, evidence.habits
     if passed is None or passed.transactional or not habits.commits_newest:
         return ""
@@ -252,7 +254,7 @@ def newest_committed(evidence: InputEvidence) -> str:
 
 
 def committed_twice(evidence: InputEvidence) -> str:
-    """Show that two parts of a program commit, one of them before the input's output."""
+    """Show that two parts of a program commit positions, and that one commits before the output."""
     passed, habits = evidence.passed, evidence.habits
     if passed is None or passed.transactional or not habits.commits_in_two_places:
         return ""
@@ -264,19 +266,19 @@ def committed_twice(evidence: InputEvidence) -> str:
 
 
 def committed_first(evidence: InputEvidence) -> str:
-    """Show that a position was committed before the output, unless the program never does so."""
+    """Show that a position was committed before the output, unless the program never does that."""
     return "" if evidence.habits.awaits_outputs else _ahead_of_its_output(evidence)
 
 
 def _ahead_of_its_output(evidence: InputEvidence) -> str:
-    """Show by an instance's end, or by its requests, that a position was committed too early."""
+    """Show by an instance's end, or by requests, that a commit came before the output."""
     ended = _ended_before_its_output(evidence)
     by_wire = evidence.habits.ahead and evidence.outcome != HALF  # half: which output is not known
     return ended or (_unanswered(evidence) if by_wire else "")
 
 
 def _unanswered(evidence: InputEvidence) -> str:
-    """Show by requests that a position was committed, but the output was never acknowledged."""
+    """Show by requests that a position was committed although the output was never acknowledged."""
     passed = evidence.passed
     if passed is None or not evidence.unwritten or evidence.gone:
         return ""
@@ -288,11 +290,11 @@ def _unanswered(evidence: InputEvidence) -> str:
 
 
 def _ended_before_its_output(evidence: InputEvidence) -> str:
-    """Show that an instance ended between a commit and outputs of inputs that the commit passed.
+    """Show that an instance ended after a commit, but before the outputs of inputs that it passed.
 
-    Either no later input of the partition had an output before that end. Or, after the commit,
-    outputs of inputs that it had passed were still written. All existing outputs of a half
-    processed input were written between the commit and the end.
+    One of two facts must hold: no later input of the partition had an output before the instance
+    ended, or outputs of passed inputs were still written after the commit. All existing outputs of
+    a half processed input were written between the commit and the instance's end.
     """
     passed = evidence.passed
     if passed is None:
@@ -334,9 +336,9 @@ def error_ignored(evidence: InputEvidence) -> str:
 
 
 def passed_in_trouble(evidence: InputEvidence) -> str:
-    """Show that an input was passed while a fault may have prevented its output.
+    """Show that a commit passed an input while a fault may have prevented its output.
 
-    A program that passes inputs without any fault may have done so here, too.
+    Nothing is proved for a program that also passes inputs when there is no fault.
     """
     passed = evidence.passed
     if passed is None or not evidence.habits.awaits_outputs or evidence.calm:
@@ -347,25 +349,26 @@ def passed_in_trouble(evidence: InputEvidence) -> str:
 
 
 def passed_by_transaction(evidence: InputEvidence) -> str:
-    """Show that a transaction passed an input without its output.
+    """Show that a transaction committed a position after an input without the input's output.
 
-    An aborted transaction without records leaves no trace at the brokers.
+    Brokers record nothing about an aborted transaction without records.
     """
     passed = evidence.passed
     return passed_over(evidence) if passed and passed.transactional else ""
 
 
 def passed_calmly(evidence: InputEvidence) -> bool:
-    """Return whether an input was passed without an output at a time without faults.
+    """Return whether a commit passed an input without an output at a time without faults.
 
-    Before a partition has a position, its first inputs may not have been read.
+    A partition without a committed position is ignored: the group may have begun after its first
+    inputs.
     """
     skipped = evidence.before > 0 and passed_over(evidence)
     return bool(skipped) and trouble_meanwhile(evidence) is None
 
 
 def trouble_meanwhile(evidence: InputEvidence) -> Trouble | None:
-    """Return the first fault between the last two commits up to the one that passed an input."""
+    """Return the first fault between the commit that passed an input and the commit before it."""
     passed = evidence.passed
     if passed is None:
         return None
@@ -381,9 +384,10 @@ def trouble_meanwhile(evidence: InputEvidence) -> Trouble | None:
 
 
 def passed_at_first(evidence: InputEvidence) -> str:
-    """Show that a partition's first inputs were passed, if no disk has the group's assignments.
+    """Show that the group passed a partition's first inputs, if the assignments are unknown.
 
-    This is so with groups of KIP-848: the member may have begun after the input, or skipped it.
+    For groups of KIP-848, no disk has the assignments. So the member may have begun after the
+    input, or it may have skipped the input.
     """
     commits = evidence.commits
     if evidence.habits.generations or not commits or evidence.before or evidence.calm:
@@ -395,8 +399,8 @@ def passed_at_first(evidence: InputEvidence) -> str:
 def passed_over(evidence: InputEvidence) -> str:
     """Show that an instance continued with later inputs without an output of this input.
 
-    If an instance ended soon after, it may have sent the output, unless the program never
-    commits a position before the outputs.
+    Nothing is proved if an instance ended soon after: it may have sent the output. This does not
+    apply to a program that never commits a position before the outputs.
     """
     passed = evidence.passed
     if passed is None or evidence.later_ns == FOREVER:
@@ -416,5 +420,5 @@ def passed_over(evidence: InputEvidence) -> str:
 
 
 def _time_of(evidence: InputEvidence, position: int) -> int:
-    """Return when a position was first committed; 0 if it was not committed."""
+    """Return when a position was first committed; 0 if it was never committed."""
     return next((c.time_ns for c in evidence.commits or () if c.offset == position), 0)

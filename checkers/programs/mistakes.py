@@ -1,9 +1,8 @@
 """The mistakes of programs, each with the evidence that shows it, and its fix.
 
-Mistakes are tried in order. A finding names the first mistake that the disks and the events of
-instances show. If they show none, the cause is not known. Brokers that had a fault may have lost an
-acknowledged output. So an output that is missing after the first fault of a broker proves no
-mistake.
+A finding names the first mistake in this list that the disks and the instances' events prove. If
+they prove no mistake, the cause is unknown. A broker that had a fault may have lost an acknowledged
+output. So a missing output after the first fault of a broker proves no mistake of the program.
 """
 
 from collections.abc import Callable
@@ -18,8 +17,9 @@ ABORTED: Final = "aborted"
 UNFINISHED: Final = "unfinished"
 OUT_OF_ORDER: Final = "out of order"
 ACKNOWLEDGED: Final = "acknowledged"
-"""Outcomes that ``outcomes`` does not have: of an aborted input, of a transaction of the program,
-of an input that a later one has overtaken, and of an acknowledged record that is lost."""
+"""Outcomes besides those in ``outcomes``: an aborted input that was processed, a transaction that
+was left open, an input that a later input has overtaken, and an acknowledged record that is lost.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,13 @@
 """Classify every input of a program: processed once, lost, half, doubled, or not reached.
 
 An input is a record that the final read has returned. Every input should have the same number of
-outputs. An input is *lost* if the group's committed position has passed it and no output names it:
-the program would not read it again. An input with only some of its outputs is *half* processed. It
-is *doubled* if it has more outputs than its copies in the input should have. An input with too few
-outputs, at or after the position, is *unreached*. An *exempt* input needs no output.
+outputs. An input is *lost* if it is before the group's committed position and no output names it:
+the program would not read it again. An input before this position with only some of its outputs is
+*half* processed. An input is *doubled* if it has more outputs than its copies should have. An input
+at or after this position with too few outputs is *unreached*. An *exempt* input needs no output.
 
-Outputs are the records that a read_committed reader received. Aborted outputs do not count, unless
-brokers return them nevertheless.
+Outputs are the records that a read_committed reader received. An aborted output is ignored, unless
+the brokers returned it to this reader.
 """
 
 from collections.abc import Collection, Mapping
@@ -51,7 +51,7 @@ OVERTAKEN: Final = pa.schema(
         ("later_at", pa.int64()),  # offset of the later input's first output
     ]
 )
-"""Columns of an input that a later input has overtaken in the output."""
+"""Columns of an input whose output comes after that of a later input."""
 
 
 def input_outcomes(
@@ -69,7 +69,8 @@ def input_outcomes(
         inputs: with the columns ``INPUT``; a row for each copy.
         outputs: with a column ``input``, the name of an input or null; a row for each output.
         positions: the group's last committed offset in each partition; None without any.
-        complete: whether all outputs are here; otherwise no input counts as lost or half processed.
+        complete: whether all outputs are known; otherwise no input counts as lost or half
+            processed.
         needed: the number of outputs that each input should have.
         exempt: names of inputs that need no output.
     """
@@ -117,10 +118,10 @@ def strange_outputs(names: pa.Table, outputs: pa.Table) -> pa.Table:
 def overtaken(inputs: pa.Table, outputs: pa.Table) -> pa.Table:
     """Return the inputs whose first output comes after that of a later input, and the later input.
 
-    The compared inputs are in one partition, and their first outputs in one partition. The first
-    output is the one that was written first: inputs processed again after a crash are in no order.
-    If outputs have no keys, readers may then see a first output after that of a later input. An
-    input with several copies is left out.
+    Only inputs in one partition are compared, if their first outputs are in one partition, too.
+    Only an input's first output is compared, because a program may process inputs again after a
+    crash. Outputs without keys may be in several partitions, so that readers get them in another
+    order. An input with several copies is ignored.
 
     Args:
         inputs: with the columns ``INPUT``, without inputs that need no output.
@@ -159,7 +160,7 @@ def overtaken(inputs: pa.Table, outputs: pa.Table) -> pa.Table:
 
 
 def _highest(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, for each index, the index of the highest offset up to it."""
+    """Return, for each index, the index of the highest offset among the rows up to it."""
     rises = offsets == np.maximum.accumulate(offsets)
     return np.maximum.accumulate(np.where(rises, np.arange(len(offsets)), 0))
 

@@ -1,4 +1,4 @@
-"""The log of a program's output on brokers' disks: records that are committed, and all others."""
+"""The log of a program's output topic on brokers' disks, with committed and uncommitted records."""
 
 import glob
 from collections import defaultdict
@@ -22,7 +22,7 @@ _COLUMNS: Final = [
 
 
 class ProducerSequence(NamedTuple):
-    """The producer of a record, and the record's sequence number; null without idempotence."""
+    """The producer of a record and the record's sequence number; null without idempotence."""
 
     producer_id: int | None
     producer_epoch: int | None
@@ -35,12 +35,12 @@ class ProducerSequence(NamedTuple):
 
 
 class LogCopy(NamedTuple):
-    """A record of the output's log.
+    """A record of the output topic's log.
 
     Attributes:
         time_ns: when a broker appended the record, since the run's start.
         producer_id: None if the producer is not idempotent.
-        sequence: by which a broker recognises a retry.
+        sequence: the sequence number, by which a broker recognises a retry.
     """
 
     time_ns: int
@@ -56,15 +56,15 @@ class LogCopy(NamedTuple):
 class OutputLog:
     """The copies of an output on disks.
 
-    If several disks have a record, the copy in the longest log counts. If inputs are named by
-    headers, or by a function that does not exist here, no record names an input.
+    If several disks have a record, the copy in the longest log is used. If a record names its input
+    in a header, or by a function that this process lacks, no record here names an input.
 
     Attributes:
         copies: the records that name an input, by the input's name; in order in each partition.
         in_transactions: whether all records are part of a transaction; None without records.
         appended_ns: when the record at each partition and offset was appended, in the longest logs.
-        whole_until_ns: a time since the run's start. All records that brokers appended before it
-            are on the disks.
+        whole_until_ns: the disks have all records that brokers appended before this time since the
+            run's start.
     """
 
     copies: Mapping[str, Sequence[LogCopy]] = field(default_factory=dict)
@@ -153,10 +153,10 @@ def named(log: Sequence[Row], match: str) -> Iterator[tuple[str, Row]]:
 
 
 def _whole_until_ns(log: Sequence[Row], started_ms: float) -> int:
-    """Return the time until which a log has all appended records: its first leader epoch.
+    """Return the time until which a log has all appended records: its first epoch's end.
 
     Records are lost only at the end of a leader epoch, if the next leader's log lacks them. So no
-    record between two records of the first epoch was lost, with any ``acks`` (KIP-101).
+    record between two records of the first leader epoch was lost, with any ``acks`` (KIP-101).
     """
     if not log or log[0]["offset"] != 0 or log[0]["leader_epoch"] != 0:
         return 0

@@ -1,4 +1,4 @@
-"""Find the inputs that later inputs of their partition overtook in a program's output."""
+"""Find inputs whose first output comes after that of a later input of their partition."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,7 +22,7 @@ from highwater.checkers.run_tables import Tables
 
 
 def no_order(tables: Tables, case: RunFiles) -> str:
-    """Return why the order cannot be judged, as the end of a sentence."""
+    """Return why the order of outputs cannot be judged, as the end of a message."""
     if case.plan.program is not None and not case.plan.program.ordered:
         return "the program keeps no order (--ordered)"
     return no_inputs(tables, case)
@@ -69,7 +69,7 @@ Explanation = tuple[Mistake | None, str]
 def _explainer(
     case: RunFiles, facts: ProgramFacts, rows: Sequence[Row]
 ) -> Callable[[Row], Explanation]:
-    """Return a function that explains by requests why a later input's output came first."""
+    """Return a function that shows by requests why a later input's output was written first."""
     requests = ProgramRequests.of(case, facts.program)
     failed = requests.failed([row["value"] for row in rows])
 
@@ -92,7 +92,7 @@ def _explainer(
 
 
 def _judged(facts: ProgramFacts) -> pa.Table:
-    """Return the inputs without those that need no output."""
+    """Return the inputs that need an output."""
     exempt = pc.is_in(facts.inputs["value"], pa.array(facts.exempt, pa.string()))
     return facts.inputs.filter(pc.invert(exempt))
 

@@ -10,22 +10,22 @@ from highwater.checkers.groups.events import FOREVER
 from highwater.checkers.programs.facts import Position, ProgramFacts, since_start_ns
 
 MS_NS: Final = 1_000_000
-"""Nanoseconds in the unit of brokers' timestamps, which are whole milliseconds."""
+"""The number of nanoseconds in a millisecond, the unit of brokers' timestamps."""
 
 
 class _Outputs(NamedTuple):
-    """The outputs of a partition's inputs: offset of the input, and time, in order of both."""
+    """The outputs of a partition's inputs: input offset and output time, sorted by both."""
 
     offsets: NDArray[np.int64]
     times: NDArray[np.int64]
 
 
 class OutputsAround(NamedTuple):
-    """The first outputs of the inputs that a commit newly passed.
+    """The first outputs of the inputs between the previous committed position and the next.
 
     Attributes:
-        before: whether some were written before the commit.
-        after: whether some were written after the commit.
+        before: whether some of these outputs were written before the commit.
+        after: whether some of these outputs were written after the commit.
         newest: whether the last input's output was written before the commit.
         late_ns: the time from the commit to the last output.
     """
@@ -37,7 +37,7 @@ class OutputsAround(NamedTuple):
 
 
 class OutputTimes:
-    """The times of all outputs of one run, nanoseconds since its start."""
+    """The times of all outputs of one run, in nanoseconds since its start."""
 
     def __init__(self, facts: ProgramFacts) -> None:
         named = facts.outputs.select(["input", "timestamp_ms"])
@@ -65,7 +65,7 @@ class OutputTimes:
             partition: the inputs' partition.
             since: the committed offset before the commit.
             passed: the commit.
-            until_ns: outputs that were written later do not count.
+            until_ns: outputs that were written after this time are ignored.
         """
         offsets, times = self._outputs(partition)
         chosen = times[(offsets >= since) & (offsets < passed.offset)]
@@ -75,7 +75,7 @@ class OutputTimes:
     def around(self, partition: int, since: int, passed: Position) -> OutputsAround:
         """Return the first outputs before and after a commit.
 
-        Only outputs of inputs that the commit newly passed count.
+        Only inputs between the previous position and the commit's position are considered.
         """
         offsets, times = self._outputs(partition)
         chosen = (offsets >= since) & (offsets < passed.offset)
@@ -89,9 +89,9 @@ class OutputTimes:
         )
 
     def whole_at(self, partition: int, since: int, until: int) -> int:
-        """Return when all inputs from ``since``, and before ``until``, had their first outputs.
+        """Return when all inputs from offset ``since`` to before ``until`` had their first outputs.
 
-        An input without an output does not count.
+        An input without an output is ignored.
         """
         offsets, times = self._outputs(partition)
         chosen = (offsets >= since) & (offsets < until)

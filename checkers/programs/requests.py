@@ -1,7 +1,7 @@
 """The requests of a program and their responses, as the relay recorded them.
 
-They show which instance wrote an output or committed a position, and when the instance got the
-response. They also show outputs that never reached a log, because their Produce was refused or
+The requests show which instance wrote an output or committed a position, and when the instance got
+the response. They also show outputs that no log has, because their Produce request failed or was
 lost.
 """
 
@@ -29,14 +29,14 @@ from highwater.harness.runs.programs.expressions import ProgramRecord, expressio
 _PRODUCE: Final = "Produce"
 _COMMITS: Final = pa.array(["OffsetCommit", "TxnOffsetCommit"])
 _MS_NS: Final = 1_000_000
-"""Nanoseconds in the unit of brokers' timestamps, which are whole milliseconds."""
+"""The number of nanoseconds in a millisecond, the unit of brokers' timestamps."""
 
 _SLACK_NS: Final = 100_000_000
 _IN_MEMORY: Final = Segment(path="", run="", broker=0, topic="", partition=0, base_offset=0)
 
 
 class GoneOutputs(NamedTuple):
-    """Outputs of a Produce that a broker acknowledged, but that are in no log.
+    """Outputs of a Produce request that a broker acknowledged, but that no log has.
 
     Attributes:
         offset: the offset of the first output, in the broker's response.
@@ -54,7 +54,7 @@ class Repetition(NamedTuple):
     """A record that a broker acknowledged with an offset of an earlier response.
 
     Attributes:
-        offset: the offset of the record, in the broker's response.
+        offset: the offset in the broker's response.
     """
 
     answered_ns: int
@@ -83,7 +83,7 @@ class ProgramRequests:
         return cls(table=table, topic=case.plan.topic.name, program=program)
 
     def written_by(self, output: Output) -> ProgramRequest | None:
-        """Return the Produce that wrote an output, if its response shows this."""
+        """Return the Produce request that wrote an output, if its response shows this."""
         rows = self.table.filter(pc.equal(self.table["api"], _PRODUCE))
         rows = _at(rows, self.program.out, output.partition)
         begin, end = rows["offset"], pc.add(rows["offset"], rows["records"])
@@ -91,7 +91,7 @@ class ProgramRequests:
         return _first(rows.filter(pc.and_(covers, pc.equal(rows["error"], 0))))
 
     def committed_by(self, partition: int, position: Position) -> ProgramRequest | None:
-        """Return the last request that may have committed a position."""
+        """Return the last request that may have committed this position."""
         rows = self.table.filter(pc.is_in(self.table["api"], _COMMITS))
         rows = _at(rows, self.topic, partition)
         rows = rows.filter(pc.equal(rows["offset"], position.offset))
@@ -106,7 +106,7 @@ class ProgramRequests:
         return list(zip(*columns, strict=True))
 
     def gone(self, appended_ns: Mapping[tuple[int, int], int]) -> list[GoneOutputs]:
-        """Return acknowledged outputs if the log has no record at their offset, or a later record.
+        """Return acknowledged outputs whose offset in the log has no record, or a later record.
 
         Args:
             appended_ns: when the record at each partition and offset was appended; partitions
@@ -124,7 +124,7 @@ class ProgramRequests:
         ]
 
     def failed(self, names: Sequence[str]) -> Mapping[str, list[ProgramRequest]]:
-        """Return the refused or lost Produce requests with outputs of these inputs, by input."""
+        """Return, by input, the failed or lost Produce requests with outputs of these inputs."""
         by_name = defaultdict[str, list[ProgramRequest]](list)
         for name, row, *_ in self._recorded(names):
             if row["error"] != 0:
@@ -132,7 +132,7 @@ class ProgramRequests:
         return by_name
 
     def repeated(self, names: Sequence[str]) -> Mapping[str, Repetition]:
-        """Return the records of these names that brokers took for retries of earlier records."""
+        """Return the records with these names that brokers dropped as retries of other records."""
         return {
             name: Repetition(
                 row["answered_ns"],
@@ -145,7 +145,7 @@ class ProgramRequests:
         }
 
     def _recorded(self, names: Sequence[str]) -> Iterator[tuple[str, Row, int, Row]]:
-        """Yield the name, request, batch index and record of each recorded output with a name."""
+        """Yield the name, request, batch index and record of each output that names an input."""
         chosen = {*names}
         rows = self.table.filter(pc.is_valid(self.table["batch"])).sort_by("time_ns")
         try:

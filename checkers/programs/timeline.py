@@ -33,32 +33,32 @@ _SOURCES: Final = {
 
 
 def steps(evidence: InputEvidence, mistake: Mistake | None) -> list[Step]:
-    """Return the events of an input, in order of time, and the mistake."""
+    """Return the events of an input in order of time, and the program's mistake."""
     ordered = sorted(_steps(evidence), key=lambda step: step["invoke_ns"])
     return [*ordered, judgement(mistake)]
 
 
 def judgement(mistake: Mistake | None) -> Step:
-    """Return the last step of a finding, which names the maker of the mistake."""
+    """Return the last step of a finding: it states who made the mistake."""
     return _step("judge", MISTAKE, None, blame(mistake))
 
 
 def blame(mistake: Mistake | None) -> str:
-    """Return the maker of the mistake, in one or two sentences."""
+    """Return one or two sentences that state who made the mistake: program, client or broker."""
     if mistake is None:
         return "The cause is not known."
     return f"{mistake.by} did it: {mistake.name}. {mistake.fix}"
 
 
 def explained(mistake: Mistake | None, why: str) -> str:
-    """Return in short why an input had this outcome, to follow a finding's sentence."""
+    """Return a short explanation of an input's outcome, which follows the finding's sentence."""
     says = f" {why[:1].upper()}{why[1:]}." if why else ""
     who = f"{mistake.by}: {mistake.name}." if mistake else blame(None)
     return f"{says} {who}"
 
 
 def witnesses(row: Mapping[str, Any]) -> tuple[Witness, ...]:
-    """Return the steps of an anomaly's row as its evidence."""
+    """Return the steps of an anomaly's row as a list of evidence."""
     return tuple(
         Witness(
             who=step["process"],
@@ -91,7 +91,7 @@ def _steps(evidence: InputEvidence) -> Iterator[Step]:
 
 
 def _written(evidence: InputEvidence) -> Iterator[Step]:
-    """Yield the outputs, their acknowledgements, and requests whose outputs are in no log."""
+    """Yield the outputs, their acknowledgements, and the requests whose outputs no log has."""
     for output in evidence.outputs:
         says = f"An output of this input was written at {output.place}."
         yield _step(_sender(output.by), "output", output.time_ns, says)
@@ -108,7 +108,7 @@ def _sender(request: ProgramRequest | None) -> str:
 
 
 def _span(evidence: InputEvidence, since_ns: int) -> tuple[int, int]:
-    """Return the interval whose instance events are shown: to the next start after the outputs."""
+    """Return the interval of the events to show, up to the next start after the outputs."""
     times = [output.time_ns for output in evidence.outputs]
     times += [evidence.passed.time_ns] if evidence.passed else []
     last = max(times, default=since_ns)

@@ -1,4 +1,4 @@
-"""Find inputs that were aborted but processed, and transactions that a program left open."""
+"""Find inputs that were aborted but processed, and transactions that a program did not end."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -59,7 +59,7 @@ _PROMISE: Final = "processing: --guarantee of highwater app"
     idle=no_program,
 )
 def program_in_transactions(tables: Tables) -> pa.Table:
-    """Return the aborted inputs that were processed, and transactions that were left open."""
+    """Return the aborted inputs that were processed, and the transactions that were not ended."""
     cases = {case.key: case for case in tables.cases}
     rows = [
         {"run": key, **row}
@@ -70,11 +70,10 @@ def program_in_transactions(tables: Tables) -> pa.Table:
 
 
 def _aborted(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
-    """Yield the inputs that were aborted in every copy, but have an output.
+    """Yield the inputs that have an output, although every copy of the input was aborted.
 
-    The final read reads committed records, so it returned none of these inputs. If the program
-    processed nearly all aborted inputs that its positions have passed, it reads uncommitted
-    records.
+    The final reader reads only committed records, so it returned none of these inputs. A program
+    that processed nearly all aborted inputs before its positions reads with ``read_uncommitted``.
     """
     if not facts.plan.workload.transactions:
         return
@@ -99,7 +98,7 @@ def _aborted(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
 
 
 class _End(NamedTuple):
-    """The end of an input's transaction; the time is since the run's start."""
+    """The end of the transaction that wrote an input; its time is since the run's start."""
 
     at_ns: int
     committed: bool
@@ -108,7 +107,7 @@ class _End(NamedTuple):
 
 
 def _ends(case: RunFiles, facts: ProgramFacts) -> dict[str, _End]:
-    """Return the end of each input's transaction, by name; of several copies, a commit."""
+    """Return the end of each input's transaction, by name; for several copies, a commit."""
     ends: dict[str, _End] = {}
     for partition in range(facts.plan.topic.partitions):
         open_: dict[int, list[tuple[str, Row]]] = defaultdict(list)
@@ -127,7 +126,7 @@ def _ends(case: RunFiles, facts: ProgramFacts) -> dict[str, _End]:
 
 
 def _unfinished(case: RunFiles, facts: ProgramFacts) -> Iterator[Row]:
-    """Yield the program's transactions that timed out, or that another instance has fenced."""
+    """Yield the program's transactions that timed out, or that another instance fenced."""
     log = OutputLog.of(case, facts)
     of_program = program_transactions(case, log)
     for transaction in of_program:
@@ -149,7 +148,7 @@ def _timed_out(
 ) -> str:
     """Return a sentence if a transaction timed out because later starts had other ids.
 
-    There are more transactional ids than instances, so the transaction's instance started again.
+    The run has more transactional ids than instances, so an instance started again with a new id.
     """
     begin_ns, end_ns = _span(transaction, facts)
     ended = next(

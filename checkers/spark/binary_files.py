@@ -1,6 +1,6 @@
-"""Files that Spark reads by its source ``binaryFile``, in pieces that fit into Arrow and a driver.
+"""Read files with Spark's source ``binaryFile``, in pieces that fit into Arrow and a driver.
 
-Spark itself holds several copies of a file while it reads the file: 1 GB takes a heap of 8 GB.
+While Spark reads a file, it has several copies in memory: 1 GB needs a heap of 8 GB.
 """
 
 import re
@@ -19,22 +19,24 @@ _PIECE: Final = 16 << 20
 
 
 def binary(spark: SparkSession, *paths: str) -> DataFrame:
-    """Return files, and all files below folders but those whose names begin with . or _."""
+    """Return files, and all files below directories, except those whose names begin with . or _."""
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     return reader.load([literal(path) for path in paths])
 
 
 def paths_of(files: DataFrame) -> list[str]:
-    """Return the paths of files as Spark spells them. Empty files have no rows, and are missing."""
+    """Return the paths of files in Spark's form. Empty files have no rows, so they are missing."""
     return [re.sub("^([^:/]+):///", r"\1:/", unquote(file)) for file in files.inputFiles()]
 
 
 def contents(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """Return the bytes of files: ``path, start, piece``. One task has a file's pieces, in order.
+    """Return the bytes of files.
+
+    ``path, start, piece``. One task has all pieces of a file, in order.
 
     Args:
         spark: a session of any kind.
-        paths: the files' paths, as Spark spells them.
+        paths: the files' paths in Spark's form.
     """
     files = binary(spark, *paths)
     starts = F.sequence(F.lit(0).cast("long"), F.col("length") - 1, F.lit(_PIECE).cast("long"))
@@ -44,7 +46,7 @@ def contents(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def whole_files(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield each file in a task of ``contents``: its path, and a temporary file with its bytes."""
+    """Yield the path of each file in a task of ``contents``, and of a temporary copy of it."""
     pieces = (
         pair
         for batch in batches
@@ -58,5 +60,5 @@ def whole_files(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, IO[byt
 
 
 def literal(path: str) -> str:
-    """Return a path in which characters are escaped that Spark would take for a name pattern."""
+    """Return a path in which the characters of Spark's file name patterns are escaped."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)

@@ -1,8 +1,8 @@
 """A classic Spark session: its JVM is a child of this process, and ends with it.
 
 Spark's JVM ends when its standard input ends, so neither Ctrl-C nor ``kill -9`` of this process
-leaves a JVM behind. Spark's output goes to a file beside its temporary data, and is removed with
-them. Only this file needs a SparkContext.
+leaves a JVM behind. Spark writes its output to a file in the directory of its temporary data, and
+this directory is removed at the end. Only this module needs a SparkContext.
 """
 
 import contextlib
@@ -48,8 +48,8 @@ then=$(began)
 read -r _
 [ "$(began)" = "$then" ] && kill -9 "$0"
 """
-"""Whether the JVM can be killed later by its process id: only Linux has the start time of a process
-(proc(5))."""
+"""Whether the JVM can be killed later by its process id. Only Linux provides the start time of a
+process (proc(5))."""
 
 _LOOPBACK: Final = "127.0.0.1"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -57,10 +57,11 @@ _PYTHON: Final = "spark.pyspark.python"
 
 _JVM_OPTIONS: Final = f"{COLLECTOR} -Duser.timezone=UTC"
 _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""Use only the quick compiler, and reserve 240 MB for code. The default of 48 MB is full after a
-minute of judging, because Spark generates classes. Then queries end with an error."""
+"""Use only the fast compiler (C1), and reserve 240 MB for machine code. The default of 48 MB is
+full after a minute of judging, because Spark generates classes; then queries fail."""
 _LARGE: Final = "-XX:NewRatio=1"
-"""Give half of the heap to new objects: almost all rows are read once (docs/results.md)."""
+"""Use half of the heap for new objects, because almost all rows are read only once
+(docs/results.md)."""
 
 _SETTINGS: Final = {
     "spark.app.name": "highwater",
@@ -80,7 +81,7 @@ def running() -> SparkSession | None:
 
 
 def is_local(session: SparkSession) -> bool:
-    """Return whether a session is a classic one that works on this machine alone."""
+    """Return whether a session is a classic one that runs only on this machine."""
     classic = isinstance(session, SparkSession)
     return classic and str(session.conf.get("spark.master", "")).startswith("local")
 
@@ -98,10 +99,11 @@ def start(
         options: the session's master, heap and settings.
         settings: the SQL settings that verdicts need; ``options`` may change them.
         heavy: whether better machine code is worth the time to compile it.
-        sharing: flags for class data sharing; None: those for the archive, made if missing.
+        sharing: flags for class data sharing; None for those of the archive, which is made if
+            missing.
 
     Raises:
-        HarnessError: Spark can start on no Java that is here, or Spark did not start.
+        HarnessError: this machine has no Java for Spark, or Spark did not start.
     """
     master = options.master or "local[*]"
     _require_answer(master)
@@ -144,14 +146,17 @@ def start(
 def _is_not_py4js(record: logging.LogRecord) -> bool:
     """Return False for py4j's log messages with the traceback of an error.
 
-    py4j logs such an error when the JVM has ended, although the caller gets it as an exception,
-    too. In py4j's own thread (``clientserver.FinalizerWorker``) there is no caller.
+    py4j logs such an error when the JVM has ended, although the caller also gets it as an
+    exception. py4j's own thread (``clientserver.FinalizerWorker``) has no caller.
     """
     return record.module != "java_gateway"
 
 
 def _require_answer(master: str) -> None:
-    """Raise an error if no master of a standalone cluster answers: Spark waits for a minute."""
+    """Raise an error if no master of a standalone cluster responds.
+
+    Spark would wait for a minute.
+    """
     if not master.startswith("spark://"):
         return
     for place in master.removeprefix("spark://").split(","):
@@ -189,7 +194,7 @@ def _configuration(
 
 
 def _await_executor(context: SparkContext) -> None:
-    """Wait until a cluster has given us an executor; Spark itself would wait without limit."""
+    """Wait until a cluster has started an executor for the session. Spark has no limit for this."""
     memory = context.getConf().get("spark.executor.memory", "1g")
     await_condition(
         lambda: context._jsc.sc().getExecutorMemoryStatus().size(),  # noqa: SLF001 - nothing public
@@ -207,7 +212,7 @@ def _nearby(master: str) -> bool:
 
 @contextlib.contextmanager
 def _temporary_files_in(folder: Path) -> Iterator[None]:
-    """Make PySpark start its JVM with our folder: a killed JVM does not remove PySpark's."""
+    """Use our own directory for PySpark's JVM: a killed JVM does not remove PySpark's."""
     before = tempfile.tempdir
     tempfile.tempdir = str(folder)
     try:
@@ -219,8 +224,9 @@ def _temporary_files_in(folder: Path) -> Iterator[None]:
 def _clear(folder: Path, launching: threading.Lock) -> None:
     """Remove Spark's folder after every JVM that uses it was killed.
 
-    A JVM that is still starting would make the folder again, or fail to find it and never end. So
-    this function acquires ``launching``, which is held while a JVM starts, for ever.
+    A JVM that is still starting would make the directory again, or fail to find it and never end.
+    So this function acquires the lock ``launching``, which a starting JVM holds, and never releases
+    it.
     """
     deadline = time.monotonic() + _END_LIMIT_S
     while not launching.acquire(timeout=_LOOK_S) and time.monotonic() < deadline:
@@ -250,8 +256,8 @@ def end_in_order(session: SparkSession) -> None:
 def _guard(jvm: int) -> subprocess.Popen[bytes]:
     """Start a process that kills the JVM when this process is killed.
 
-    A JVM exits at the end of its input, but a JVM that hangs does not. A process that began later
-    with the same id is not killed.
+    A JVM exits at the end of its input, except for a JVM that hangs. A later process with the same
+    id is not killed.
     """
     return subprocess.Popen(
         ["/bin/sh", "-c", _KILL_LATER, str(jvm)],

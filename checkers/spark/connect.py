@@ -14,8 +14,8 @@ from highwater.harness.base.errors import HarnessError
 
 _ANSWER_LIMIT_S: Final = 10.0
 _RETRIES: Final = 6
-"""Attempts to send a call again, about half a minute; Spark's default of 15 takes over ten
-minutes."""
+"""The number of attempts to send a call, for about half a minute. Spark's default of 15 attempts
+takes over ten minutes."""
 
 _sessions: dict[str, SparkSession] = {}
 
@@ -35,7 +35,7 @@ def start(remote: str, settings: Mapping[str, str]) -> SparkSession:
         settings: the settings that a session may change; the server ignores other settings.
 
     Raises:
-        HarnessError: there is no such server, its Spark has another version, or it refuses the
+        HarnessError: the server does not respond, its Spark has another version, or it refuses the
             session.
     """
     place = remote.partition("/;")[0]  # what follows may be a password
@@ -64,7 +64,7 @@ def start(remote: str, settings: Mapping[str, str]) -> SparkSession:
 
 
 def _await_answer(remote: str, place: str) -> None:
-    """Wait at most 10 s until the server answers; Spark itself would try for ten minutes."""
+    """Wait at most 10 s until the server responds. Spark itself would try for ten minutes."""
     try:
         import grpc  # noqa: PLC0415 - needed here only
         from pyspark.sql.connect.client import DefaultChannelBuilder  # noqa: PLC0415 - for the same reason
@@ -96,12 +96,12 @@ def _session(remote: str, settings: Mapping[str, str]) -> SparkSession:
 
 
 def _feature(version: str) -> list[str]:
-    """Return the part of a version that decides about compatibility: 4.3 of 4.3.0."""
+    """Return the part of a version on which compatibility depends: 4.3 of 4.3.0."""
     return version.split(".")[:2]
 
 
 def _end(session: SparkSession) -> None:
-    """Release the session on the server, if the server still runs."""
+    """Release the session on the server, if the server is still running."""
     client: Any = session.client
     client.set_retry_policies([])
     with warnings.catch_warnings():

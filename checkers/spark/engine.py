@@ -1,4 +1,4 @@
-"""Rows for kernels, in this process if they are few, else in Spark.
+"""Rows as the input of kernels, in this process if they are few, else in Spark.
 
 A *kernel* is a function from one Arrow table to another. It has no state, opens no file, and is the
 same for ten rows and for a hundred million. For few rows a job of Spark would take longer than the
@@ -23,25 +23,24 @@ Kernel: TypeAlias = Callable[[pa.Table], pa.Table]
 How: TypeAlias = Literal["inner", "semi", "anti"]
 
 HERE_ROWS: Final = 2_000_000
-"""The most rows that are collected into this process."""
+"""The greatest number of rows that are collected into this process."""
 
 _STRETCH_ROWS: Final = 500_000
-"""The approximate number of rows of a task that ``map`` gives to a kernel at once."""
+"""The approximate number of rows in one call of a kernel by ``map``."""
 
 _BROADCAST_ROWS: Final = 1_000_000
-"""The most rows that are broadcast for a join."""
+"""The greatest number of rows that are broadcast for a join."""
 
 _SHUFFLED_ROWS: Final = 1_000_000
-"""The approximate number of rows in a partition. ``by`` gives the rows of a partition to a kernel
-at once."""
+"""The approximate number of rows in a partition, and so in one call of a kernel by ``by``."""
 
 
 class Engine:
-    """Makes ``Rows``, and releases persisted ones at the end of ``with Engine(spark) as engine``.
+    """Makes ``Rows``, and unpersists them at the end of ``with Engine(spark) as engine``.
 
     Args:
         spark: the session, of any kind.
-        here: the most rows that are collected into this process.
+        here: the greatest number of rows that are collected into this process.
     """
 
     def __init__(self, spark: SparkSession, here: int | None = None) -> None:
@@ -68,7 +67,7 @@ class Engine:
         return self.there(frame, schema, size)
 
     def there(self, frame: DataFrame, schema: pa.Schema, size: int) -> "Rows":
-        """Return a frame's rows, left in Spark even if they are few."""
+        """Return a frame's rows, which remain in Spark even if they are few."""
         return Rows(self, schema, frame=frame, size=size)
 
     def given(self, table: pa.Table) -> DataFrame:
@@ -79,7 +78,7 @@ class Engine:
         return self.spark.createDataFrame(table.combine_chunks())
 
     def few(self, frame: DataFrame, schema: pa.Schema) -> "Rows":
-        """Return a frame's rows, computed once, if their number is not known."""
+        """Return a frame's rows, computed once, if their number is unknown."""
         first_rows = collected(frame.limit(self.here + 1), schema)
         if len(first_rows) <= self.here:
             return self.table(first_rows)
@@ -111,12 +110,12 @@ class Rows:
         self._size = size
 
     def __len__(self) -> int:
-        """Return the greatest possible number of rows; for rows in Spark there may be fewer."""
+        """Return the greatest possible number of rows. In Spark there may be fewer."""
         return self._size if self._table is None else len(self._table)
 
     @property
     def most_here(self) -> int:
-        """The most rows that would be collected into this process."""
+        """The greatest number of rows that are collected into this process."""
         return self._engine.here
 
     @property
@@ -151,7 +150,7 @@ class Rows:
         return self._there(mapped(moved, run, schema), schema)
 
     def where(self, bits: int, column: str = "fact") -> "Rows":
-        """Return rows that have any of these bits in a column."""
+        """Return the rows that have any of these bits in a column."""
         mask = pa.scalar(bits, pa.int32())
         return self._filter(
             lambda table: pc.not_equal(pc.bit_wise_and(table[column], mask), 0),
@@ -159,26 +158,26 @@ class Rows:
         )
 
     def only(self, column: str, *values: int | str) -> "Rows":
-        """Return rows that have one of these values in a column."""
+        """Return the rows that have one of these values in a column."""
         allowed = pa.array(values, self.schema.field(column).type)
         return self._filter(
             lambda table: pc.is_in(table[column], allowed), lambda: F.col(column).isin(*values)
         )
 
     def but(self, column: str, value: int | str) -> "Rows":
-        """Return rows that have another value in a column."""
+        """Return the rows that have any other value in a column."""
         return self._filter(
             lambda table: pc.not_equal(table[column], value), lambda: F.col(column) != value
         )
 
     def not_null(self, column: str) -> "Rows":
-        """Return rows whose value in a column is not null."""
+        """Return the rows whose value in a column is not null."""
         return self._filter(
             lambda table: table[column].is_valid(), lambda: F.col(column).isNotNull()
         )
 
     def _filter(self, here: Callable[[pa.Table], pa.Array], there: Callable[[], Column]) -> "Rows":
-        """Return the rows that a mask selects here, or that a condition selects in Spark."""
+        """Return the rows selected by a mask in this process, or by a condition in Spark."""
         if self._table is not None:
             return self._engine.table(self._table.filter(here(self._table)))
         return self._there(self.frame().where(there()), self.schema)
@@ -208,7 +207,7 @@ class Rows:
         return self._there(self.frame().toDF(*schema.names), schema)
 
     def distinct(self, names: Sequence[str]) -> pa.Table:
-        """Return the distinct values of some columns, in this process; they must be few."""
+        """Return the distinct values of some columns, in this process. They must be few."""
         few = self.select(names)
         if few.here:
             return few.table().group_by(list(names)).aggregate([])
@@ -326,7 +325,7 @@ def _ranges(
 def _partition(
     batches: Iterable[pa.RecordBatch], kernel: Kernel, schema: pa.Schema, given: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a kernel's result in a task of ``by``: over all rows of a partition at once."""
+    """Yield a kernel's result in a task of ``by``, over all rows of a partition at once."""
     whole = list(batches)
     if whole:
         table = pa.Table.from_batches(whole).cast(given)

@@ -1,4 +1,4 @@
-"""Failures of Spark: one line about a failure, and a check that Spark still answers."""
+"""Failures of Spark: one line about a failure, and a check whether Spark still responds."""
 
 import re
 from typing import Final
@@ -25,7 +25,7 @@ def first_line(error: Exception) -> str:
 
 
 def require_alive(session: SparkSession) -> None:
-    """Raise an error if a session no longer answers: its errors say nothing about a run."""
+    """Raise an error if a session no longer responds. Then its errors are not about a run."""
     try:
         session.sql("SELECT 1").collect()
     except Exception as error:

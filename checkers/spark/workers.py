@@ -1,4 +1,4 @@
-"""Prepares Spark's workers: sends this project's packages to them, and tests the packages.
+"""Prepare Spark's workers: send this project's packages to them, and test their imports.
 
 A worker imports kernels by name, from a zip that the session sends. The libraries of these modules
 must be installed on the worker (docs/spark.md).
@@ -46,7 +46,7 @@ _LACKS: Final = (
         "Name a Python that they have: --spark-conf spark.pyspark.python=/path/to/python",
     ),
 )
-"""Texts in the error of a failed test, with their meaning and remedy."""
+"""Texts in the error of a failed import test, with their meaning and remedy."""
 
 _prepared: WeakSet[SparkSession] = WeakSet()
 
@@ -55,7 +55,7 @@ def prepare(session: SparkSession) -> None:
     """Send our packages to a session's workers, once, and test that the workers can import them.
 
     Raises:
-        HarnessError: a worker lacks something, or has another Python.
+        HarnessError: a worker lacks a package, or has another Python version.
     """
     if session in _prepared:
         return
@@ -70,7 +70,7 @@ def prepare(session: SparkSession) -> None:
 
 
 def packed() -> Path:
-    """Return the path of a zip of our packages' sources, the same bytes for the same sources.
+    """Return the path of a zip of our packages' sources. Equal sources give equal bytes.
 
     The zip exists until the process ends, because Spark sends it to every new worker.
     """

@@ -1,1 +1,1 @@
-"""Checkers of the anomalies in the remote tier (KIP-405)."""
+"""Checkers of the remote tier (KIP-405)."""

@@ -1,4 +1,4 @@
-"""``remote-divergence``: the remote tier holds another record than the replicas (KIP-405).
+"""``remote-divergence``: the remote tier has another record than the replicas (KIP-405).
 
 A leader copies whole segments of its log to the remote tier. The checker compares each remote
 segment with the replicas as if it were one more replica (``checkers.inspection.compare``), offset
@@ -129,7 +129,7 @@ def _with_segments(tables: Tables, remote: DataFrame) -> list[ComparedReplica]:
 def _damaged(remote: DataFrame, segments: dict[tuple[str, int], Segment]) -> list[Row]:
     """Return ranges without a valid batch.
 
-    Torn ends count, because complete segments are copied.
+    A torn end is damage here, because Kafka copies only complete segments.
     """
     ordinary = [damage for damage in ORDINARY if damage != "torn"]
     damaged = remote.where(F.col("damage").isNotNull() & ~F.col("damage").isin(ordinary))

@@ -37,13 +37,13 @@ from highwater.checkers.spark.engine import Rows
 SENDING: Final = schema(
     "operation", "slot", "client", "at", "offset", "there", "gone", gone=pa.bool_()
 )
-"""A send in a transaction of unknown outcome. ``offset`` is the offset that its producer received;
-``there`` is where the final read returned the record (null: nowhere). ``gone``: the record is
-certainly missing."""
+"""A send in a transaction with an unknown outcome. ``offset`` is the offset that its producer
+received; ``there`` is where the final read returned the record (null: nowhere). ``gone``: the
+record is certainly missing."""
 
 
 def _without_transactions(_tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge: no transactions, or a compacted topic."""
+    """Return why there is nothing to judge, without transactions or with a compacted topic."""
     if case.compacted:
         return "compaction may remove records of a transaction"
     return "" if case.plan.workload.transactions else "no producer uses transactions"
@@ -72,8 +72,8 @@ def torn_transactions(tables: Tables) -> Rows | None:
 def unknown_sends(tables: Tables) -> Rows | None:
     """Return the sends in transactions of unknown outcome, as ``SENDING`` rows.
 
-    None if no run has transactions. In compacted topics no record is ``gone``, because compaction
-    may remove it.
+    The result is None if no run has transactions. In compacted topics no record is ``gone``,
+    because compaction may remove it.
     """
     if not any(case.plan.workload.transactions for case in tables.cases):
         return None
@@ -96,7 +96,10 @@ def sendings(view: ClientHistory, limits: pa.Table) -> Rows:
 
 
 def whereabouts(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
-    """Return sends with the offsets of their records, as ``SENDING`` rows. A kernel by ``key``."""
+    """Return sends with the offsets of their records, as ``SENDING`` rows.
+
+    This kernel needs all rows of a ``key`` together.
+    """
     columns, record = grouped(numbers(rows, DOUBTFUL.names), "key", then=("at",))
     offset = columns["offset"]
     limit = look_up_columns(limits, "slot", columns["slot"])
@@ -107,7 +110,10 @@ def whereabouts(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
 
 
 def torn(rows: pa.Table) -> pa.Table:
-    """Return the transactions of which only a part is in the log. A kernel by ``operation``."""
+    """Return the transactions of which only a part is in the log.
+
+    This kernel needs all rows of a ``operation`` together.
+    """
     columns, operation = grouped(numbers(rows, SENDING.names), "operation", then=("at",))
     there, gone = (
         operation.first_place(mask) for mask in (columns["there"] != NONE, columns["gone"])

@@ -1,9 +1,10 @@
-"""Transactions as their coordinator wrote them: their begin, their end and its kind.
+"""Transactions in ``__transaction_state``: their begin, their end, and the kind of end.
 
-A coordinator writes each state of a transactional id to ``__transaction_state``. A transaction that
-its client ends keeps the producer's epoch. The coordinator raises the epoch when it ends a
-transaction after a timeout, or for a new producer with its transactional id (KIP-98). With KIP-890
-clients raise the epoch, too: then it is not known which of them ended a transaction.
+A coordinator writes each state of a transactional id to ``__transaction_state``. If the client ends
+a transaction, the producer epoch does not change. The coordinator increases the epoch when it ends
+a transaction after a timeout, or for a new producer with the same transactional id (KIP-98). With
+KIP-890 the epoch also increases when the client ends it, so it is unknown which of them ended a
+transaction.
 """
 
 from collections import defaultdict

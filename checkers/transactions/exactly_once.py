@@ -11,8 +11,8 @@ records.
   same offset.
 - *unprocessed*: transactions of a group that took effect have read records before and after an
   acknowledged record that is there at the end. No transaction that took effect, or may have, has
-  read this record. Every read of a greater offset began after the record was acknowledged. (If not,
-  the log was truncated, which is another anomaly.)
+  read this record. Every read of a greater offset began after the record was acknowledged.
+  (Otherwise the log was truncated, which is another anomaly.)
 """
 
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ or may have taken effect (MAYBE)."""
 
 
 def _without_loops(_tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge: no transaction reads records."""
+    """Return why there is nothing to judge, if no transaction reads records."""
     return "" if case.plan.workload.transform else "no transaction reads (--transform)"
 
 
@@ -107,8 +107,7 @@ def exactly_once(view: ClientHistory, landed: pa.Array) -> Rows | None:
 
     Args:
         view: the clients' view of the runs.
-        landed: the ``operation`` of each operation that took effect although its outcome is
-            unknown.
+        landed: the numbers of operations that took effect although their outcome is unknown.
 
     Returns:
         Rows of ``FINDING``.
@@ -147,7 +146,7 @@ def _members(view: ClientHistory) -> pa.Table:
 def transacted(rows: pa.Table, *, landed: pa.Array) -> pa.Table:
     """Return the reads of transactions that took effect or may have, as ``PLACE`` rows.
 
-    A kernel by ``operation``.
+    This kernel needs all rows of a ``operation`` together.
 
     Args:
         rows: rows of ``ROW``, with the ``group`` of their client.
@@ -166,7 +165,7 @@ def transacted(rows: pa.Table, *, landed: pa.Array) -> pa.Table:
 def acknowledged(rows: pa.Table) -> pa.Table:
     """Return acknowledged records that are once in the log, as ``PLACE`` rows.
 
-    A kernel by ``key``.
+    This kernel needs all rows of a ``key`` together.
     """
     columns, record = grouped(numbers(rows, ROW.names), "key", then=("at",))
     sent = any_of(columns["fact"], flags.SENT_OK) & ~any_of(columns["fact"], flags.OF_FENCE)
@@ -182,7 +181,9 @@ def acknowledged(rows: pa.Table) -> pa.Table:
 
 
 def processed_twice(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
-    """Return findings of records that two transactions of a group read. A kernel by ``key``.
+    """Return findings of records that two transactions of a group read.
+
+    This kernel needs all rows of a ``key`` together.
 
     Args:
         rows: the DONE rows of ``PLACE``.
@@ -202,7 +203,7 @@ def processed_twice(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
 def unprocessed(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
     """Return records that the transactions of a group skipped, as ``FINDING`` rows.
 
-    A kernel by ``slot``.
+    This kernel needs all rows of a ``slot`` together.
 
     Args:
         rows: rows of ``PLACE``.

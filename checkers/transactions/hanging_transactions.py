@@ -1,4 +1,4 @@
-"""``hanging-transaction``: a transaction is open in a partition, and its coordinator has ended it.
+"""``hanging-transaction``: a partition has an open transaction that its coordinator has ended.
 
 A coordinator writes a marker into every partition of a transaction that it ends, and then completes
 the transaction (KIP-98). A record of the transaction that arrives after the marker opens the
@@ -104,7 +104,7 @@ def hanging_transaction(tables: Tables) -> pa.Table:
 
 
 def _tells(case: RunFiles) -> bool:
-    """Return whether a run has transactions, and all disks that show their ends."""
+    """Return whether a run has transactions, and all disks that show how they ended."""
     topic, folder = case.plan.topic, case.run.coordinators
     unread = any(unused.path.startswith(f"{folder.name}/") for unused in case.unread)
     whole = len(case.replicas) >= topic.partitions * topic.replication_factor

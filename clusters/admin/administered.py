@@ -26,22 +26,22 @@ class AdministeredCluster(ABC):
 
     @abstractmethod
     def _view(self, brokers: Mapping[int, Address] | None = None) -> CoordinationView:
-        """Return a view of ZooKeeper or KRaft that queries ``brokers``; None: all brokers."""
+        """Return a view of ZooKeeper or KRaft that uses ``brokers``; None means all brokers."""
 
     @abstractmethod
     def _running(self) -> dict[int, Address]:
-        """Return the addresses of the brokers that run."""
+        """Return the addresses of the brokers that are running."""
 
     @abstractmethod
     def _paused(self, *but: int) -> AbstractContextManager[None]:
         """Pause every running broker except ``but`` during the context."""
 
     def _require_ours(self, topic: str) -> None:
-        """Refuse a topic that this cluster may not change; by default it may change all topics."""
+        """Raise an error for a topic that this cluster may not change; by default there is none."""
         del topic
 
     def add_partitions(self, topic: str, added: Mapping[int, Sequence[int]]) -> None:
-        """Add partitions in ZooKeeper or by a request, and wait until they are ready."""
+        """Add partitions in ZooKeeper or by a request, and wait until the partitions are ready."""
         self._require_ours(topic)
         running = self._running()
         with (
@@ -51,12 +51,12 @@ class AdministeredCluster(ABC):
             topics.add_partitions(view, running, probe, topic, added)
 
     def delete_topic(self, topic: str) -> None:
-        """Send the request to a broker, which forwards it to the controller."""
+        """Send DeleteTopics to a broker, which forwards it to the controller."""
         self._require_ours(topic)
         topics.delete_topic(self._running(), topic)
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Put a broker first in the assignment and let the preferred leader be elected."""
+        """Put a broker first in the assignment, and elect the preferred leader."""
         self._change_leadership(leadership.move, topic, partition, broker)
 
     def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
@@ -83,7 +83,7 @@ class AdministeredCluster(ABC):
             )
 
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        """Write the changes to ZooKeeper, or send them to the brokers."""
+        """Write the changed settings to ZooKeeper, or send them to the brokers."""
         self._require_ours(topic)
         running = self._running()
         with contextlib.closing(self._view(running)) as view:

@@ -1,4 +1,4 @@
-"""Questions to coordinators about transactional ids (KIP-664) and share groups (KIP-932)."""
+"""Request the states of transactional ids (KIP-664) and share groups (KIP-932)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,18 +52,18 @@ _ANSWER: Final = Schema(
 
 @dataclass(slots=True, kw_only=True)
 class ShareOffsetsRequest(FlexibleRequest):
-    """DescribeShareGroupOffsets about partitions of a topic."""
+    """A DescribeShareGroupOffsets request about partitions of a topic."""
 
     @classmethod
     def of(cls, group: str, topic: str, partitions: Sequence[int]) -> Self:
-        """Return a request about one group."""
+        """Return a DescribeShareGroupOffsets request about one group."""
         numbers = CompactArray(Int32).encode(partitions)
         topics = b"\2" + _TEXT.encode(topic) + numbers + NOTHING
         body = b"\2" + _TEXT.encode(group) + topics + NOTHING + NOTHING
         return cls(name="DescribeShareGroupOffsetsRequest", key=90, body=body)
 
     def answer(self, frame: bytes) -> list[Any]:
-        """Return the groups in the answer, as tuples in the order of ``_ANSWER``."""
+        """Return the groups in the response, as tuples in the order of ``_ANSWER``."""
         *_, groups, _ = _ANSWER.decode(BytesIO(frame))
         return list(groups or ())
 
@@ -71,10 +71,10 @@ class ShareOffsetsRequest(FlexibleRequest):
 def transactions(client: ProtocolClient, broker: int) -> frozenset[CoordinatedState]:
     """Return the states of all transactional ids that a broker coordinates.
 
-    An id that the coordinator removes between the two requests is left out.
+    The function sends two requests. It ignores an id that the coordinator removes between them.
 
     Raises:
-        UnreachableError: the broker does not answer, or refuses.
+        UnreachableError: the broker does not respond, or refuses.
     """
     request = ListTransactionsRequest(version=0, state_filters=[], producer_id_filters=[])
     [listed] = client.ask(broker, request)
@@ -96,10 +96,10 @@ def transactions(client: ProtocolClient, broker: int) -> frozenset[CoordinatedSt
 def share_starts(
     client: ProtocolClient, broker: int, group: str, topic: str, partitions: Sequence[int]
 ) -> Mapping[int, int | None]:
-    """Return a share group's start offsets by partition; None: it has none.
+    """Return a share group's start offsets by partition; None for a partition without one.
 
     Raises:
-        UnreachableError: the broker does not answer, or refuses.
+        UnreachableError: the broker does not respond, or refuses.
     """
     [groups] = client.ask(broker, ShareOffsetsRequest.of(group, topic, partitions))
     starts: dict[int, int | None] = {}

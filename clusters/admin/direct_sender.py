@@ -1,7 +1,7 @@
-"""Sends a record once to a given broker, leader or not, without waiting for the response.
+"""Send a record once to a given broker, leader or not, without waiting for the response.
 
-An ordinary client looks up the leader and retries. But a schedule needs a single attempt to write
-to a deposed leader that does not know of its deposition.
+An ordinary client looks up the leader and retries. But a schedule needs a single write to a former
+leader that does not know of the new leader.
 """
 
 import threading
@@ -32,7 +32,8 @@ _PRODUCE: Final = {0: 1, 1: 2, 2: 3}
 _CONNECT_S: Final = 3.0
 _TRANSPORT: Final = "_TRANSPORT"
 _PURGED: Final = "_PURGE_INFLIGHT"
-"""librdkafka's names for two errors: the connection broke; the answer did not come in time."""
+"""librdkafka's names for two errors: a broken connection, and a response that was not received in
+time."""
 
 _BATCH_BYTES_MAX: Final = 1 << 20
 
@@ -42,7 +43,7 @@ class DirectSender:
 
     Args:
         plan: the plan with the topic, the acks, the record size and the timeout.
-        recorder: records the operations, as operations of the process ``story``.
+        recorder: writes the operations to the history, as operations of the process ``story``.
     """
 
     def __init__(self, plan: Plan, recorder: Recorder) -> None:
@@ -60,7 +61,7 @@ class DirectSender:
 
     @property
     def answers(self) -> Mapping[str, SendOutcome | None]:
-        """Id of each sent record to its outcome; None while the outcome is unknown."""
+        """The outcome of each sent record by its id; None while the outcome is unknown."""
         return dict(self._answers)
 
     def send(
@@ -82,7 +83,7 @@ class DirectSender:
         address: str,
         timestamp_ms: int | None = None,
     ) -> None:
-        """Send several records in one batch, like ``send``. The batch gets one answer."""
+        """Send several records in one batch, like ``send``. The batch gets one response."""
         invoke_ns = self._recorder.clock()
         self._answers.update(dict.fromkeys(identities))
         now_ms = time.time_ns() // 1_000_000
@@ -111,7 +112,7 @@ class DirectSender:
         thread.start()
 
     def close(self, *, limit_s: float) -> None:
-        """Wait for responses; after the limit, record missing responses as unknown."""
+        """Wait for the responses. After the time limit, record each missing response as unknown."""
         deadline = time.monotonic() + limit_s
         for thread, _ in self._waiting:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -124,7 +125,7 @@ class DirectSender:
     def _await_response(
         self, connection: BrokerConnection, request: Request, note: Callable[[SendOutcome], None]
     ) -> None:
-        """Wait for the answer to a request; with acks=0 the broker sends no answer."""
+        """Wait for the response to a request; with acks=0 the broker sends no response."""
         try:
             if request.acks == 0:
                 note(SendOutcome(outcome=OK))

@@ -19,10 +19,10 @@ _ANSWER_S: Final = 10.0
 def request_election(
     client: ProtocolClient, brokers: Sequence[int], topic: str, partition: int, kind: int
 ) -> list[int]:
-    """Request an election (version 1, since 2.4); return the answer's error codes.
+    """Request an election (version 1, since 2.4); return the response's error codes.
 
     Raises:
-        UnreachableError: no broker answered.
+        UnreachableError: no broker responded.
     """
     request: Any = ElectLeadersRequest(
         version=1,
@@ -43,10 +43,11 @@ def elect_unclean(brokers: Mapping[int, Address], topic: str, partition: int) ->
     """Request an unclean election for a partition without a leader.
 
     Args:
-        brokers: brokers to ask: the controller, or on KRaft any broker, which forwards the request.
+        brokers: the receivers of the request: the controller, or on KRaft any broker, which
+            forwards it.
 
     Raises:
-        UnreachableError: no broker answered.
+        UnreachableError: no broker responded.
         HarnessError: the controller refuses the election.
     """
     with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:

@@ -1,6 +1,7 @@
-"""Commits offsets of many groups that expire at one moment, which no ordinary client asks for.
+"""Commit offsets of many groups with one common expiry time, which ordinary clients cannot do.
 
-OffsetCommit has a retention time in versions 2 to 4; newer versions take the broker's.
+OffsetCommit has a retention time in versions 2 to 4. In newer versions the broker's setting
+applies.
 """
 
 import time
@@ -17,7 +18,8 @@ from highwater.clusters.core.interfaces import UnreachableError
 _VERSION: Final = 2
 _CONNECTIONS: Final = 24
 _AT_ONCE: Final = 2
-"""Requests on a connection: few, because the retention time counts from when one is read."""
+"""The number of requests in flight on a connection. It is small because the broker adds the
+retention time to the time at which it reads a request."""
 
 _ANSWERS_S: Final = 30.0
 
@@ -29,10 +31,10 @@ def commit_expiring(
 
     Args:
         coordinator: ``host:port`` of the broker that coordinates all of the groups.
-        expires_at: when all of the offsets expire, in seconds since 1970.
+        expires_at: when all offsets expire, in seconds since 1970.
 
     Raises:
-        UnreachableError: the broker did not answer in time, or refused a commit.
+        UnreachableError: the broker did not respond in time, or refused a commit.
     """
 
     def commit(first: int) -> None:

@@ -1,4 +1,4 @@
-"""Requests that kafka-python does not have, of version 0, in the flexible format (KIP-482)."""
+"""Requests in version 0 and the flexible format (KIP-482) that kafka-python does not have."""
 
 import struct
 from abc import ABC, abstractmethod
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 NOTHING = b"\0"
-"""The byte for a compact string that is null, and for no tagged fields."""
+"""The byte for a null compact string, and for an empty list of tagged fields."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FlexibleRequest(ABC):
-    """A request, with the methods that ``kafka_protocol`` uses on requests."""
+    """A request with the methods that ``kafka_protocol`` calls."""
 
     name: str
     key: int
@@ -27,10 +27,10 @@ class FlexibleRequest(ABC):
         self.header = numbers + client + NOTHING
 
     def encode(self, *, header: bool, framed: bool = False) -> bytes:
-        """Return the request's bytes; with ``framed`` their number comes first."""
+        """Return the request's bytes. With ``framed``, they begin with their length."""
         frame = (self.header if header else b"") + self.body
         return struct.pack(">i", len(frame)) + frame if framed else frame
 
     @abstractmethod
     def answer(self, frame: bytes) -> Any:  # noqa: ANN401 - as of kafka-python's requests
-        """Decode the answer from a frame without its length."""
+        """Decode the response from a frame without its length."""

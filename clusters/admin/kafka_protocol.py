@@ -1,7 +1,7 @@
 """A small synchronous client of Kafka's protocol, for requests that ordinary clients cannot send.
 
 kafka-python's protocol classes encode and decode every version of every message. This module adds a
-socket with short timeouts, pipelined requests, and a pause after a missing response.
+socket with short timeouts, pipelined requests, and a pause after a timeout.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ Response = Any
 _SIZE = struct.Struct(">i")
 _CLIENT = "highwater-probe"
 _ANSWER_BYTES_MAX = 100 << 20
-"""Kafka's limit for a request (``socket.request.max.bytes``); answers are smaller."""
+"""Kafka's limit for the size of a request (``socket.request.max.bytes``). Responses are smaller."""
 
 
 class BrokerConnection:
@@ -31,7 +31,7 @@ class BrokerConnection:
 
     Args:
         address: address of the broker.
-        timeout_s: limit for the connection and for each answer.
+        timeout_s: limit for the connection and for each response.
 
     Raises:
         UnreachableError: the broker does not listen, or does not accept the connection in time.
@@ -48,17 +48,17 @@ class BrokerConnection:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def ask(self, *requests: Request) -> list[Response]:
-        """Send requests without waiting in between, then read their answers in the same order.
+        """Send requests in a pipeline, then read their responses in the same order.
 
         Raises:
-            UnreachableError: the connection broke or an answer took too long; do not use the
+            UnreachableError: the connection broke or a response took too long; do not use the
                 connection again.
         """
         self.send(*requests)
         return self.receive(*requests)
 
     def send(self, *requests: Request) -> None:
-        """Send requests without reading their answers.
+        """Send requests without reading their responses.
 
         Raises:
             UnreachableError: the connection broke; do not use the connection again.
@@ -74,10 +74,10 @@ class BrokerConnection:
             raise UnreachableError(f"{self._address} does not listen: {error}") from error
 
     def receive(self, *requests: Request) -> list[Response]:
-        """Read the answers to requests that were sent, in the order of the requests.
+        """Read the responses to requests that were sent, in the order of the requests.
 
         Raises:
-            UnreachableError: the connection broke, an answer took too long or is not an answer of
+            UnreachableError: the connection broke, a response took too long or is not a response of
                 Kafka; do not use the connection again.
         """
         try:
@@ -90,11 +90,11 @@ class BrokerConnection:
             ) from error
 
     def set_timeout(self, timeout_s: float) -> None:
-        """Set the timeout for each further answer."""
+        """Set the timeout for each further response."""
         self._socket.settimeout(timeout_s)
 
     def shut_down(self) -> None:
-        """End the connection; a thread that waits for an answer gets UnreachableError."""
+        """End the connection; a thread that waits for a response gets UnreachableError."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -134,7 +134,7 @@ class ProtocolClient:
         clock: returns the monotonic time in seconds.
 
     Attributes:
-        repeated: whether the first node that the last ``ask_any`` asked did not answer.
+        repeated: whether the first node did not respond to the last request of ``ask_any``.
     """
 
     repeated = False
@@ -156,7 +156,7 @@ class ProtocolClient:
         self._not_before: dict[int, float] = {}
 
     def ask(self, node: int, *requests: Request) -> list[Response]:
-        """Ask one node.
+        """Send a request to one node, and return its response.
 
         Raises:
             UnreachableError: the node does not respond, or did not respond shortly before.
@@ -174,12 +174,13 @@ class ProtocolClient:
             raise
 
     def ask_any(self, nodes: Sequence[int], *requests: Request) -> list[Response]:
-        """Ask nodes until a node answers; nodes with an open connection are asked first.
+        """Send a request to one node after another, until a node responds.
 
-        A node that did not answer may have carried out the request; ``repeated`` is then true.
+        Nodes with an open connection come first. A node that did not respond may have executed the
+        request; ``repeated`` is then true.
 
         Raises:
-            UnreachableError: none of the nodes answers.
+            UnreachableError: no node responds.
         """
         self.repeated = False
         for node in sorted(nodes, key=lambda node: node not in self._connections):

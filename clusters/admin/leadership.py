@@ -1,4 +1,4 @@
-"""Planned moves of leadership, as by an administrator, without a failure.
+"""Move leadership as an administrator does, without a failure.
 
 The new leader becomes the first in the partition's assignment, which moves no data. Then the
 controller elects the preferred leader. On ZooKeeper (0.9 to 3.9) the harness writes a node below
@@ -29,7 +29,7 @@ _ELECTION_S: Final = 5.0
 """Twice the time that 0.10 needs while a frozen broker does not respond to the controller."""
 
 _NOTICE_S: Final = 1.0
-"""Time in which a broker notices a new ZooKeeper node, which no event reports."""
+"""The time in which a broker detects a new ZooKeeper node for which it gets no event."""
 
 _NO_CONTROLLER: Final = {"version": 1, "brokerid": -1, "timestamp": "0"}
 
@@ -42,7 +42,7 @@ _ELECTED: Final = frozenset({0, elections.NOT_NEEDED})
 
 
 Freezer = Callable[..., AbstractContextManager[None]]
-"""Freezes every running broker, except brokers with the given ids, during its context."""
+"""During this context, every running broker is paused, except the brokers with these ids."""
 
 LeadershipChange = Callable[[CoordinationView, Mapping[int, Address], Freezer, str, int, int], None]
 """The function ``move`` or ``set_next_leader``."""
@@ -51,13 +51,14 @@ LeadershipChange = Callable[[CoordinationView, Mapping[int, Address], Freezer, s
 class ZooKeeperMover:
     """Writes like ``kafka-reassign-partitions`` and ``kafka-preferred-replica-election``.
 
-    The controller treats a new order as a reassignment: it waits until every replica is in the ISR,
-    and gives the current leader a new epoch, before the election gives its successor another epoch
-    (``KafkaController.updateLeaderEpochAndSendRequest``). While a replica is out of the ISR, the
-    order is written to the topic's node, and the controller is forced to read that node again.
+    The controller handles a new order of replicas as a reassignment. It waits until every replica
+    is in the ISR, and increases the leader epoch of the current leader
+    (``KafkaController.updateLeaderEpochAndSendRequest``). The election then increases the epoch
+    again. If a replica is not in the ISR, this class writes the order to the topic's node, and
+    forces the controller to read that node again.
 
     Args:
-        frozen: freezes all brokers except the given brokers, for a short time.
+        frozen: pauses all brokers except the given ones, for a short time.
     """
 
     def __init__(self, view: ZooKeeperView, frozen: Freezer) -> None:
@@ -73,7 +74,10 @@ class ZooKeeperMover:
             self.arrange(topic, partition, replicas)
 
     def assign(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Write the assignment; the controller applies it once every new replica is in the ISR."""
+        """Write the assignment.
+
+        The controller applies it after every new replica has joined the ISR.
+        """
         item = {"topic": topic, "partition": partition, "replicas": [*replicas]}
         self._write_request(_REASSIGN, item)
 
@@ -84,12 +88,12 @@ class ZooKeeperMover:
         self._elect_controller_anew()
 
     def _elect_controller_anew(self) -> None:
-        """Make the controller resign and be elected again, while all other brokers are frozen.
+        """Elect the controller again: it resigns while all other brokers are paused.
 
-        A controller that was elected shortly before does not watch its node yet. It resigns but
-        takes no part in the election (``KafkaController.ControllerChange``). Then another broker is
-        elected, and that broker has to resign next. If no broker takes part, ``await_controller``
-        starts a new election.
+        A new controller does not watch its node for a short time. If it resigns then, it does not
+        take part in the election (``KafkaController.ControllerChange``). Another broker is elected,
+        and that broker must resign next. If no broker takes part, ``await_controller`` starts a new
+        election.
         """
         controller, epoch = self._view.controller(), self._view.read(_EPOCH)
         for _ in range(_ELECTIONS):
@@ -102,10 +106,10 @@ class ZooKeeperMover:
         raise WaitTimeoutError(f"broker {controller} was not elected in {_ELECTIONS} elections")
 
     def await_controller(self, epoch: int) -> int:
-        """Wait until any broker is elected controller after an epoch, and return the broker's id.
+        """Wait until a broker is elected controller with a greater epoch, and return its id.
 
-        If all brokers missed the end of the last controller, they wait for the next controller's
-        node. Then this method creates a node that names no broker, and deletes it again.
+        If no broker got the event that the controller resigned, all brokers wait for another event.
+        Then this method creates a controller node without a broker, and deletes it again.
         """
         deadline = time.monotonic() + LIMIT_S
         while True:
@@ -121,7 +125,7 @@ class ZooKeeperMover:
                 self._view.delete("/controller")
 
     def _await_election(self, candidates: Collection[int], epoch: int, limit_s: float) -> int:
-        """Wait until a candidate is the controller, elected after an epoch; return its id."""
+        """Wait until a candidate is the controller with an epoch after this one; return its id."""
         elected, _ = await_condition(
             lambda: (self._view.controller(), self._view.read(_EPOCH)),
             lambda seen: seen[0] in candidates and seen[1] > epoch,
@@ -133,7 +137,7 @@ class ZooKeeperMover:
         return elected
 
     def elect(self, topic: str, partition: int) -> None:
-        """Request the election of the preferred leader, and wait until the controller is done."""
+        """Request the election of the preferred leader, and wait until it has ended."""
         self._write_request(_ELECT, {"topic": topic, "partition": partition})
 
     def _write_request(self, path: str, item: Mapping[str, Any]) -> None:
@@ -212,7 +216,7 @@ def move(
 
     Args:
         brokers: id of each running broker to its address.
-        frozen: freezes all brokers except the given brokers, for a short time.
+        frozen: pauses all brokers except the given ones, for a short time.
 
     Raises:
         WaitTimeoutError: the controller did not make the broker leader in time.
@@ -272,7 +276,7 @@ def assign(
     *,
     awaited: bool = True,
 ) -> None:
-    """Give a partition other replicas, and wait until exactly these exist and are in sync.
+    """Reassign a partition to other replicas, and wait until exactly these exist and are in sync.
 
     Args:
         awaited: False to return as soon as the controller has the request.

@@ -1,4 +1,4 @@
-"""Reads leaders, ISRs and live brokers from ZooKeeper, or from KRaft controllers and brokers."""
+"""Read leaders, ISRs and live brokers from ZooKeeper, or from KRaft controllers and brokers."""
 
 import contextlib
 import json
@@ -30,7 +30,8 @@ _CONTROLLER_ENDPOINTS = 2  # DescribeCluster's endpoint_type (KIP-919)
 _SESSION_SECRET: Final = 0xB3415C00  # ZooKeeperServer.superSecret, the same in 3.4 to 3.8
 _SESSION_S: Final = 10
 _ENSEMBLE_SESSION_S: Final = 2
-"""Clients of a paused ZooKeeper ask another ZooKeeper only after this session timeout."""
+"""The session timeout. A client of a paused ZooKeeper connects to another ZooKeeper only after it.
+"""
 
 _UPDATES: Final = 20
 _STATUS: Final = b"srvr"
@@ -54,8 +55,8 @@ class ZooKeeperView:
     """Reads the nodes in ZooKeeper that the controller itself writes.
 
     Args:
-        servers: controller id to ZooKeeper address; any of these ZooKeepers is asked.
-        timeout_s: limit for each answer.
+        servers: the address of each ZooKeeper by its id; requests go to any of them.
+        timeout_s: limit for each response.
     """
 
     def __init__(self, servers: Mapping[int, Address], *, timeout_s: float = 1.0) -> None:
@@ -83,7 +84,7 @@ class ZooKeeperView:
         return int(self.read("/controller")["brokerid"])
 
     def quorum_leader(self) -> int:
-        """Ask each ZooKeeper in an ensemble for its mode; a single ZooKeeper is the leader."""
+        """Request the mode of each ZooKeeper in an ensemble; a single ZooKeeper is the leader."""
         if len(self._servers) == 1:
             return next(iter(self._servers))
         for server, address in self._servers.items():
@@ -116,7 +117,7 @@ class ZooKeeperView:
         return str(self.read(f"/brokers/topics/{topic}").get("topic_id", ""))
 
     def quorum(self) -> None:
-        """Return None: the logs of ZooKeepers are not compared."""
+        """Return None, because the logs of ZooKeepers are not compared."""
 
     def topic_state(self, topic: str) -> TopicState | None:
         """Read the topic's node, the node with its settings, and the state of each partition."""
@@ -135,14 +136,14 @@ class ZooKeeperView:
         return self._wait(self._connected().exists_async(path)) is not None
 
     def end_session(self, broker: int) -> None:
-        """End a broker's session at once, as if the broker had been silent for too long.
+        """End a broker's session at once, as if the session timeout had passed.
 
-        ZooKeeper derives a session's password from its id, so that any client can take the session
-        over and close it (``SessionTrackerImpl``, ``ZooKeeperServer.generatePasswd``). A live
-        broker gets the event that its session has expired, and registers again.
+        ZooKeeper derives a session's password from its id. So any client can attach to the session
+        and close it (``SessionTrackerImpl``, ``ZooKeeperServer.generatePasswd``). A live broker
+        gets the event that its session has expired, and registers again.
 
         Raises:
-            UnreachableError: ZooKeeper does not answer, or has no session of that broker.
+            UnreachableError: ZooKeeper does not respond, or has no session of that broker.
         """
         path = f"/brokers/ids/{broker}"
         try:
@@ -165,7 +166,7 @@ class ZooKeeperView:
         """Create a node and its parents; return False if the node already exists.
 
         Args:
-            ephemeral: whether the node ends with this client's session.
+            ephemeral: whether ZooKeeper deletes the node at the end of this client's session.
         """
         data = json.dumps(node).encode()
         client = self._connected()
@@ -184,7 +185,7 @@ class ZooKeeperView:
         """Read a node, change its content in place, and write it; retry if another client wrote.
 
         Raises:
-            UnreachableError: ZooKeeper does not answer, or other writers keep changing the node.
+            UnreachableError: ZooKeeper does not respond, or other writers keep changing the node.
         """
         for _ in range(_UPDATES):
             data, state = self._at(path, self._connected().get_async)
@@ -198,7 +199,7 @@ class ZooKeeperView:
         )
 
     def append(self, path: str, node: Mapping[str, Any]) -> None:
-        """Create a node with the name ``path`` followed by the next sequence number."""
+        """Create a node whose name is ``path`` and the next sequence number."""
         data = json.dumps(node).encode()
         result = self._connected().create_async(path, data, sequence=True, makepath=True)
         self._wait(result)
@@ -232,19 +233,19 @@ class ZooKeeperView:
         return self._client
 
     def close(self) -> None:
-        """End the session. Ignore errors: a client cannot stop if its start was interrupted."""
+        """End the session. Ignore errors, because an interrupted client cannot stop."""
         with contextlib.suppress(KazooException, KazooTimeoutError, OSError, AttributeError):
             self._client.stop()
             self._client.close()
 
 
 class BrokersView:
-    """A cluster's state in brokers' answers; a broker answers from its own copy of the metadata.
+    """A cluster's state according to brokers. Every broker has its own copy of the metadata.
 
-    A copy lags behind while its broker is paused or partitioned, and for a moment after that.
+    The copy of a paused or partitioned broker is old, and for a short time after the fault, too.
 
     Args:
-        brokers: ids of the brokers that may be asked.
+        brokers: ids of the brokers that may get requests.
         metadata: version of the Metadata request.
     """
 
@@ -276,7 +277,7 @@ class BrokersView:
         return topic_id(topics[0].topic_id.bytes) if topics and topics[0].topic_id else ""
 
     def quorum(self) -> QuorumState | None:
-        """Return None: brokers do not know the controllers' logs."""
+        """Return None, because brokers do not have the controllers' logs."""
         return None
 
     def topic_state(self, topic: str) -> TopicState | None:
@@ -302,7 +303,7 @@ class BrokersView:
         return response
 
     def _foremost(self) -> tuple[int, ...]:
-        """Return the brokers to ask before all other brokers."""
+        """Return the brokers that get requests before all other brokers."""
         return ()
 
     def close(self) -> None:
@@ -311,17 +312,18 @@ class BrokersView:
 
 
 class KraftView(BrokersView):
-    """Asks the quorum for its leader, and the most up-to-date brokers for the partitions.
+    """A KRaft cluster's state: the leader from the quorum, partitions from up-to-date brokers.
 
-    A broker's copy is milliseconds behind the controller's log. So the view first asks the quorum's
-    leader for the end offset of each broker (DescribeQuorum, KIP-595), and then a broker with the
-    greatest end offset. If no such broker answers, it asks any broker.
+    A broker's copy is milliseconds behind the controller's log. So the view first requests the end
+    offset of each broker from the quorum's leader (DescribeQuorum, KIP-595). Then it sends its
+    request to a broker with the greatest end offset. If no such broker responds, it uses any
+    broker.
 
     Args:
         brokers: broker id to broker address.
         controllers: controller id to controller address.
         metadata: version of the Metadata request.
-        timeout_s: limit for each answer.
+        timeout_s: limit for each response.
     """
 
     def __init__(
@@ -364,7 +366,7 @@ class KraftView(BrokersView):
         )
 
     def _foremost(self) -> tuple[int, ...]:
-        """Return the brokers that have read the controller's log up to the greatest offset."""
+        """Return the brokers whose copy of the controller's log has the greatest end offset."""
         end_offsets = {
             observer.replica_id: observer.log_end_offset
             for observer in self._leader_state().observers
@@ -378,8 +380,8 @@ class KraftView(BrokersView):
 def leader_state(client: ProtocolClient, controllers: Iterable[int]) -> Any:  # noqa: ANN401 - kafka-python's
     """Return the quorum's state from its leader; only the leader answers DescribeQuorum.
 
-    A leader that is isolated from other controllers stays leader for a while, so the response with
-    the greatest epoch counts.
+    A leader that is isolated from the other controllers does not resign at once. So the response
+    with the greatest epoch is used.
 
     Raises:
         UnreachableError: no controller is the leader.
@@ -400,10 +402,10 @@ def leader_state(client: ProtocolClient, controllers: Iterable[int]) -> Any:  # 
 
 
 def known_leader(controller: Address, *, timeout_s: float = 1.0) -> int:
-    """Return the quorum's leader according to a KRaft controller; -1 if it knows no leader.
+    """Return the quorum's leader according to one controller; -1 if it knows no leader.
 
     Raises:
-        UnreachableError: the controller does not answer.
+        UnreachableError: the controller does not respond.
     """
     request = DescribeClusterRequest(version=1, endpoint_type=_CONTROLLER_ENDPOINTS)
     with contextlib.closing(BrokerConnection(controller, timeout_s=timeout_s)) as connection:
@@ -412,10 +414,10 @@ def known_leader(controller: Address, *, timeout_s: float = 1.0) -> int:
 
 
 def zookeeper_status(server: Address, *, timeout_s: float = 1.0) -> bytes:
-    """Return a ZooKeeper's status text: its mode, or that it does not serve requests.
+    """Return a ZooKeeper's status text: its mode, or why it serves no requests.
 
     Raises:
-        UnreachableError: the ZooKeeper does not answer.
+        UnreachableError: the ZooKeeper does not respond.
     """
     answer = b""
     try:

@@ -1,4 +1,4 @@
-"""Reads LEO, HW, leader, epoch and ISR of a running cluster's replicas with Kafka's protocol."""
+"""Read the LEO, HW, leader, epoch and ISR of a running cluster's replicas by Kafka's protocol."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -31,13 +31,13 @@ _SESSIONLESS = -1
 class ClusterProbe:
     """Implements Probe of ``clusters.core.interfaces``. Not thread-safe.
 
-    The LEO comes from ListOffsets, sent as a debugging consumer: every release lets such a consumer
-    read past the high watermark. The HW comes from a Fetch at the log's end, so that no record is
-    sent. The Fetch goes first on the same connection, so that a HW above the LEO is only seen if
-    the replica was truncated in between.
+    The LEO comes from a ListOffsets request of a debugging consumer (replica id -2), which every
+    release allows to read beyond the high watermark. The HW comes from a Fetch at the log's end, so
+    that the response has no records. The Fetch is sent first on the same connection. So a HW above
+    the LEO is only observed if the replica was truncated between the two requests.
 
     Args:
-        versions: returns a broker's request versions; an upgrade changes them.
+        versions: returns a broker's request versions, which change with an upgrade.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ClusterProbe:
         return self._view.topic_state(topic)
 
     def replica(self, broker: int, topic: str, partition: int) -> ReplicaState:
-        """Ask a broker for the LEO and the HW of its replica."""
+        """Request the LEO and the HW of a broker's replica."""
         key = (broker, topic, partition)
         offset = self._last_leo.pop(key, None)
         if offset is None:
@@ -95,19 +95,25 @@ class ClusterProbe:
         return ReplicaState(leo=leo, hw=fetched.high_watermark)
 
     def log_start(self, broker: int, topic: str, partition: int) -> int:
-        """Ask a broker for the first offset of its replica."""
+        """Request the log start offset of a broker's replica."""
         request = self._list_offsets(broker, topic, partition, timestamp=_EARLIEST)
         [listed] = self._client.ask(broker, request)
         return _offset(listed)
 
     def leads(self, broker: int, topic: str, partition: int) -> bool:
-        """Return whether a broker believes that it leads: if so, it answers ordinary consumers."""
+        """Return whether a broker believes that it leads.
+
+        If so, it responds to consumers without an error.
+        """
         request = self._list_offsets(broker, topic, partition, replica_id=_CONSUMER)
         [listed] = self._client.ask(broker, request)
         return listed.topics[0].partitions[0].error_code in _LEADER_ERRORS
 
     def knows_epoch(self, broker: int, topic: str, partition: int, epoch: int) -> bool:
-        """Return whether a broker knows a leader epoch; a fetch in an unknown epoch is refused."""
+        """Return whether a broker knows a leader epoch.
+
+        If not, it refuses a fetch with this epoch.
+        """
         fetch = self._fetch(broker, topic, partition, 0, epoch=epoch)
         [fetched] = self._client.ask(broker, fetch)
         if fetched.error_code or not fetched.responses:
@@ -115,7 +121,7 @@ class ClusterProbe:
         return bool(fetched.responses[0].partitions[0].error_code != _UNKNOWN_LEADER_EPOCH)
 
     def producers(self, broker: int, topic: str, partition: int) -> frozenset[int]:
-        """Return the ids of producers for which a leader keeps state (KIP-664)."""
+        """Return the ids of producers of which a leader has state (KIP-664)."""
         place = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[partition])
         request = DescribeProducersRequest(version=0, topics=[place])
         [answer] = self._client.ask(broker, request)
@@ -134,7 +140,7 @@ class ClusterProbe:
     def share_starts(
         self, broker: int, group: str, topic: str, partitions: Sequence[int]
     ) -> Mapping[int, int | None]:
-        """Return a share group's start offsets by partition; None: it has none (KIP-932)."""
+        """Return a share group's start offsets by partition; None without one (KIP-932)."""
         return coordinator_states.share_starts(self._client, broker, group, topic, partitions)
 
     def close(self) -> None:

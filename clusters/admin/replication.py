@@ -1,4 +1,4 @@
-"""Lists the partitions of all topics whose replicas are not all in sync."""
+"""List the partitions of all topics with a replica that is not in sync."""
 
 from typing import Final
 
@@ -19,10 +19,10 @@ class ReplicationView:
         self._admin = AdminClient({**settings, **cluster.client})
 
     def behind(self) -> list[str]:
-        """Return the first partitions with a replica out of sync, or without a leader.
+        """Return the first partitions that have no leader, or a replica that is not in sync.
 
         Raises:
-            UnreachableError: no broker answers.
+            UnreachableError: no broker responds.
         """
         try:
             topics = self._admin.list_topics(timeout=_ANSWER_S).topics

@@ -1,4 +1,4 @@
-"""Wait until every broker has a session; start brokers that ended by themselves."""
+"""Wait until every broker has a session, and restart brokers that exited by themselves."""
 
 from collections.abc import Callable
 from typing import Final
@@ -8,17 +8,17 @@ from highwater.harness.base.waiting import await_condition
 
 _CLUSTER_LIMIT_S: Final = 30.0
 Note = Callable[[str, int | None], None]
-"""Called with a sentence about an action, and the broker's id."""
+"""A function that gets a sentence about an action, and the broker's id."""
 
 
 def await_sessions(
     cluster: Cluster, probe: Probe, *, what: str, limit_s: float, note: Note
 ) -> None:
-    """Wait until every broker has its session; no fault may keep a broker down meanwhile.
+    """Wait until every broker has its session. No fault may be active.
 
-    A broker ends itself if its session ends before its start is complete (``KafkaServer.startup``).
-    That can happen on a busy machine or while ZooKeeper is paused. This function starts such a
-    broker again, as a supervisor would.
+    A broker exits if its session ends before its start is complete (``KafkaServer.startup``). This
+    can happen on a busy machine or while ZooKeeper is paused. This function restarts such a broker,
+    as a supervisor would.
 
     Args:
         what: the condition in words, for the error message.
@@ -45,9 +45,9 @@ def await_sessions(
 
 
 def await_cluster(cluster: Cluster, probe: Probe) -> int:
-    """Wait until every broker has a session and there is a controller; return the controller.
+    """Wait until every broker has a session and a controller is elected; return the controller.
 
-    On a warm cluster, a broker may have just been restarted.
+    On a cluster that runs several stories, a broker may have restarted shortly before.
 
     Raises:
         WaitTimeoutError: a broker has no session, or there is no controller, at the limit.

@@ -1,8 +1,8 @@
 """Change the settings of a topic that is in use, or of a group, as ``kafka-configs`` does.
 
 On ZooKeeper (0.9 to 3.9) the change is written to the topic's node, with a notification
-(``AdminUtils.changeEntityConfig``, ``DynamicConfigManager``). On KRaft it is a request (KIP-339).
-Groups have settings only on KRaft (KIP-848, KIP-932).
+(``AdminUtils.changeEntityConfig``, ``DynamicConfigManager``). On KRaft the change is a request
+(KIP-339). Groups have settings only on KRaft (KIP-848, KIP-932).
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.release import Release
 
 Changes = Mapping[str, str | None]
-"""Name of a setting to its new value; None restores the brokers' default."""
+"""The new value of each setting by its name; None restores the brokers' default."""
 
 _TOPIC: Final = 2
 GROUP: Final = 32
@@ -27,14 +27,15 @@ GROUP: Final = 32
 _SET, _DELETE = 0, 1
 _ANSWER_S: Final = 5.0
 _BY_PATH: Final = (0, 10, 1)
-"""First release whose notifications name the changed entity by path; older: by kind and name."""
+"""The first release whose notifications have the path of the changed entity. Older notifications
+have its kind and its name."""
 
 
 def write(view: ZooKeeperView, release: Release, topic: str, changes: Changes) -> None:
     """Change a topic's settings in ZooKeeper, and notify the brokers.
 
     Raises:
-        UnreachableError: ZooKeeper does not answer, or the topic does not exist.
+        UnreachableError: ZooKeeper does not respond, or the topic does not exist.
     """
 
     def change(node: dict[str, Any]) -> None:
@@ -60,7 +61,7 @@ def request(
         name: name of the topic, or of a resource of another ``kind``.
 
     Raises:
-        UnreachableError: no broker answered.
+        UnreachableError: no broker responded.
         HarnessError: the controller refuses.
     """
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource

@@ -1,8 +1,8 @@
-"""Create topics and partitions with given placement of replicas; wait until they are ready.
+"""Create topics and partitions with given replicas, and wait until they are ready.
 
-Topics are created with CreateTopics. Up to 0.10.0 that request does not exist: the topic is written
-to ZooKeeper, where the controller reads it. Partitions are added in ZooKeeper if the cluster has
-it, as ``kafka-topics --alter`` does; on KRaft they are added with CreatePartitions.
+Topics are created with CreateTopics. Up to 0.10.0 that request does not exist; the harness writes
+the topic to ZooKeeper, and the controller reads it there. Partitions are added in ZooKeeper if the
+cluster has it, as ``kafka-topics --alter`` does; on KRaft they are added with CreatePartitions.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ def create_topic(
     *,
     coordination: Mapping[int, Address] | None = None,
 ) -> None:
-    """Create a topic and wait for its preferred leaders, full ISRs and serving replicas.
+    """Create a topic, and wait until preferred leaders lead, ISRs are full and replicas respond.
 
     Args:
         coordination: address of each ZooKeeper; only releases without CreateTopics need this.
@@ -101,7 +101,7 @@ def delete_topic(brokers: Mapping[int, Address], name: str) -> None:
 
     Raises:
         HarnessError: Kafka refuses.
-        WaitTimeoutError: the topic was still there at the limit.
+        WaitTimeoutError: the topic still existed after the limit.
     """
     request = DeleteTopicsRequest(
         version=_DELETE_VERSION, topic_names=[name], timeout_ms=int(_ANSWER_S * 1000)
@@ -247,7 +247,7 @@ def _send(
 
 
 def _served(probe: Probe, topic: str, partition: int, replicas: Sequence[int]) -> PartitionState:
-    """Return a partition's state; raise UnreachableError if a replica is not served yet."""
+    """Return a partition's state; raise UnreachableError if a replica does not respond yet."""
     state = probe.partition(topic, partition)
     for broker in replicas:
         probe.replica(broker, topic, partition)

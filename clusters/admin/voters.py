@@ -1,8 +1,8 @@
 """Add and remove voters of a running KRaft quorum, as ``kafka-metadata-quorum`` does (KIP-853).
 
-The quorum's leader answers once the new set of voters is committed. kafka-python does not have the
-two requests. Both have version 0, no cluster id, and name a voter by its node id and its directory
-id. Both responses have the same fields.
+The quorum's leader answers once the new set of voters is committed. kafka-python does not have
+AddRaftVoter and RemoveRaftVoter. Both requests have version 0 and no cluster id, and identify a
+voter by its node id and its directory id. Both responses have the same fields.
 """
 
 import contextlib
@@ -30,21 +30,25 @@ _REFUSED: Final = {35: "the voters of this quorum are fixed", 42: "the request i
 # The leader returns these errors only if no change of voters is pending: the last is committed.
 _ALREADY_VOTER, _NO_VOTER = 126, 127
 _ONE_ENTRY: Final = b"\2"
-"""The byte for a compact array's length 1; the format adds one to a length."""
+"""The byte for length 1 of a compact array, because the format adds one to a length."""
 
 _TEXT: Final = String("utf-8")
 _VOTER: Final = struct.Struct(">i16s")
 _ANSWER: Final = struct.Struct(">i x i h")
-"""Correlation id, no tagged fields, throttle time in milliseconds, and error code."""
+"""The fields of a response: correlation id, no tagged fields, throttle time in milliseconds, error
+code."""
 
 
 @dataclass(slots=True, kw_only=True)
 class VoterRequest(FlexibleRequest):
-    """One of the two requests."""
+    """A request to add or to remove a voter."""
 
     @classmethod
     def add(cls, voter: int, directory: UUID, listener: str, at: Address, *, limit_ms: int) -> Self:
-        """Return a request to add a voter that listens at ``at``; Kafka answers in ``limit_ms``."""
+        """Return a request to add a voter that listens at ``at``.
+
+        Kafka responds within ``limit_ms``.
+        """
         place = (
             _TEXT.encode(listener, compact=True)
             + _TEXT.encode(at.host, compact=True)
@@ -62,20 +66,20 @@ class VoterRequest(FlexibleRequest):
         return cls(name="RemoveRaftVoterRequest", key=81, body=body)
 
     def answer(self, frame: bytes) -> "VoterResponse":
-        """Decode the answer from a frame without its length."""
+        """Decode the response from a frame without its length."""
         return VoterResponse.decode(frame)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoterResponse:
-    """The answer to one of the two requests."""
+    """The response to a request to add or to remove a voter."""
 
     error_code: int
     error_message: str | None
 
     @classmethod
     def decode(cls, frame: bytes) -> Self:
-        """Decode an answer from a frame without its length."""
+        """Decode a response from a frame without its length."""
         _, _, error_code = _ANSWER.unpack_from(frame)
         message = _TEXT.decode(io.BytesIO(frame[_ANSWER.size :]), compact=True)
         return cls(error_code=error_code, error_message=message)
@@ -84,7 +88,9 @@ class VoterResponse:
 def add_voter(
     controllers: Mapping[int, Address], voter: int, directory: UUID, endpoint: Address
 ) -> None:
-    """Add a running controller to the voters; the controller must have caught up before.
+    """Add a running controller to the voters.
+
+    The controller must have caught up with the leader's log.
 
     Args:
         controllers: controller id to the address at which the harness reaches that controller.
@@ -117,10 +123,10 @@ def _ask_leader(
     already: int,
     what: str,
 ) -> None:
-    """Send a request to the leader until the leader has carried it out.
+    """Send a request to the leader, again and again, until the leader has executed it.
 
     Args:
-        already: the error code which says that the change was made before.
+        already: the error code for a change that was already made.
     """
 
     def answer() -> tuple[int, str]:

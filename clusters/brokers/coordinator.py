@@ -1,4 +1,4 @@
-"""Nodes that faults kill, pause and start again; ZooKeepers and KRaft controllers."""
+"""Nodes that faults kill, pause and restart, and the nodes of ZooKeeper and KRaft controllers."""
 
 from collections.abc import Callable
 
@@ -56,8 +56,8 @@ class RealCoordinator(RealNode):
         controller_id: id of the ZooKeeper or controller.
         node: JVM of the ZooKeeper or controller.
         layout: writes its settings and its data directory.
-        ask: sends a request that only this node can answer; raises UnreachableError until the
-            node answers.
+        ask: sends a request to which only this node can respond; raises UnreachableError until the
+            node responds.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class RealCoordinator(RealNode):
         self._ask = ask
 
     def install(self, level: Level) -> None:
-        """Give a KRaft controller that is down other jars; ZooKeeper is never upgraded."""
+        """Install other jars for a KRaft controller that is down. ZooKeeper is never upgraded."""
         if level.release.coordination == "kraft":
             self.require_down("Stop it first.")
             with disk_errors(self._layout.directory):
@@ -82,7 +82,10 @@ class RealCoordinator(RealNode):
             self._layout.format_controller(self._id, renewed=renewed)
 
     def start(self) -> None:
-        """Start the node with its old data; wait until it answers. Does nothing after ``close``."""
+        """Start the node with its old data, and wait until it responds.
+
+        Do nothing after ``close``.
+        """
         if self._node.state != "down" or self._node.released:
             return
         self._node.launch()

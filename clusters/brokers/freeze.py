@@ -1,7 +1,4 @@
-"""Turn log directories into evidence: keep or copy files for the judge, remove all others.
-
-Replicas of the coordinators' topics go to a folder beside ``replicas`` with the same layout.
-"""
+"""Turn log directories into evidence: move or copy the judge's files, and remove all others."""
 
 import contextlib
 import re
@@ -54,7 +51,7 @@ def prune(replicas: Path, coordination: Path) -> Path:
 def merge_log_dirs(replicas: Path) -> None:
     """Move the content of brokers' further log directories to ``replicas/<broker id>``.
 
-    A replica is in only one directory; checkpoint files get the lines from all directories.
+    Each replica is in only one directory. Checkpoint files get the lines of all directories.
 
     Raises:
         HarnessError: a file cannot be moved.
@@ -77,7 +74,7 @@ def merge_log_dirs(replicas: Path) -> None:
 def copy_topics(replicas: Path, topics: Collection[str], target: Path) -> None:
     """Copy topics' replicas and the broker-wide files below ``replicas/<broker id>`` to target.
 
-    Coordinators' topics and the topics' remote tier are copied beside the target.
+    Coordinators' topics and the topics' remote tier are copied to directories next to the target.
 
     Raises:
         HarnessError: a file cannot be copied.
@@ -126,8 +123,8 @@ def copy_metadata_logs(coordination: Path, target: Path) -> None:
 def _copy_coordinators(replicas: Path, parent: Path) -> None:
     """Copy coordinators' topics, and the broker-wide files.
 
-    Coordinators that are used have a replica on every broker. A topic with one replica, where there
-    are several brokers, was not used.
+    A coordinators' topic that was used has a replica on every broker. A topic with one replica, on
+    several brokers, was not used.
     """
     target = parent / COORDINATORS_FOLDER
     folders_of_brokers = list(log_dirs(replicas))

@@ -1,4 +1,4 @@
-"""A cluster of real brokers, wherever its nodes run: the methods that all drivers share."""
+"""A cluster of real brokers, in processes or containers: the methods that all drivers share."""
 
 import contextlib
 import resource
@@ -82,11 +82,11 @@ class RealBroker(RealNode):
 
     @property
     def level(self) -> Level:
-        """The broker's software level, or its level from its next start on."""
+        """The broker's software level. After ``install`` it is the level of its next start."""
         return self._level
 
     def install(self, level: Level) -> None:
-        """Write the settings for a release level; the next start uses that release's jars."""
+        """Write the settings for a release level. The next start uses that release's jars."""
         self.require_down("Stop it first.")
         with disk_errors(self._layout.directory):
             plan = self._layout.broker_plan(self._id, level.release, level.settings)
@@ -94,7 +94,7 @@ class RealBroker(RealNode):
         self._level = level
 
     def finalized(self, level: Level) -> None:
-        """Record the level that the broker's cluster now uses."""
+        """Store the level to which the broker's cluster was finalized."""
         self._level = level
 
     @property
@@ -108,7 +108,7 @@ class RealBroker(RealNode):
         return self._layout.log_directories(self._id)
 
     def read(self, name: str) -> str:
-        """Return a small text file from the log directory, whether the broker runs or not."""
+        """Return a small text file of the log directory, even while the broker is down."""
         return (self.directory / name).read_text(encoding="utf-8")
 
     def take_unflushed(self) -> Mapping[Path, float]:
@@ -119,7 +119,7 @@ class RealBroker(RealNode):
         return files
 
     def limit_writes(self, *, limited: bool) -> None:
-        """Set the file size limit of the broker's JVM to 0, or back to its hard limit."""
+        """Set the file size limit of the broker's JVM to 0, or reset it to the hard limit."""
         if sys.platform != "linux" or not self.pids:
             raise HarnessError(
                 f"broker {self._id} is down, or is not a process of this machine",
@@ -139,11 +139,11 @@ class RealBroker(RealNode):
         return syscall_injection.injected(self.pids[0], rule, self._node.log)
 
     def shift_clock(self, offset_s: float) -> None:
-        """Write the offset where the library in the broker's JVM reads it."""
+        """Write the offset to the file that the library in the broker's JVM reads."""
         broker_clock.shift(self._node.log, offset_s)
 
     def start(self) -> None:
-        """Start with the old data once the old session has ended. Does nothing after ``close``."""
+        """Start with the old data after the old session has ended. Do nothing after ``close``."""
         if self._node.state == "running" or self._node.released:
             return
         if self._node.state == "paused":
@@ -207,7 +207,7 @@ class RealCluster(AdministeredCluster):
 
     @property
     def release(self) -> Release:
-        """Release of the brokers; the oldest one, while brokers differ."""
+        """Release of the brokers; while brokers differ, the oldest one."""
         releases = [broker.level.release for broker in self._brokers.values()]
         return min(releases, key=lambda release: release.number, default=self._release)
 
@@ -231,20 +231,20 @@ class RealCluster(AdministeredCluster):
         return self._site.public.coordination[controller_id]
 
     def add_voter(self, controller_id: int) -> None:
-        """Ask the leader of the quorum to add a controller to the voters."""
+        """Send AddRaftVoter to the quorum's leader, to add a controller to the voters."""
         directory, endpoint = self._layout.voter(controller_id)
         voters.add_voter(self._site.public.coordination, controller_id, directory, endpoint)
 
     def remove_voter(self, controller_id: int) -> None:
-        """Ask the leader of the quorum to remove a controller from the voters."""
+        """Send RemoveRaftVoter to the quorum's leader, to remove a controller from the voters."""
         directory, _ = self._layout.voter(controller_id)
         voters.remove_voter(self._site.public.coordination, controller_id, directory)
 
     def _ask_controller(self, controller_id: int) -> None:
-        """Send a request that only this ZooKeeper or controller can answer.
+        """Send a request to which only this ZooKeeper or controller can respond.
 
         Raises:
-            UnreachableError: the node does not answer; or a majority runs without this node.
+            UnreachableError: the node does not respond; or a majority runs without this node.
         """
         address = self.address_of(controller_id)
         states = [controller.state for controller in self._controllers.values()]
@@ -271,7 +271,7 @@ class RealCluster(AdministeredCluster):
 
     @property
     def pids(self) -> frozenset[int]:
-        """Process ids of all nodes on this machine now, ZooKeepers and controllers included."""
+        """Process ids of all running nodes on this machine, with ZooKeepers and controllers."""
         return frozenset(pid for node in self._nodes for pid in node.pids)
 
     @property
@@ -287,7 +287,7 @@ class RealCluster(AdministeredCluster):
         )
 
     def _topic_id(self, topic: str) -> str:
-        """Return the topic id in this release's fetch requests; "" if requests use the name."""
+        """Return the topic id in this release's fetch requests; "" if these have the name."""
         with contextlib.closing(self._view()) as view:
             return view.topic_id(topic)
 
@@ -312,8 +312,8 @@ class RealCluster(AdministeredCluster):
     def _await_voters(self) -> None:
         """Wait until the first set of voters is committed, before any broker reads it.
 
-        Suppose a broker has read the voters from a leader, and then truncates that part of its
-        log: it never reads the voters again, and finds no controller
+        A broker that has read the voters from a leader, and then truncates that part of its log,
+        never reads the voters again. It then finds no controller
         (docs/findings/forgotten-voters.md).
         """
         with contextlib.closing(self._view()) as view:
@@ -340,7 +340,7 @@ class RealCluster(AdministeredCluster):
         )
 
     def finalize(self, level: Level) -> None:
-        """Finalize the features that a new cluster of the level's release has."""
+        """Finalize the features that a new cluster of this level's release has."""
         self.finalize_features(kraft_features.features(kraft_features.source(level)))
         for broker in self._brokers.values():
             broker.finalized(level)
@@ -385,7 +385,7 @@ class RealCluster(AdministeredCluster):
         return True
 
     def snapshot(self, topics: Collection[str], directory: Path) -> None:
-        """Pause every broker, copy the topics' replicas, and resume the brokers."""
+        """Pause every broker, copy the replicas of topics, and resume the brokers."""
         with self._paused():
             freeze.copy_topics(self._layout.replicas, topics, directory)
 
@@ -411,7 +411,7 @@ class RealCluster(AdministeredCluster):
         return freeze.prune(self._layout.replicas, self._layout.coordination)
 
     def close(self) -> None:
-        """Kill every process and release all resources. Never raises; may be called twice."""
+        """Kill every process and release all resources. Never raises an error."""
         _in_parallel(Node.release, self._nodes)
         for node in self._nodes:
             node.wait_until_down(_GONE_S)
@@ -423,7 +423,8 @@ class RealCluster(AdministeredCluster):
     def _await_session_end(self, broker_id: int) -> None:
         """Wait until a broker's old session has ended, since ZooKeeper refuses a second session.
 
-        A KRaft broker needs no such wait: it repeats its registration until the controller accepts.
+        A KRaft broker needs no such wait, because it repeats its registration until the controller
+        accepts it.
         """
         if self._release.coordination == "kraft":
             return
@@ -462,7 +463,10 @@ class RealCluster(AdministeredCluster):
                 )
 
     def _await_ports(self, brokers: Sequence[Node]) -> None:
-        """Wait for all ports in parallel, as a container answers slowly; Ctrl-C ends the wait."""
+        """Wait for all ports in parallel, because a container responds slowly.
+
+        Ctrl-C ends the wait.
+        """
         cancelled = threading.Event()
 
         def look(broker: Node) -> None:
@@ -505,7 +509,7 @@ class RealCluster(AdministeredCluster):
 
 
 def rehearse(release: Release, site: Site, directory: Path) -> None:
-    """Start one broker, create a topic, and stop: the training run of a class archive."""
+    """Start one broker, create a topic, and stop, while the JVM writes its class archive."""
     with contextlib.closing(RealCluster(release, directory, site, broker_config={})) as cluster:
         cluster.open()
         cluster.create_topic("rehearsal", [[1]], {})
@@ -513,7 +517,7 @@ def rehearse(release: Release, site: Site, directory: Path) -> None:
 
 
 def _pause(broker: RealBroker) -> None:
-    """Pause a broker; do nothing if it has just ended."""
+    """Pause a broker. Do nothing if the broker has exited."""
     try:
         broker.pause()
     except HarnessError:
@@ -522,7 +526,7 @@ def _pause(broker: RealBroker) -> None:
 
 
 def _in_parallel(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:
-    """Call ``verb`` on all nodes in parallel; after all calls, raise the first error."""
+    """Call ``verb`` on all nodes in parallel. After all calls, raise the first error."""
     if nodes:
         with ThreadPoolExecutor(len(nodes), thread_name_prefix="node") as pool:
             for done in [pool.submit(verb, node) for node in nodes]:
@@ -530,7 +534,7 @@ def _in_parallel(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:
 
 
 def _live(view: CoordinationView) -> frozenset[int]:
-    """Return the registered brokers; an empty set if no coordinator responds yet."""
+    """Return the registered brokers; an empty set if no coordinator responds."""
     try:
         return view.live_brokers()
     except UnreachableError:

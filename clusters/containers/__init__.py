@@ -1,1 +1,1 @@
-"""Nodes as containers in one Docker network."""
+"""Nodes in containers of one Docker network."""

@@ -27,8 +27,9 @@ _LIMIT_S: Final = 120
 def base_image(client: Client) -> str:
     """Return the name of the base image; pull or build the image if it does not exist yet.
 
-    The image is ``HIGHWATER_BASE_IMAGE`` if that is set, else the image that was built here before.
-    Else an image is built from Debian's packages if apt-get exists, or pulled from a registry.
+    The image is ``HIGHWATER_BASE_IMAGE``, if that is set, or an image that was built earlier.
+    Otherwise the function builds an image from Debian's packages if apt-get exists, or pulls one
+    from a registry.
     """
     configured = os.environ.get(VARIABLE)
     if configured:
@@ -60,7 +61,7 @@ def _has_packages() -> bool:
 
 
 def find(client: Client, name: str) -> Any:  # noqa: ANN401 - docker ships no types
-    """Return the image with a name, or None."""
+    """Return the image with this name, or None."""
     from docker.errors import ImageNotFound  # noqa: PLC0415 - see clusters.containers.daemon
 
     with errors(f"cannot look for the image {name}"):
@@ -120,7 +121,7 @@ def _run(command: list[str], folder: Path) -> None:
 
 
 def _merge(root: Path) -> None:
-    """Move ``/lib*`` and ``/bin`` below ``/usr``; add shell, tmp and passwd."""
+    """Move ``/lib*`` and ``/bin`` to ``/usr``; add a shell, ``/tmp`` and ``/etc/passwd``."""
     for top in [path for path in root.iterdir() if path.name.startswith(("lib", "bin"))]:
         merged = root / "usr" / top.name
         shutil.copytree(top, merged, symlinks=True, dirs_exist_ok=True)
@@ -136,7 +137,7 @@ def _merge(root: Path) -> None:
 
 
 def owned_by_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Make root the owner of an archive's entry, because an image has no other users."""
+    """Set the owner of an archive's entry to root, because the image has no other users."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = "root"
     return entry

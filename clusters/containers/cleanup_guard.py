@@ -1,8 +1,8 @@
-"""Waits for a harness to end, and removes the containers it left: ``-m …cleanup_guard CLAIM``.
+"""Wait until a harness ends, and remove its remaining containers: ``-m …cleanup_guard CLAIM``.
 
 The guard's standard input is a pipe whose other end only the harness holds. The pipe ends when the
-harness ends, even by SIGKILL. A harness that closed its cluster has removed the claim by then, and
-the guard has nothing to do.
+harness ends, even by SIGKILL. A harness that closed its cluster has already removed the claim, so
+the guard does nothing.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Connections to the Docker daemon, and Docker's errors in plain words.
+"""Connect to the Docker daemon, and convert Docker's errors to errors with a hint.
 
 The packages docker and testcontainers are imported only at the first connection, because a run on
 local processes does not need them.
@@ -30,7 +30,7 @@ def connected() -> Iterator[Client]:
     """Connect to the daemon that DOCKER_HOST or Docker's own configuration names.
 
     Raises:
-        HarnessError: no daemon answers, or Docker reports an error during the ``with`` block.
+        HarnessError: no daemon responds, or Docker reports an error during the ``with`` block.
     """
     place = os.environ.get("DOCKER_HOST", "at its default address")
     with errors(f"does not answer ({place})"):
@@ -45,7 +45,7 @@ def connected() -> Iterator[Client]:
 
 
 def user(client: Client) -> str:
-    """Return the user, ``uid:gid``, who owns this user's folders inside a container.
+    """Return the owner (``uid:gid``) of this user's directories inside a container.
 
     A daemon without root rights maps its own user to root (``name=rootless`` in docker info).
     """
@@ -68,7 +68,7 @@ def _require_here(url: str) -> None:
 
 
 def _require_same_machine(client: Client) -> None:
-    """Raise a HarnessError if we run in a container and the daemon runs outside of it."""
+    """Raise a HarnessError if this process runs in a container, and the daemon outside of it."""
     inside = any(marker.exists() for marker in _IN_A_CONTAINER)
     if inside and client.info().get("Name") != socket.gethostname():
         raise HarnessError(
@@ -80,7 +80,7 @@ def _require_same_machine(client: Client) -> None:
 
 @contextlib.contextmanager
 def errors(doing: str) -> Iterator[None]:
-    """Turn errors from Docker and its library into a HarnessError with a hint."""
+    """Convert errors of Docker and its library to a HarnessError with a hint."""
     from docker.errors import APIError, BuildError, DockerException  # noqa: PLC0415 - see above
     from requests.exceptions import RequestException  # noqa: PLC0415 - for the same reason
 
@@ -101,7 +101,7 @@ def errors(doing: str) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the operating system's reason, from inside the exceptions that wrap it."""
+    """Return the operating system's reason, from inside nested exceptions."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in errno.errorcode and cause.strerror:

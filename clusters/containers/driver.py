@@ -1,9 +1,9 @@
 """The docker driver: one container for each broker, ZooKeeper and controller.
 
-All containers of a cluster are in one network, and each has an address that never changes, to which
-its peers connect. Clients and the probe connect to a loopback address, to which the container's
-port is published. Folders of the run are mounted at the same paths. So log directories and logs are
-at the same places as with local processes, even after the container or the harness has ended.
+All containers of a cluster are in one network. Each container has a fixed address, to which its
+peers connect. Clients and the probe connect to a loopback address, at which the container's port is
+published. Folders of the run are mounted at the same paths. So log directories and logs are at the
+same places as with local processes, even after the container or the harness has ended.
 """
 
 import contextlib
@@ -155,7 +155,7 @@ class ContainerSite:
         return container.start().get_wrapped_container()
 
     def answers(self, address: Address) -> bool:
-        """Return whether a node listens; if not, Docker's proxy drops a new connection."""
+        """Return whether a node listens. If it does not, Docker's proxy closes new connections."""
         with socket.socket() as connection:
             connection.settimeout(1.0)
             if connection.connect_ex((address.host, address.port)):
@@ -180,7 +180,7 @@ class ContainerSite:
 
 
 class ContainerProcess:
-    """One start of a container's JVM; a thread waits for the JVM's end."""
+    """One start of a container's JVM. A thread waits until the JVM exits."""
 
     state: BrokerState = "running"
     status: int | None = None
@@ -221,7 +221,7 @@ class ContainerProcess:
             self._container.remove(force=True, v=True)
 
     def _freeze(self) -> None:
-        """Freeze the container; retry, because a long system call can make this fail."""
+        """Freeze the container. Retry, because a long system call can make this fail."""
         from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
 
         def freeze() -> None:
@@ -244,7 +244,7 @@ class ContainerProcess:
                 self.state = after
 
     def _ask(self, doing: str, verb: Callable[[], None]) -> None:
-        """Call Docker; ignore a refusal if the container has ended meanwhile."""
+        """Call Docker. Ignore an error if the container has exited."""
         try:
             with errors(f"{doing} {self._title}"):
                 verb()
@@ -262,7 +262,7 @@ class ContainerProcess:
 
 
 def _rehearse(image: Image, release: Release, folder: Path) -> None:
-    """Do the training run for an image, with a cluster of one broker."""
+    """Start a cluster of one broker for an image, while the JVM writes its class archive."""
     rehearse(release, ContainerSite(release, image, 1), folder)
 
 
@@ -282,10 +282,11 @@ def _group(subnet: str) -> str:
 
 
 def _claim_network(client: Client, claim: Claim) -> tuple[str, str]:
-    """Create a network with addresses of our choice; return its name and its first three numbers.
+    """Create a network with fixed addresses; return its name and its first three numbers.
 
-    Docker picks a free range, but allows fixed addresses only in a range that the user has chosen.
-    So we let Docker pick a range, remove that network, and request the same range.
+    Docker chooses a free range of addresses, but allows fixed addresses only in a range that the
+    user chose. So this function lets Docker choose a range, removes that network, and requests the
+    same range.
     """
     from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
     from docker.types import IPAMConfig, IPAMPool  # noqa: PLC0415 - for the same reason

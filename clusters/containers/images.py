@@ -1,4 +1,4 @@
-"""Images of Kafka releases; an image is built once, from the local driver's jars and Java.
+"""Images of Kafka releases. An image is built once, from the local driver's jars and Java.
 
 Above the base image (``clusters.containers.base_image``) are these layers: Java with an archive of
 Java's classes, which all releases share; a release's jars; and an archive of the jars' classes,
@@ -35,7 +35,7 @@ RELEASE_LABEL: Final = "highwater.kafka"
 _JAVA_REPOSITORY: Final = "highwater/java"
 _SHARED_LABEL: Final = "highwater.shared"
 RECIPE = "1"
-"""A version that must change when the Dockerfiles below change."""
+"""A version that must change when the Dockerfiles in this module change."""
 _JAVA: Final = "/opt/java"
 _JARS: Final = "/opt/kafka"
 # The JVM takes the shell's place, and both its outputs go to the end of the node's log.
@@ -52,17 +52,18 @@ class Image:
 
 
 TrainingRun = Callable[[Image, Release, Path], None]
-"""Starts one broker from an image, with its files below a folder, and stops the broker."""
+"""A function that starts one broker from an image, with its files below a directory, and stops it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DockerState:
-    """The state of a daemon that answers.
+    """The state of a Docker daemon that responds.
 
     Attributes:
-        base: the place of the base image, or the source from which it will come.
+        base: the location of the base image, or the source for its build.
         releases: releases that have an image, with today's jars or with older jars.
-        left: number of Highwater's containers now, including containers of running clusters.
+        left: number of Highwater's containers, including those of running clusters.
     """
 
     version: str
@@ -75,7 +76,7 @@ class DockerState:
 
 
 def docker_state() -> DockerState:
-    """Ask the daemon for its state; pull and build nothing."""
+    """Request the daemon's state. Pull no image and build none."""
     with connected() as client, errors("does not answer"):
         built = client.images.list(filters={"label": RELEASE_LABEL})
         return DockerState(
@@ -125,7 +126,7 @@ def _ensure_java(client: Client, base: str, tag: str) -> None:
 def _build_release(
     client: Client, release: Release, below: str, tag: str, rehearse: TrainingRun
 ) -> None:
-    """Add the jars, do a training run, and add its class archive, if the run wrote one."""
+    """Add the jars, start a broker once, and add the class archive that this start wrote."""
     bare = f"{tag}-bare"
     _build(client, bare, below, {f"{_JARS}/{path.name}": path for path in classpath(release)})
     with tempfile.TemporaryDirectory(prefix="highwater-") as name:
@@ -139,7 +140,7 @@ def _build_release(
 
 
 def _run(client: Client, image: str, command: Sequence[str], folder: Path) -> None:
-    """Run a command in a new container; the command writes to a folder of this machine."""
+    """Run a command in a new container. The command writes to a directory of this machine."""
     from docker.errors import ContainerError  # noqa: PLC0415 - see clusters.containers.daemon
     from docker.types import Mount  # noqa: PLC0415 - for the same reason
 
@@ -198,7 +199,7 @@ def _build(
 
 
 def _untag(client: Client, name: str) -> None:
-    """Remove an image's tag; its layers stay, below the image that was built on them."""
+    """Remove an image's tag. Its layers remain, because later images are built on them."""
     with errors(f"cannot untag {name}"):
         client.images.remove(name, noprune=True)
 

@@ -1,13 +1,14 @@
-"""Ownership of containers: one claim for each cluster, to find containers of a dead harness.
+"""Ownership of containers: one claim per cluster, to find containers of a harness that has ended.
 
 All containers and networks that the docker driver creates have the labels ``highwater`` and
-``highwater.claim``. A claim is a locked file in the cache; the system releases the lock at any end
-of its holder. So if a claim's file can be locked, the claim belongs to a dead harness of this
-machine, and all containers and networks with its label may be removed. A claim without a file here
-is left alone: it belongs to another machine, and a harness there uses the same daemon.
+``highwater.claim``. A claim is a locked file in the cache. The system releases the lock when the
+harness ends in any way. So if a claim's file can be locked, its harness on this machine has ended,
+and all containers and networks with its label may be removed. A claim without a file on this
+machine is ignored, because it may belong to a harness of another machine with the same daemon.
 
 In addition, a guard process waits for the harness to end, and then removes the remaining containers
-at once (``clusters.containers.cleanup_guard``). If the guard is killed too, the next run cleans up.
+at once (``clusters.containers.cleanup_guard``). If the guard is killed, too, the next run removes
+them.
 """
 
 import contextlib
@@ -55,7 +56,7 @@ class Claim:
         return {LABEL: "1", CLAIM_LABEL: self.name}
 
     def close(self) -> None:
-        """Release the claim; the guard removes all containers and networks with its label."""
+        """Release the claim. The guard removes all containers and networks with its label."""
         self._file.close()
         assert self._guard.stdin is not None
         self._guard.stdin.close()
@@ -86,7 +87,7 @@ def remove(client: Client, claim: str) -> int:
 
 
 def forget(claim: str) -> None:
-    """Remove the claim's file, once no container or network has the claim's label."""
+    """Remove the claim's file, if no container or network has the claim's label."""
     (_folder() / claim).unlink(missing_ok=True)
 
 
@@ -96,7 +97,7 @@ def is_open(claim: str) -> bool:
 
 
 def sweep() -> int:
-    """Remove containers and networks of this machine's dead harnesses; return their number."""
+    """Remove the containers and networks of this machine's ended harnesses; return their number."""
     count = 0
     for claim in _dead():
         with connected() as client:

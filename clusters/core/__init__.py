@@ -1,1 +1,1 @@
-"""Protocols and addresses of a cluster, the same for every driver."""
+"""Protocols and addresses of a cluster, for every driver."""

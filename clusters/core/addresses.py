@@ -26,7 +26,7 @@ _QUORUM_PORT, _ELECTION_PORT = 2888, 3888
 _GROUPS = 250 * 250
 _BLOCK = 128
 _PORTS = range(20_000, 32_000)
-"""Ports below the range from which operating systems assign ports themselves."""
+"""The ports below the range from which operating systems assign ports."""
 _BLOCKS = _PORTS[::_BLOCK]
 """The first port of each block; a cluster takes one block."""
 
@@ -72,7 +72,7 @@ class EnsemblePorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalAddresses:
-    """Addresses at which nodes find each other, if these differ from the public addresses."""
+    """The addresses at which nodes connect to each other, if not the public addresses."""
 
     brokers: Mapping[int, Address]
     coordination: Mapping[int, Address]
@@ -80,7 +80,7 @@ class InternalAddresses:
 
 
 class AddressGroup:
-    """Addresses of one cluster, claimed until ``close`` or the end of this process.
+    """Addresses of one cluster, reserved until ``close`` or the end of this process.
 
     Where all of 127.0.0.0/8 can be used (Linux), a cluster takes a free group 127.x.y.0/24, and
     every node has its own address with the well-known port. Elsewhere (macOS) all nodes share
@@ -91,8 +91,8 @@ class AddressGroup:
         peers: broker id to a second address of the broker, which only other brokers use.
         coordination: controller id to the address of that ZooKeeper or KRaft controller.
         ensemble: controller id to the ports on which that ZooKeeper listens for other ZooKeepers.
-        ensemble_hosts: pair of ZooKeepers to a host for a relay between the two; empty if all nodes
-            share 127.0.0.1.
+        ensemble_hosts: for each pair of ZooKeepers, a host for a relay between the two; empty if
+            all nodes share 127.0.0.1.
     """
 
     def __init__(self, brokers: int, controllers: int = 1) -> None:
@@ -123,7 +123,7 @@ class AddressGroup:
             }
 
     def _claim_group(self) -> str:
-        """Claim a group with a bound socket, which the system closes at any end of this process."""
+        """Reserve a group of addresses with a bound socket, which this process's end closes."""
         start = os.getpid() * 7
         for attempt in range(_GROUPS):
             high, low = divmod((start + attempt) % _GROUPS, 250)
@@ -133,7 +133,7 @@ class AddressGroup:
         raise HarnessError("no free loopback group is left in 127.0.0.0/8")
 
     def _claim_ports(self, count: int) -> range:
-        """Claim a block of ports by binding its first port, so that no other cluster takes it."""
+        """Reserve a block of ports by binding its first port."""
         assert count < _BLOCK, count
         for attempt in range(len(_BLOCKS)):
             first = _BLOCKS[(os.getpid() * 7 + attempt) % len(_BLOCKS)]
@@ -145,7 +145,7 @@ class AddressGroup:
         raise HarnessError(f"no free ports are left from {_BLOCKS.start} to {_BLOCKS.stop}")
 
     def _claimed(self, host: str, port: int) -> bool:
-        """Bind a claim to an address; return whether the address was free."""
+        """Bind a socket to an address to reserve it; return whether the address was free."""
         claim = socket.socket()
         try:
             claim.bind((host, port))
@@ -156,7 +156,7 @@ class AddressGroup:
         return True
 
     def close(self) -> None:
-        """Release the claimed addresses."""
+        """Release the reserved addresses."""
         if self._claim is not None:
             self._claim.close()
 
@@ -166,7 +166,7 @@ Addresses = AddressGroup | InternalAddresses
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports on which no process listens now, at any address of this machine.
+    """Return ports on which no process listens, at any address of this machine.
 
     Raises:
         HarnessError: fewer than ``count`` ports are free.
@@ -194,10 +194,10 @@ def coordination_host(group: str, controller_id: int) -> str:
 
 
 def require_free(address: Address, node: str) -> None:
-    """Raise if another process listens on the address, and name that process.
+    """Raise an error if another process listens on the address, and name that process.
 
     Raises:
-        HarnessError: the port is taken; the message names the process, if the system shows it.
+        HarnessError: another process uses the port. The message names it, if the system shows it.
     """
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

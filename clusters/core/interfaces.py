@@ -40,7 +40,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaState:
-    """A replica's state at its broker: the next offset it will write, and its own HW."""
+    """A replica's state at its broker: the offset of the next record, and the broker's own HW."""
 
     leo: int
     hw: int
@@ -48,7 +48,7 @@ class ReplicaState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumState:
-    """A KRaft quorum as its leader knows it (DescribeQuorum, KIP-595).
+    """A KRaft quorum according to its leader (DescribeQuorum, KIP-595).
 
     Attributes:
         leader: node id of the leader.
@@ -66,7 +66,7 @@ class QuorumState:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatedState:
-    """The state of a transactional id, as its coordinator answers."""
+    """The state of a transactional id, according to its coordinator."""
 
     name: str
     state: str
@@ -79,7 +79,7 @@ class TopicState:
     """A topic's state in ZooKeeper.
 
     Attributes:
-        settings: the settings that were set for the topic itself.
+        settings: the topic's own settings.
         replicas: partition number to the partition's assignment.
         partitions: partition number to the partition's state.
     """
@@ -96,11 +96,11 @@ class NodeOptions:
     Attributes:
         trace_flushes: whether the system calls that flush and rename files are traced.
         log_dirs: number of log directories of each broker.
-        racks: number of racks to which brokers are assigned in turn; 0: brokers have no rack.
+        racks: number of racks to which brokers are assigned in turn; 0 for brokers without racks.
         controllers: number of ZooKeepers or KRaft controllers, an odd number; ids count from 100.
         dynamic_quorum: whether voters of the KRaft quorum can be added and removed (KIP-853).
         tiered: whether brokers have a remote tier (KIP-405), in a folder that all brokers share.
-        clocks: whether each broker has a wall clock of its own.
+        clocks: whether each broker has its own wall clock.
     """
 
     trace_flushes: bool = False
@@ -122,22 +122,22 @@ class ClusterView(Protocol):
         """Return the id of the active controller; on KRaft this is the quorum's leader.
 
         Raises:
-            UnreachableError: no node that knows the controller answered.
+            UnreachableError: no node that knows the controller responded.
         """
 
     def quorum_leader(self) -> int:
         """Return the id of the KRaft controller or ZooKeeper that is the leader.
 
         Raises:
-            UnreachableError: there is no leader, or no node that knows the leader answered.
+            UnreachableError: there is no leader, or no node that knows the leader responded.
         """
 
     def partition(self, topic: str, partition: int) -> PartitionState:
         """Return a partition's leader, leader epoch and ISR.
 
         Raises:
-            UnreachableError: no node that knows the state answered, or no node knows the
-                partition yet.
+            UnreachableError: no node that knows the state responded, or no node knows the partition
+                yet.
         """
 
     def live_brokers(self) -> frozenset[int]:
@@ -147,7 +147,7 @@ class ClusterView(Protocol):
         """Return the KRaft quorum's state; None for ZooKeeper and for external clusters.
 
         Raises:
-            UnreachableError: the quorum's leader did not answer.
+            UnreachableError: the quorum's leader did not respond.
         """
 
     def topic_state(self, topic: str) -> TopicState | None:
@@ -155,7 +155,7 @@ class ClusterView(Protocol):
 
         Raises:
             NotImplementedError: the cluster runs KRaft or is external.
-            UnreachableError: ZooKeeper did not answer.
+            UnreachableError: ZooKeeper did not respond.
         """
 
     def close(self) -> None:
@@ -163,17 +163,20 @@ class ClusterView(Protocol):
 
 
 class Probe(ClusterView, Protocol):
-    """Queries to a running cluster; every result is the knowledge of one broker or quorum."""
+    """Requests to a running cluster.
+
+    Every result is the state according to one broker or quorum.
+    """
 
     def replica(self, broker: int, topic: str, partition: int) -> ReplicaState:
-        """Ask a broker, leader or follower, for the LEO and the HW of its replica.
+        """Request the LEO and the HW of a broker's replica, leader or follower.
 
         Raises:
             UnreachableError: the broker is down or paused, or does not have that replica (yet).
         """
 
     def log_start(self, broker: int, topic: str, partition: int) -> int:
-        """Ask a broker, leader or follower, for the first offset of its replica.
+        """Request the first offset of a broker's replica, leader or follower.
 
         Raises:
             UnreachableError: the broker is down or paused, or does not have that replica (yet).
@@ -194,7 +197,7 @@ class Probe(ClusterView, Protocol):
         """
 
     def producers(self, broker: int, topic: str, partition: int) -> frozenset[int]:
-        """Return the ids of producers for which a leader keeps state (2.8 and later).
+        """Return the ids of producers of which a leader has state (2.8 and later).
 
         Raises:
             UnreachableError: the broker is down or paused, or does not lead the partition.
@@ -210,7 +213,7 @@ class Probe(ClusterView, Protocol):
     def share_starts(
         self, broker: int, group: str, topic: str, partitions: Sequence[int]
     ) -> Mapping[int, int | None]:
-        """Return a share group's start offsets by partition; None: it has none (KIP-932).
+        """Return a share group's start offsets by partition; None without one (KIP-932).
 
         Raises:
             UnreachableError: the broker is down or paused, or does not coordinate the group.
@@ -226,12 +229,12 @@ class ClusterNode(Protocol):
 
     @property
     def state(self) -> BrokerState:
-        """State after the last method called, or ``down`` if the process ended by itself."""
+        """The state after the last method call; ``down`` if the process exited by itself."""
 
     def install(self, level: Level) -> None:
-        """Give a node that is down other jars, or another protocol and message format.
+        """Install other jars for a node that is down, or set another protocol and message format.
 
-        A ZooKeeper is never upgraded.
+        ZooKeeper is never upgraded.
 
         Raises:
             HarnessError: the node is not down, or those jars do not exist.
@@ -244,11 +247,11 @@ class ClusterNode(Protocol):
         or ZooKeeper responds and belongs to a majority, if a majority runs.
 
         Raises:
-            HarnessError: the node ended before; the message has the last lines of its log.
+            HarnessError: the node exited before. The message has the last lines of its log.
         """
 
     def stop(self) -> None:
-        """Shut the node down cleanly (SIGTERM), as an administrator would; wait for the end."""
+        """Shut the node down cleanly (SIGTERM), as an administrator does, and await its exit."""
 
     def kill(self) -> None:
         """Send SIGKILL, whether the node is paused or not."""
@@ -269,7 +272,7 @@ class Broker(ClusterNode, Protocol):
 
     @property
     def level(self) -> Level:
-        """The broker's software level, or its level from its next start on."""
+        """The broker's software level. After ``install`` it is the level of its next start."""
 
     @property
     def directory(self) -> Path:
@@ -283,7 +286,7 @@ class Broker(ClusterNode, Protocol):
         """All log directories of the broker."""
 
     def read(self, name: str) -> str:
-        """Return a small text file from the log directory, whether the broker runs or not.
+        """Return a small text file of the log directory, even while the broker is down.
 
         Raises:
             FileNotFoundError: the file does not exist (yet).
@@ -300,7 +303,7 @@ class Broker(ClusterNode, Protocol):
         """
 
     def limit_writes(self, *, limited: bool) -> None:
-        """Make every write to a file fail, or let writes succeed again, as a restart also does.
+        """Make every write to a file fail, or let writes succeed again. A restart also does this.
 
         Raises:
             HarnessError: the broker is down, or is not a process of this machine.
@@ -316,16 +319,16 @@ class Broker(ClusterNode, Protocol):
         """
 
     def shift_clock(self, offset_s: float) -> None:
-        """Set how many seconds the broker's wall clock is ahead of this machine's clock.
+        """Set the offset of the broker's wall clock from this machine's clock, in seconds.
 
-        Use this only where brokers have clocks of their own. A restart keeps the offset.
+        Use this only if brokers have their own clocks. A restart does not change the offset.
 
         Raises:
-            HarnessError: the broker has the clock of this machine.
+            HarnessError: the broker uses the clock of this machine.
         """
 
     def restart(self) -> None:
-        """Shut the broker down cleanly and start it again, as an administrator would."""
+        """Shut the broker down cleanly and start it again, as an administrator does."""
 
 
 class Coordinator(ClusterNode, Protocol):
@@ -348,7 +351,7 @@ class Cluster(Protocol):
 
     @property
     def release(self) -> Release:
-        """The catalogued release that brokers run; the oldest one, while brokers differ."""
+        """The release of the brokers; while brokers differ, the oldest one."""
 
     @property
     def directory(self) -> Path:
@@ -404,14 +407,15 @@ class Cluster(Protocol):
 
         Raises:
             HarnessError: Kafka refuses.
-            UnreachableError: no node that can add them answers.
+            UnreachableError: no node that can add them responds.
         """
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """Move leadership to a member of the ISR as an administrator does; no broker fails.
 
-        The broker becomes the first in the assignment, and the controller is asked to elect the
-        preferred leader. Returns when the controller has decided; the brokers may not know yet.
+        The method puts the broker first in the assignment, and requests the election of the
+        preferred leader. It returns when the controller has elected the leader; brokers may not
+        know this yet.
 
         Raises:
             WaitTimeoutError: the controller does not elect the broker in time.
@@ -420,7 +424,7 @@ class Cluster(Protocol):
     def reassign(
         self, topic: str, partition: int, replicas: Sequence[int], *, awaited: bool = True
     ) -> None:
-        """Give a partition other replicas; return when exactly these exist and are in sync.
+        """Reassign a partition to other replicas; return when exactly these exist and are in sync.
 
         Without ``awaited`` the method returns as soon as the controller has the request.
 
@@ -432,7 +436,7 @@ class Cluster(Protocol):
         """Change settings of a topic that is in use; None restores the brokers' default.
 
         Raises:
-            UnreachableError: no node that can change them answers.
+            UnreachableError: no node that can change them responds.
             HarnessError: Kafka refuses.
         """
 
@@ -448,7 +452,7 @@ class Cluster(Protocol):
         """Change settings of a group; the group need not exist yet (KRaft, KIP-848).
 
         Raises:
-            UnreachableError: no node that can change them answers.
+            UnreachableError: no node that can change them responds.
             HarnessError: Kafka refuses.
         """
 
@@ -456,7 +460,7 @@ class Cluster(Protocol):
         """Elect a live replica, in the ISR or not, for a partition without a leader (2.4+).
 
         Raises:
-            UnreachableError: no node that can start the election answers.
+            UnreachableError: no node that can start the election responds.
             HarnessError: Kafka refuses.
         """
 
@@ -474,22 +478,22 @@ class Cluster(Protocol):
         """Add a running controller to the voters again, after ``remove_voter`` removed it."""
 
     def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Make a member of the ISR the broker that is elected when the leader fails.
+        """Choose the member of the ISR that is elected when the leader fails.
 
-        Changes the order of the assignment if needed, but no leader epoch.
+        The method changes the order of the assignment if needed, but not the leader epoch.
 
         Raises:
             WaitTimeoutError: the controller does not change the assignment in time.
         """
 
     def end_session(self, broker: int) -> bool:
-        """End a broker's session now, as after missing heartbeats.
+        """End a broker's session at once, as after missing heartbeats.
 
         Returns:
             False on KRaft, where a session ends only without heartbeats.
 
         Raises:
-            UnreachableError: the broker has no session, or ZooKeeper does not answer.
+            UnreachableError: the broker has no session, or ZooKeeper does not respond.
         """
 
     def snapshot(self, topics: Collection[str], directory: Path) -> None:
@@ -514,4 +518,4 @@ class Cluster(Protocol):
         """
 
     def close(self) -> None:
-        """Kill every process and release all resources. Never raises; may be called twice."""
+        """Kill every process and release all resources. Never raises an error."""

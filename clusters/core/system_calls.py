@@ -1,4 +1,4 @@
-"""System calls of a broker that a fault delays, or lets fail."""
+"""Rules for a broker's system calls that a fault delays, or lets fail."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ class CallRule:
     """A rule about system calls.
 
     Attributes:
-        calls: names of calls, as ``strace -e trace=`` takes them.
-        action: what happens to each, as ``strace -e inject=`` takes it: ``error=EIO:when=1``.
-        files: the calls concern one of these files; empty: any file.
+        calls: names of system calls, as in ``strace -e trace=``.
+        action: the change of each call, as in ``strace -e inject=``: ``error=EIO:when=1``.
+        files: only calls on these files are changed; empty for any file.
     """
 
     calls: str

@@ -27,8 +27,8 @@ _SILENT_S: Final = 15.0
 class ExternalBroker:
     """A broker that an inventory describes; it implements Broker of ``clusters.core.interfaces``.
 
-    Before the broker is damaged, the commands that heal it are written to the journal. Once the
-    broker answers again, the commands are removed.
+    Before a fault, the commands that heal the broker are written to the journal. When the broker
+    responds again, the commands are removed.
 
     Attributes:
         hold: descriptor that damaging commands keep open, so that the guard can wait for them.
@@ -155,7 +155,7 @@ class ExternalBroker:
         self.journal.record_damage(self.id, cures)
 
     def _await_silence(self, verb: str, line: str, alive: Callable[[], bool]) -> None:
-        """Wait until the broker does not respond; otherwise the command failed."""
+        """Wait until the broker does not respond. If it still responds, the command failed."""
 
         def silent() -> None:
             if alive():

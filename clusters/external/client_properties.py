@@ -1,8 +1,8 @@
-"""Client properties files, as Kafka's tools read them with ``--command-config``.
+"""Client properties files, in the form of Kafka's tools (``--command-config``).
 
-The properties are converted to the settings that ``security`` supports, with librdkafka's names;
-the file may also contain settings with these names. Certificates must be in PEM files: a Java key
-store cannot be read without Java.
+The properties are converted to the settings that ``security`` supports, with librdkafka's names.
+The file may also contain settings with librdkafka's names. Certificates must be in PEM files,
+because a Java key store cannot be read without Java.
 """
 
 import re

@@ -42,7 +42,7 @@ _LOG: Final = logging.getLogger("highwater.external")
 
 
 def heal_leftovers(inventory: Path, say: Callable[[str], None] = _LOG.warning) -> int:
-    """Heal damage left by dead runs with this inventory; return the number of clusters."""
+    """Heal the faults that killed runs with this inventory left; return the number of clusters."""
     folders = folders_to_heal(inventory)
     for folder in folders:
         nothing = ClusterDamage(cluster_id="", inventory=str(inventory), addresses={})
@@ -60,7 +60,7 @@ def delete_left_topics(path: Path, say: Callable[[str], None]) -> None:
     Other topics may belong to a run on another machine, and are not deleted.
 
     Raises:
-        HarnessError: no broker answers, or a run works on the cluster.
+        HarnessError: no broker responds, or a run works on the cluster.
     """
     inventory = Inventory.read(path)
     identity = recognise(inventory)
@@ -87,11 +87,11 @@ def delete_left_topics(path: Path, say: Callable[[str], None]) -> None:
 
 
 def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster":
-    """Lock and open a cluster; first heal the damage that a dead run left.
+    """Lock and open a cluster, after healing the faults that a killed run left.
 
     Raises:
         UsageError: the user has confirmed another cluster, or the inventory does not fit.
-        HarnessError: no broker answers, another run works on the cluster, or a ``check`` command
+        HarnessError: no broker responds, another run works on the cluster, or a ``check`` command
             fails.
     """
     path = resolved(path)
@@ -119,7 +119,7 @@ def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster"
 class ExternalCluster(AdministeredCluster):
     """A Cluster (``clusters.core.interfaces``) from an inventory; use ``open_cluster``.
 
-    It sees only the brokers in the inventory, and changes only topics that it created.
+    It uses only the brokers in the inventory, and changes only topics that it created.
     """
 
     def __init__(
@@ -179,7 +179,10 @@ class ExternalCluster(AdministeredCluster):
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
     ) -> None:
-        """Create a topic that ``close`` deletes; it shows other runs that this run is active."""
+        """Create a topic that ``close`` deletes.
+
+        Its name shows other runs that this run is active.
+        """
         if not name.startswith(self._inventory.prefix):
             _refuse(f"the topic {name} does not begin with {self._inventory.prefix}")
         with contextlib.closing(self._view()) as view:
@@ -225,16 +228,19 @@ class ExternalCluster(AdministeredCluster):
                 freeze.copy_topics(Path(temporary), topics, directory)
 
     def freeze(self) -> Path:
-        """Copy our topics' replicas, if the inventory has a ``copy`` command; brokers continue."""
+        """Copy our topics' replicas, if the inventory has a ``copy`` command.
+
+        The brokers continue.
+        """
         replicas = self.directory / "replicas"
         if self._inventory.can("copy"):
             self.snapshot(self._journal.entry.topics, replicas)
         return replicas
 
     def close(self) -> None:
-        """Heal every broker, delete the topics, and unlock. Never raises; may be called twice.
+        """Heal every broker, delete the topics, and unlock. Never raises an error.
 
-        Damage that cannot be healed now stays in the journal, and is logged to standard error.
+        Faults that cannot be healed remain in the journal, and are logged to standard error.
         Signals are delayed until the end, because after a second Ctrl-C the guard would start
         healing again.
         """
@@ -273,7 +279,7 @@ class ExternalCluster(AdministeredCluster):
             broker.heal()
 
     def _refuse_others(self) -> None:
-        """Raise if another run, on any machine, has a topic with our prefix."""
+        """Raise an error if another run, on any machine, has a topic with our prefix."""
         with contextlib.closing(self._view()) as view:
             topics = {topic for topic in view.topics() if topic.startswith(self._inventory.prefix)}
         if others := sorted(topics - set(self._journal.entry.topics)):
@@ -301,7 +307,7 @@ class ExternalCluster(AdministeredCluster):
 
 
 def _guard(journal: Journal, commands_end: int) -> "subprocess.Popen[bytes]":
-    """Start the guard, which shares our lock and heals the damage if this process is killed."""
+    """Start the guard, which shares our lock, and heals the faults if this process is killed."""
     return subprocess.Popen(
         [sys.executable, "-m", _GUARD, str(journal.folder), str(commands_end), str(journal.lock)],
         stdin=subprocess.PIPE,

@@ -1,7 +1,7 @@
 """Read the facts about a running cluster, in few requests, without changing anything.
 
-The requests are ApiVersions, Metadata, DescribeConfigs and, on KRaft, DescribeQuorum. Facts that
-the user may not read are left out and named in ``unseen``.
+The requests are ApiVersions, Metadata, DescribeConfigs and, on KRaft, DescribeQuorum. ``unseen``
+names the facts that the user is not authorized to read.
 """
 
 import contextlib
@@ -99,7 +99,7 @@ class ClusterSurvey:
             internal: whether to read Kafka's own topics, too.
 
         Raises:
-            HarnessError: no broker answers.
+            HarnessError: no broker responds.
             UsageError: no topic's name matches the pattern.
         """
         connection, versions = self._first()
@@ -127,7 +127,7 @@ class ClusterSurvey:
         )
 
     def _first(self) -> tuple[BrokerConnection, _Versions]:
-        """Return a connection to the first bootstrap broker that answers, and its versions."""
+        """Return a connection to the first bootstrap broker that responds, and its versions."""
         failures = []
         for text in self._bootstrap.split(","):
             try:

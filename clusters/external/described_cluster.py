@@ -2,7 +2,7 @@
 
 The files are ``server.properties``, Strimzi's ``Kafka``, ``KafkaNodePool`` and ``KafkaTopic``
 resources, and compose files whose services have ``KAFKA_…`` in their environment. A setting that no
-file has is at Kafka's default.
+file has gets Kafka's default.
 """
 
 import fnmatch
@@ -38,7 +38,7 @@ from highwater.harness.releases.cluster_facts import (
 from highwater.harness.releases.release import Coordination
 
 DEFAULTS: Final = "any topic with the brokers' defaults"
-"""The name for topics that no file has, with the brokers' defaults."""
+"""The name for all topics that no file has, with the brokers' defaults."""
 
 _MIN_ISR: Final = "min.insync.replicas"
 _UNCLEAN: Final = "unclean.leader.election.enable"
@@ -135,12 +135,12 @@ class _Files:
 
 @dataclass(frozen=True, kw_only=True)
 class _Node:
-    """One broker, or several equal ones."""
+    """One broker, or a group of equal brokers."""
 
     where: str
     settings: Settings
     open: frozenset[str] = frozenset()
-    """Settings whose value comes from the environment."""
+    """Settings whose values come from the environment."""
     release: ReleaseRange | None = None
 
 

@@ -106,7 +106,7 @@ class ClusterHealer:
         )
 
     def _require_up(self, broker: int) -> None:
-        """Raise NotYetError while a broker does not answer, or has no session."""
+        """Raise NotYetError while a broker does not respond, or has no session."""
         if not answers(self.addresses[broker]):
             raise NotYetError("it does not answer")
         if not self._has_session(broker):
@@ -115,7 +115,7 @@ class ClusterHealer:
     def _await_session_end(self, broker: int) -> None:
         """Wait for a broker's old session to end; until then ZooKeeper refuses a new one.
 
-        If no broker answers, wait for the longest usual session timeout. KRaft brokers need no
+        If no broker responds, wait for the longest usual session timeout. KRaft brokers need no
         wait, since they repeat their registration.
         """
         if self.kafka.coordination == "kraft":

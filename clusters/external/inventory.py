@@ -40,17 +40,18 @@ _COPY_ONLY: Final = frozenset({"topic", "into"})
 class Commands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Command lines for one broker; a fault whose command is missing is not possible.
 
-    When a command ends with status 0, its effect must be there. Every command must be safe to
-    repeat, because healing may repeat ``resume`` and ``start``.
+    When a command exits with status 0, it must have taken effect. A command must be idempotent,
+    because healing may repeat ``resume`` and ``start``.
 
     Attributes:
-        check: changes nothing; ends with 0 if the other commands would work.
+        check: changes nothing; exits with 0 if the other commands would work.
         kill: sends SIGKILL.
         pause: sends SIGSTOP.
         resume: sends SIGCONT.
         start: starts the broker with its old data.
         stop: shuts the broker down cleanly, as an administrator would.
-        restart: shuts the broker down cleanly and starts it again; may end while it still starts.
+        restart: shuts the broker down cleanly and starts it again; may exit before the broker is
+            ready.
         copy: copies the directories of ``{topic}`` and the ``*checkpoint`` files to ``{into}``.
     """
 
@@ -85,10 +86,10 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     def run(self, *, hold: int | None = None) -> None:
         """Run the command and wait for its end.
 
-        The output goes to a file, because a background process may keep a pipe open.
+        The output goes to a file, because a background process may hold a pipe open.
 
         Args:
-            hold: a descriptor that the command and its children keep open as long as they live.
+            hold: a descriptor that the command and its children hold open until they exit.
 
         Raises:
             HarnessError: the command failed, or was killed after its limit; the message has the

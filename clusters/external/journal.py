@@ -1,8 +1,8 @@
-"""Journal of all damage to an external cluster, and its topics; written before the damage.
+"""Journal of the faults and topics of an external cluster, written before each fault.
 
 The folder ``$XDG_STATE_HOME/highwater/clusters/<cluster id>`` has these files. ``lock`` is locked
 by the harness and its guard, ``running`` by the harness alone. ``open.json`` exists until all
-damage is healed; it lists the healing commands also for a person. ``topics.jsonl`` lists every
+faults are healed; it lists the healing commands, also for the user. ``topics.jsonl`` lists every
 topic that was made on the cluster.
 """
 
@@ -31,14 +31,14 @@ _TOPICS: Final = "topics.jsonl"
 
 
 class DamagedBroker(msgspec.Struct, frozen=True, kw_only=True):
-    """A damaged broker, with the commands that heal it."""
+    """A broker with an unhealed fault, and the commands that heal it."""
 
     broker: int
     cures: tuple[Command, ...]
 
 
 class ClusterDamage(msgspec.Struct, frozen=True, kw_only=True):
-    """All damage that has to be healed on one cluster.
+    """All faults that must be healed on one cluster.
 
     Attributes:
         addresses: broker id to ``host:port``, for every broker of the cluster.
@@ -52,7 +52,7 @@ class ClusterDamage(msgspec.Struct, frozen=True, kw_only=True):
     topics: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Return whether any damage has to be healed."""
+        """Return whether any fault must be healed."""
         return bool(self.wounds or self.topics)
 
     def steps_left(self) -> str:
@@ -63,7 +63,7 @@ class ClusterDamage(msgspec.Struct, frozen=True, kw_only=True):
         return " and ".join(steps)
 
     def manual_steps(self) -> str:
-        """Return the healing steps for a person, one step a line."""
+        """Return the healing steps for the user, one step per line."""
         lines = [cure.line for damaged in self.wounds.values() for cure in damaged.cures]
         lines += [f"delete the topic {topic}" for topic in self.topics]
         return "\n".join(f"  {line}" for line in lines)
@@ -86,8 +86,8 @@ class Journal:
     """The journal entry of one cluster, locked until ``release`` and until its guard ends.
 
     Attributes:
-        entry: the current damage.
-        lock: file descriptor of the lock; a process that inherits it holds the lock, too.
+        entry: the current faults.
+        lock: file descriptor of the lock. A process that inherits it also has the lock.
     """
 
     def __init__(self, folder: Path, entry: ClusterDamage, lock: int, running: int = -1) -> None:
@@ -112,14 +112,14 @@ class Journal:
 
     @classmethod
     def inherited(cls, folder: Path, lock: int) -> Self:
-        """Read the journal of a dead harness; this process has inherited its lock."""
+        """Read the journal of a harness that has ended; this process has inherited its lock."""
         entry = read(folder)
         if entry is None:
             raise HarnessError(f"{folder} has nothing to heal")
         return cls(folder, entry, lock)
 
     def record_damage(self, broker: int, cures: tuple[Command, ...]) -> None:
-        """Record that a broker is about to be damaged, or record its final healing commands."""
+        """Record that a broker will get a fault, or record its final healing commands."""
         with self._updating() as entry:
             wounds = {**entry.wounds, broker: DamagedBroker(broker=broker, cures=cures)}
             self.entry = replace(entry, wounds=wounds)
@@ -145,7 +145,7 @@ class Journal:
             self.entry = replace(entry, topics=topics)
 
     def release(self) -> None:
-        """Release the lock; a guard that inherited the lock keeps it. May be called twice."""
+        """Release the lock. A guard that inherited the lock still has it."""
         _close(self.lock, self._running)
         self.lock = self._running = -1
 
@@ -173,10 +173,10 @@ def journal_folder(cluster_id: str) -> Path:
 
 
 def read(folder: Path) -> ClusterDamage | None:
-    """Return the damage that has to be healed, or None.
+    """Return the faults that must be healed, or None.
 
     Raises:
-        HarnessError: the file is broken; a crash alone cannot cause that.
+        HarnessError: the file is malformed, which a crash alone cannot cause.
     """
     path = folder / "open.json"
     try:
@@ -191,7 +191,7 @@ def read(folder: Path) -> ClusterDamage | None:
 
 
 def topics_made(folder: Path) -> dict[str, MadeTopic]:
-    """Return every topic that was made on a cluster; leave out a last line that is incomplete."""
+    """Return every topic that was made on a cluster. An incomplete last line is ignored."""
     path = folder / _TOPICS
     made: dict[str, MadeTopic] = {}
     for line in path.read_bytes().splitlines() if path.exists() else ():
@@ -202,7 +202,7 @@ def topics_made(folder: Path) -> dict[str, MadeTopic]:
 
 
 def folders_to_heal(inventory: Path) -> list[Path]:
-    """Return the journal folders of clusters on which runs with this inventory left damage."""
+    """Return the journal directories of clusters with unhealed faults of this inventory."""
     folders = []
     for path in sorted(_clusters().glob("*/open.json")):
         entry = read(path.parent)
@@ -216,11 +216,11 @@ def _clusters() -> Path:
 
 
 def _lock_file(path: Path, running: int) -> int:
-    """Lock a file; if a dead harness's guard still holds the lock, wait until the guard has healed.
+    """Lock a file. If the guard of an ended harness has the lock, wait until it has healed.
 
-    A harness that holds the lock also locks ``running``, which no guard inherits. A process id
-    would not show whether that harness still runs: the id may belong to another container, or to
-    another process by now.
+    A harness with the lock also locks ``running``, which no guard inherits. A process id would not
+    show whether that harness still runs, because the id may belong to another container or another
+    process.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
@@ -255,7 +255,7 @@ def _lock_file(path: Path, running: int) -> int:
 
 
 def _holder(descriptor: int) -> int | str:
-    """Return the process id of a lock's holder, to show it to a person."""
+    """Return the process id of a lock's owner, for a message."""
     try:
         return int(json.loads(os.pread(descriptor, 100, 0))["pid"])
     except (ValueError, KeyError):

@@ -1,7 +1,7 @@
 """A cluster's metadata according to its brokers, for clients from outside.
 
-A broker answers from its own copy of the metadata, which lags behind while the broker is paused or
-partitioned, and shortly after that.
+Every broker has its own copy of the metadata. The copy of a paused or partitioned broker is old,
+and for a short time after the fault, too.
 """
 
 import contextlib
@@ -25,12 +25,7 @@ _FETCH, _DESCRIBE_QUORUM = 1, 55
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterIdentity:
-    """A cluster's id, and the facts that a client can learn about the cluster.
-
-    Attributes:
-        fetch_version: newest supported version of Fetch, which limits the possible releases.
-        kraft: whether the cluster supports DescribeQuorum, as KRaft does.
-    """
+    """A cluster's id, and other facts that a client can request."""
 
     cluster_id: str
     addresses: Mapping[int, Address]
@@ -54,7 +49,7 @@ class ClusterIdentity:
 
 
 def query_identity(address: Address) -> ClusterIdentity:
-    """Ask one broker for the identity of its cluster."""
+    """Request the identity of a cluster from one broker."""
     with contextlib.closing(BrokerConnection(address, timeout_s=_ANSWER_S)) as connection:
         [metadata] = connection.ask(MetadataRequest(version=_WITH_CLUSTER_ID, topics=None))
         [versions] = connection.ask(ApiVersionsRequest(version=0))
@@ -74,7 +69,7 @@ def query_identity(address: Address) -> ClusterIdentity:
 
 
 def answers(address: Address, *, timeout_s: float = 0.5) -> bool:
-    """Return whether a broker answers a request; a paused broker only accepts connections."""
+    """Return whether a broker responds to a request. A paused broker only accepts connections."""
     try:
         with contextlib.closing(BrokerConnection(address, timeout_s=timeout_s)) as connection:
             connection.ask(MetadataRequest(version=1, topics=[]))
@@ -84,10 +79,10 @@ def answers(address: Address, *, timeout_s: float = 0.5) -> bool:
 
 
 class LastingConnection:
-    """A connection to a running broker; the connection ends with the broker's process.
+    """A connection to a running broker, which ends when the broker's process exits.
 
     Raises:
-        UnreachableError: the broker does not answer now.
+        UnreachableError: the broker does not respond.
     """
 
     def __init__(self, address: Address) -> None:
@@ -95,7 +90,7 @@ class LastingConnection:
         self._connection.ask(MetadataRequest(version=1, topics=[]))
 
     def answers(self) -> bool:
-        """Return whether the same broker process still answers."""
+        """Return whether the same broker process still responds."""
         try:
             self._connection.ask(MetadataRequest(version=1, topics=[]))
         except UnreachableError:
@@ -108,10 +103,10 @@ class LastingConnection:
 
 
 class MetadataView(BrokersView):
-    """A CoordinationView (``clusters.admin.metadata``) that asks only brokers.
+    """A CoordinationView (``clusters.admin.metadata``) that sends requests only to brokers.
 
     Args:
-        ours: ids of the brokers that may be damaged; only these brokers count as live.
+        ours: ids of the brokers that may get faults. Only these brokers are live.
     """
 
     def __init__(
@@ -126,8 +121,8 @@ class MetadataView(BrokersView):
         """Read the partition's metadata.
 
         Raises:
-            UnreachableError: no broker knows the partition, or the broker that answered has an
-                older leader epoch than a broker that answered before.
+            UnreachableError: no broker knows the partition, or a response has an older leader epoch
+                than an earlier response.
         """
         state = super().partition(topic, partition)
         epoch, newest = state.leader_epoch, self._epochs.get((topic, partition), -1)

@@ -2,7 +2,7 @@
 
 No response from a broker contains its release. On KRaft the newest supported metadata.version
 increases with each minor release; on ZooKeeper the newest version of Fetch does so with most of
-them. Patch releases do not differ: 4.0.0, 4.0.1 and 4.0.2 look the same.
+them. Patch releases such as 4.0.0, 4.0.1 and 4.0.2 do not differ.
 """
 
 from collections.abc import Mapping

@@ -31,7 +31,7 @@ def read_topic(kafka: Release, identity: ClusterIdentity, name: str) -> Existing
 
     Raises:
         UsageError: the topic does not exist, is Kafka's own, or may not be described by the user.
-        UnreachableError: no broker answers.
+        UnreachableError: no broker responds.
     """
     if kafka.number < _DESCRIBED:
         raise UsageError(

@@ -19,7 +19,7 @@ _CHUNK: Final = 65_536
 
 
 class ClientDriverProcess:
-    """A running driver. It ends with this process, even by ``kill -9``.
+    """A running driver. It ends with this process, even after ``kill -9``.
 
     Args:
         command: the program and its arguments, relative to the current directory.
@@ -51,7 +51,7 @@ class ClientDriverProcess:
         )
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of its standard output until it has ended, and then close the output."""
+        """Yield the lines of the driver's standard output until its end; then close the output."""
         begun = b""
         answers = select.poll()
         answers.register(self._answers, select.POLLIN)
@@ -65,16 +65,16 @@ class ClientDriverProcess:
                     return
 
     def last_words(self) -> str:
-        """Return the last line of its standard error; empty if there is none."""
+        """Return the last line of the driver's standard error; empty without a line."""
         return last_line(self._log)
 
     def end_input(self, limit_s: float) -> bool:
-        """Close its standard input; return whether it ends by itself within the limit."""
+        """Close the driver's standard input; return whether it exits by itself within the limit."""
         self.requests.close()
         return self._process.wait(limit_s)
 
     def kill(self) -> None:
-        """Kill it, as in a crash. Never raises; may be called twice."""
+        """Kill the driver, as in a crash. Never raises an error. A second call does nothing."""
         with contextlib.suppress(HarnessError):
             self._process.kill()
         self._process.release()
@@ -82,6 +82,6 @@ class ClientDriverProcess:
 
 
 def last_line(log: Path) -> str:
-    """Return the last line of a log that is not blank; empty if there is none."""
+    """Return the last line of a log that is not blank; empty without such a line."""
     lines = log.read_text("utf-8", "replace").split("\n") if log.exists() else []
     return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -1,4 +1,4 @@
-"""A JVM, under a guard process, for the Java clients of a Kafka release; Py4J drives the JVM.
+"""A JVM with the Java clients of a Kafka release, controlled by Py4J, under a guard process.
 
 Its main class is Py4J's ``GatewayServer``. The server takes a free port of the loopback address,
 makes a token that every client must send, and prints the port and the token.
@@ -84,7 +84,7 @@ class ClientJvm:
         return self._process.pids
 
     def close(self) -> None:
-        """Kill the JVM. Never raises; may be called twice."""
+        """Kill the JVM. Never raises an error. A second call does nothing."""
         with contextlib.suppress(HarnessError):
             self._process.kill()
         self._process.release()
@@ -99,7 +99,7 @@ class ClientJvm:
 
 
 def _gateway_jar() -> Path:
-    """Return Py4J's jar, which is among PySpark's jars.
+    """Return the path of Py4J's jar, which PySpark contains.
 
     Raises:
         HarnessError: PySpark has no such jar.

@@ -31,7 +31,7 @@ def open_site(release: Release, *, brokers: int, wired: bool, options: NodeOptio
         wired: whether the relay will be between the nodes.
 
     Raises:
-        HarnessError: Java, the jars or the library of clocks are missing.
+        HarnessError: Java, the jars or libfaketime are missing.
     """
     if options.clocks:
         broker_clock.library()

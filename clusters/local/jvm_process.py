@@ -16,15 +16,15 @@ _TAKES_EFFECT_S = 10.0
 
 
 class ChildProcess:
-    """One child process that ends when the harness ends, even by ``kill -9``.
+    """One child process that ends when the harness ends, even after ``kill -9``.
 
     Its parent is a guard (``clusters.local.process_guard``). Methods may be called from any thread.
 
     Args:
         command: absolute path of the program and its arguments.
-        log: file to which both outputs are appended.
-        grouped: whether the child leads a process group. The group gets the child's signals and
-            ends with the child.
+        log: file to which standard output and standard error are appended.
+        grouped: whether the child leads a process group, which gets the child's signals and ends
+            with it.
 
     Attributes:
         pid: process id of the child; 0 before the child is started.
@@ -74,7 +74,10 @@ class ChildProcess:
         self._do("CONT", lambda: self.state != "paused", "be continued by SIGCONT")
 
     def kill(self) -> None:
-        """Send SIGKILL, and return once the child has ended. Harmless if it ended before."""
+        """Send SIGKILL, and return when the child has exited.
+
+        Do nothing if it has already exited.
+        """
         self._do("KILL", lambda: self.state == "down", "die of SIGKILL")
 
     def terminate(self, *, limit_s: float) -> bool:

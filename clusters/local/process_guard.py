@@ -1,4 +1,4 @@
-"""A process between the harness and one child, so that the child never outlives the harness.
+"""A guard: a process between the harness and one child, which ends the child with the harness.
 
 Run as ``python -I -S process_guard.py child|group LOG COMMAND...``; imports only the standard
 library. The guard starts COMMAND as its child and appends both outputs to LOG. It executes the
@@ -8,8 +8,8 @@ STATUS``). When the guard's input ends, the harness has ended, even by SIGKILL, 
 the child at once. The child's own standard input is empty, and ends with the guard.
 
 With ``group`` the child leads a process group, and every signal goes to the group. Processes that
-the child has started outside of the group are stopped and continued with the child. The guard kills
-the processes that are left when the child has ended: on Linux the guard becomes the parent of every
+the child has started outside of the group are stopped and continued with the child. When the child
+has exited, the guard kills the remaining processes: on Linux the guard becomes the parent of every
 descendant that loses its parent.
 
 Only the parent can reap a child, so a signal that kills the child cannot hit a reused process id.
@@ -60,7 +60,7 @@ def start(log: str, command: list[str], *, grouped: bool) -> int:
 
 
 def become(command: list[str], silence: int, output: int, guard: int) -> None:
-    """Replace this fork by the command; never return."""
+    """Replace this forked process by the command. Never returns."""
     try:
         signal.set_wakeup_fd(-1)
         if sys.platform == "linux":
@@ -114,7 +114,7 @@ def watch(pid: int, wakeup: int, *, grouped: bool) -> None:
 
 
 def signal_family(pid: int, number: int) -> None:
-    """Send a signal to a group; a stop or continue also reaches descendants outside of the group.
+    """Send a signal to a group; SIGSTOP and SIGCONT also go to descendants outside of the group.
 
     Children of a killed process become this guard's children, and are killed at the end.
     """
@@ -143,7 +143,7 @@ def children(pid: int) -> list[int]:
 
 
 def parent_of(process: str) -> int:
-    """Return the id of a process's parent, from the fields after its name (proc_pid_stat(5))."""
+    """Return the id of a process's parent (proc_pid_stat(5))."""
     with open(f"{process}/stat", "rb") as stat:  # noqa: PTH123 - pathlib takes long to import
         return int(stat.read().rpartition(b")")[2].split()[1])
 

@@ -1,10 +1,10 @@
 """A broker's own wall clock: a preloaded library adds seconds to the time of this machine.
 
-libfaketime reads the offset from the first line of a file, at most once a second, and takes the
-lines that begin with ``#`` for comments: they are the journal of earlier offsets. The monotonic
-clock, and the times of files, stay as they are. A JVM reads the wall clock by ``clock_gettime`` of
-the C library, so that no privilege is necessary; a container would need the library inside. Without
-``FAKETIME_FORCE_MONOTONIC_FIX=0`` every wait of a thread with a time-out ends at once.
+libfaketime reads the offset from the first line of a file, at most once a second. It ignores lines
+that begin with ``#``; here these lines have the earlier offsets. The monotonic clock and the times
+of files do not change. A JVM reads the wall clock by ``clock_gettime`` of the C library, so no
+privilege is necessary; a container would need the library inside. Without
+``FAKETIME_FORCE_MONOTONIC_FIX=0`` every wait with a timeout ends at once.
 """
 
 import platform
@@ -24,7 +24,7 @@ _WHEEL: Final = "libfaketime==3.0.1"
 _LIBRARY: Final = "libfaketime/vendor/libfaketime/src/libfaketime.so.1"
 _SUFFIX: Final = ".clock"
 _SLACK_NS: Final = 250_000_000
-"""How long a thread may take from reading its clock to writing a line."""
+"""The greatest time between the read of a thread's clock and the write of its log line."""
 
 
 def clock_of(log: Path) -> Path:
@@ -33,16 +33,16 @@ def clock_of(log: Path) -> Path:
 
 
 def why_not() -> str:
-    """Return why a broker cannot have a clock of its own here; empty if it can."""
+    """Return why a broker cannot have its own clock on this machine; empty if it can."""
     there = sys.platform == "linux" and platform.machine() == "x86_64"
     return "" if there else "needs libfaketime, which is there for Linux on x86-64"
 
 
 def library() -> Path:
-    """Return the path of the library; pip downloads it, unless it is there.
+    """Return the path of libfaketime; pip downloads the library if it is missing.
 
     Raises:
-        HarnessError: this machine cannot have it.
+        HarnessError: this machine cannot use the library.
     """
     if reason := why_not():
         raise HarnessError(f"a clock of its own {reason}", hint="Leave clock faults out.")
@@ -50,7 +50,7 @@ def library() -> Path:
 
 
 def command(words: Sequence[str], log: Path) -> list[str]:
-    """Return a node's command with a clock of its own, which keeps its offset over a restart.
+    """Return a node's command with its own clock, whose offset survives a restart.
 
     Raises:
         HarnessError: this machine has no such library.
@@ -74,10 +74,10 @@ def command(words: Sequence[str], log: Path) -> list[str]:
 
 
 def shift(log: Path, offset_s: float) -> None:
-    """Set how many seconds a node's clock is ahead of this machine's; return when it shows that.
+    """Set the offset of a node's clock in seconds; return when the clock shows this time.
 
     Raises:
-        HarnessError: the node was started without a clock of its own.
+        HarnessError: the node was started without its own clock.
     """
     file = clock_of(log)
     if not file.exists():
@@ -96,7 +96,7 @@ def shift(log: Path, offset_s: float) -> None:
 
 
 def _write(log: Path, offset_s: float, journal: str) -> None:
-    """Replace a clock file at once, so that no reader sees half of it."""
+    """Replace a clock file atomically, so that no process reads an incomplete file."""
     file = clock_of(log)
     new = file.with_name(f"{file.name}.new")
     new.write_text(f"{offset_s:+.3f}\n{journal}# {time.time_ns()} {offset_s:+.3f}\n", "ascii")
@@ -104,7 +104,7 @@ def _write(log: Path, offset_s: float, journal: str) -> None:
 
 
 class ClockJournal:
-    """The offsets of a node's clock over time; without a clock file there is none.
+    """The offsets of a node's clock over time; always 0 without a clock file.
 
     Args:
         log: path of the node's log.
@@ -120,10 +120,10 @@ class ClockJournal:
                     self._spans.append((int(begun), round(float(offset) * 1e9)))
 
     def ahead_ns(self, shown_ns: int) -> int:
-        """Return how far a node's clock was ahead when it showed a time; ask in order.
+        """Return the offset of a node's clock when it showed this time; call in order of time.
 
-        This is exact while the clock does not change, and for ``READ_EVERY_S`` after a change the
-        offset before or after it.
+        The result is exact, except for ``READ_EVERY_S`` after a change: then it is the offset
+        before or after the change.
         """
         for number in range(self._at, len(self._spans)):
             begun_ns, offset_ns = self._spans[number]

@@ -77,7 +77,7 @@ def controller(
 ) -> Settings:
     """Return a KRaft controller's settings.
 
-    Overrides apply, too, because a controller decides elections.
+    Overrides apply to controllers, too, because a controller decides elections.
 
     Since 3.9 a controller advertises its address (KIP-853); older releases refuse that setting.
 
@@ -130,12 +130,12 @@ def server_entry(host: str, ports: EnsemblePorts) -> str:
 
 
 def _node_settings(overrides: Mapping[str, str]) -> Settings:
-    """Remove ``metadata.version``: it is not a node's setting, but a feature for formatting."""
+    """Remove ``metadata.version`` from settings: it is a feature that formatting sets."""
     return {name: value for name, value in overrides.items() if name != METADATA}
 
 
 def _listeners(public: Address, inside: Address, advertised: Address) -> Settings:
-    """Return a single listener, or one for clients and one for peers (KIP-103, 0.10.2)."""
+    """Return one listener, or a listener for clients and another for peers (KIP-103, 0.10.2)."""
     if public == inside:
         return {
             "listeners": f"PLAINTEXT://{public}",
@@ -170,7 +170,7 @@ def remote_tier(directory: Path, *, brokers: int) -> Settings:
 
 
 def dynamic_quorum(settings: Mapping[str, str]) -> Settings:
-    """Return KRaft settings with the voters in the metadata log, not in settings (KIP-853)."""
+    """Return KRaft settings for a quorum whose voters are in the metadata log (KIP-853)."""
     servers = ",".join(voter.partition("@")[2] for voter in settings[_VOTERS].split(","))
     return {_BOOTSTRAP: servers} | {
         name: value for name, value in settings.items() if name != _VOTERS
@@ -213,7 +213,7 @@ def format_node(
 
 
 TIER_TASK_S = 10.0
-"""The interval at which a broker copies segments and removes expired segments; 30 s by default."""
+"""Brokers copy segments and remove expired segments at this interval. Kafka's default is 30 s."""
 
 TIERED: Mapping[str, str] = MappingProxyType({"remote.log.storage.system.enable": "true"})
 """Settings for every node in a cluster with a remote tier."""

@@ -2,10 +2,10 @@
 
 To replace a small file (a checkpoint, ``meta.properties``, ``partition.metadata``,
 ``quorum-state``), Kafka writes a file beside it with the name ``….tmp``, and renames this file. If
-Kafka did not flush its bytes before, a power failure may leave the new name without any bytes
-(``CheckpointFile.write(entries, sync)``, KAFKA-15046 and KAFKA-16541). The harness observes flushes
-with strace, because releases differ. Some machines do not have every rename call (``rename`` on
-ARM): with ``?`` strace skips a missing call.
+Kafka did not flush the file before the rename, a power failure may leave an empty file with the new
+name (``CheckpointFile.write(entries, sync)``, KAFKA-15046 and KAFKA-16541). Releases differ in
+their flushes, so the harness observes them with strace. Some machines do not have every system call
+for a rename (``rename`` on ARM). The ``?`` lets strace ignore a missing call.
 """
 
 import os
@@ -31,10 +31,10 @@ _CONTROLS: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"f": b"\f", b"v": b"
 
 
 def command(plan: NodePlan) -> Sequence[str]:
-    """Return a node's command; a broker's command runs under strace.
+    """Return a node's command. A broker's command runs under strace.
 
-    The tracer is not the JVM's parent (``-D``), and stops the JVM only at these calls
-    (``--seccomp-bpf``), so that signals and speed do not change.
+    The tracer is not the JVM's parent process (``-D``), so signals reach the JVM. The tracer stops
+    the JVM only at these calls (``--seccomp-bpf``), so the JVM's speed does not change.
 
     Raises:
         HarnessError: strace is not installed.
@@ -58,10 +58,10 @@ def trace_of(log: Path) -> Path:
 
 
 def unflushed(trace: Path) -> dict[Path, float]:
-    """Return the files that were replaced by an unflushed file, and when (seconds since 1970).
+    """Return the files that an unflushed file replaced, with the time in seconds since 1970.
 
     A file is not returned if it was flushed later, or replaced by a flushed file. An interrupted
-    call counts.
+    system call is handled like a complete one.
 
     Raises:
         HarnessError: the trace does not exist.
@@ -93,7 +93,7 @@ def unflushed(trace: Path) -> dict[Path, float]:
 
 
 def _decoded(text: str) -> str:
-    """Return the path that strace printed; strace prints bytes beyond ASCII in octal, like C."""
+    """Return a path that strace printed. Like C, strace prints bytes beyond ASCII in octal."""
 
     def byte(match: re.Match[bytes]) -> bytes:
         code = match[1]

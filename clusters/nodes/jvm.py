@@ -15,7 +15,7 @@ from highwater.harness.releases.catalogue import Release
 _FOREIGN_OPTIONS = {"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH"}
 
 UTF8 = {"LC_ALL": "C.UTF-8"} if sys.platform == "linux" else {}
-"""Other systems do not need this locale, or do not have it."""
+"""Only Linux needs this locale; other systems may not have it."""
 
 # ISO timestamps in UTC, so that log lines can be compared with the history.
 _PATTERN = "%d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'} %p %m (%c)%n"
@@ -37,12 +37,7 @@ appender.stdout.layout.pattern={_PATTERN}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """Java and jars for a node's JVM, by the paths that the node sees.
-
-    Attributes:
-        jars: paths of a release's jars, in class path order.
-        sharing: flags for class data sharing.
-    """
+    """Java and jars for a node's JVM, with the paths that the node uses."""
 
     java: str
     jars: tuple[str, ...]
@@ -74,7 +69,7 @@ def java_version() -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment without variables that would change a JVM.
+    """Return this process's environment without the variables that a JVM reads.
 
     A JVM reads its arguments and writes file names in the encoding of its locale; the encoding must
     have every letter of a path (``sun.jnu.encoding``, JEP 400).
@@ -112,8 +107,8 @@ def command(
 ) -> list[str]:
     """Return the command line for one of Kafka's main classes.
 
-    Brokers run only for seconds, so only the fast compiler and the serial collector are used,
-    without a performance data file.
+    Brokers run only for seconds. So the JVM uses only the fast compiler (C1) and the serial
+    collector, without a performance data file.
     """
     return [
         runtime.java,

@@ -1,10 +1,10 @@
 """Features of a KRaft cluster: metadata.version, and later features (KIP-584).
 
-Kafka's own tool decides with which features a new cluster of a release begins. Up to 4.3 the tool
-writes the features to ``bootstrap.checkpoint``, since 4.4 to the first snapshot of the metadata log
+Kafka's own tool decides which features a new cluster of a release has. Up to 4.3 the tool writes
+the features to ``bootstrap.checkpoint``, since 4.4 to the first snapshot of the metadata log
 (KAFKA-19648). Both files are batches of the same records, and a controller of any release reads
-``bootstrap.checkpoint`` when its log is empty. The tool runs once for each release; its file stays
-in the cache. An upgraded cluster gets the same features as with ``kafka-features upgrade
+``bootstrap.checkpoint`` when its log is empty. The tool runs once for each release, and the cache
+stores its file. An upgraded cluster gets the same features as with ``kafka-features upgrade
 --release-version``.
 """
 
@@ -69,7 +69,7 @@ def checkpoint(release: Release) -> bytes:
 
 
 def _is_whole(content: bytes) -> bool:
-    """Return whether the content is whole record batches, all with correct checksums."""
+    """Return whether the content consists of complete record batches with correct checksums."""
     batches, count = MemoryRecords(content), 0
     while (batch := batches.next_batch()) is not None:
         if not batch.validate_crc():
@@ -79,9 +79,9 @@ def _is_whole(content: bytes) -> bool:
 
 
 def initial_quorum(release: Release, voters: Mapping[int, str]) -> dict[str, bytes]:
-    """Return the checkpoints with which every voter in a new quorum begins, by their paths.
+    """Return the checkpoints with which every voter of a new quorum starts, by their paths.
 
-    The checkpoints contain the features and the voters; voters can be added and removed later
+    The checkpoints contain the features and the voters. Voters can be added and removed later
     (KIP-853).
 
     Args:
@@ -112,7 +112,7 @@ def _feature(record: bytes) -> tuple[str, int]:
 
 
 def source(level: Level) -> Release:
-    """Return the release whose features a level has: its own release, or an older protocol's."""
+    """Return the release with a level's features: the node's release, or an older one."""
     release = level.release
     return release if release.protocol == level.protocol else metadata_release(level.protocol)
 
@@ -174,7 +174,7 @@ def _send(client: ProtocolClient, brokers: tuple[int, ...], raised: Mapping[str,
 
 
 def _ask_tool(release: Release, read: Callable[[Path], _T], *initial: str) -> _T:
-    """Let the tool format a log directory, and return the result of ``read`` on it.
+    """Format a log directory with Kafka's tool, and return the result of ``read`` on it.
 
     Args:
         initial: the option that names a quorum's voters; empty if the settings name them.

@@ -38,7 +38,7 @@ class Layout:
     """The nodes of one cluster, which this class creates but does not start.
 
     Args:
-        level: the level whose features a new KRaft cluster has; its release is every node's.
+        level: the release of every node, with the features of a new KRaft cluster.
         directory: absolute path of the run; ``replicas/``, ``logs/`` and ``coordination/`` are
             created in it.
         overrides: broker settings that override the driver's own.
@@ -79,7 +79,7 @@ class Layout:
             folder.mkdir(parents=True, exist_ok=True)
 
     def log_directories(self, broker_id: int) -> tuple[Path, ...]:
-        """Return a broker's log directories: one below ``replicas``, the rest beside it."""
+        """Return a broker's log directories: one below ``replicas``, the others beside it."""
         more = self.directory / MORE_LOG_DIRS / str(broker_id)
         numbers = range(2, self._options.log_dirs + 1)
         return self.replicas / str(broker_id), *(more / str(number) for number in numbers)
@@ -151,7 +151,7 @@ class Layout:
         return Node(self.controller_plan(controller_id, self._release), self._site)
 
     def _initial_quorum(self) -> Mapping[str, bytes]:
-        """Return the files that name the first voters; no files if the settings name them."""
+        """Return the files with the names of the first voters; none if the settings have them."""
         if self._directory_ids and not self._first_voters:
             voters = {
                 id_: f"{self._voters[id_]}:{directory}"
@@ -216,12 +216,12 @@ class Layout:
         return self._plan(name, file, addresses, release=release)
 
     def _controller_name(self, controller_id: int) -> str:
-        """Return the name of a ZooKeeper or controller, without a number if it is the only one."""
+        """Return the name of a ZooKeeper or controller; a single one has no number."""
         name = _ZOOKEEPER if self._release.coordination == "zookeeper" else _CONTROLLER
         return f"{name}-{controller_id}" if len(self._site.inside.coordination) > 1 else name
 
     def _server(self, controller_id: int, other: int) -> str:
-        """Return the host and ports where a ZooKeeper reaches another, or listens itself."""
+        """Return the host and ports at which a ZooKeeper listens, or reaches another ZooKeeper."""
         inside, ways = self._site.inside, self._wiring.ensemble if self._wiring else {}
         host = ways.get((controller_id, other), inside.coordination[other].host)
         return config_files.server_entry(host, inside.ensemble[other])
@@ -268,7 +268,10 @@ class Layout:
 
 @contextlib.contextmanager
 def disk_errors(directory: Path) -> Iterator[None]:
-    """Turn an OSError into a HarnessError that names the directory; the hint names a full disk."""
+    """Convert an OSError to a HarnessError that names the directory.
+
+    Its hint mentions a full disk.
+    """
     try:
         yield
     except OSError as error:

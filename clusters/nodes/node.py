@@ -1,4 +1,4 @@
-"""One node of a cluster: a JVM that can be started again with its old data."""
+"""One node of a cluster: a JVM that can be restarted with its old data."""
 
 import re
 from collections.abc import Callable
@@ -52,7 +52,7 @@ class Node:
         return self._process.pids if self._process else ()
 
     def replace_plan(self, plan: NodePlan) -> None:
-        """Use another plan, which has the same addresses, from the next start on."""
+        """From the next start on, use another plan with the same addresses."""
         self._plan = plan
 
     def launch(self) -> None:
@@ -67,7 +67,7 @@ class Node:
             raise NotYetError("no process answers at its port")
 
     def require_alive(self) -> None:
-        """Raise HarnessError with the last lines of the node's log if the node has ended."""
+        """Raise HarnessError with the last lines of the node's log if the node has exited."""
         if self._process is None or self._process.state != "down":
             return
         status = self._process.status
@@ -79,7 +79,10 @@ class Node:
     def wait_for(
         self, look: Callable[[], _T], what: str, until: Callable[[_T], bool] | None = None
     ) -> None:
-        """Wait while the node starts; if it ends, raise an error with the last lines of its log."""
+        """Wait while the node starts.
+
+        If it exits, raise an error with the last lines of its log.
+        """
 
         def look_alive() -> _T:
             self.require_alive()
@@ -124,7 +127,7 @@ class Node:
         self._process.pause()
 
     def resume(self) -> None:
-        """Send SIGCONT; do nothing if the node is down, as in a healing after a kill."""
+        """Send SIGCONT. Do nothing if the node is down, because it may have been killed."""
         if self._process is not None:
             self._process.resume()
 

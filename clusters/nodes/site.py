@@ -16,11 +16,11 @@ from highwater.harness.releases.release import Release
 
 
 class NodeProcess(Protocol):
-    """One start of a node's JVM. Any thread may call methods; they return after their effect."""
+    """One start of a node's JVM. Threads can share it; every method returns after its effect."""
 
     @property
     def state(self) -> BrokerState:
-        """State after the last method called, or ``down`` if the process ended by itself."""
+        """The state after the last method call; ``down`` if the process exited by itself."""
 
     @property
     def status(self) -> int | None:
@@ -34,19 +34,22 @@ class NodeProcess(Protocol):
         """Freeze all threads of the process."""
 
     def resume(self) -> None:
-        """Let the frozen process run again."""
+        """Resume a frozen process."""
 
     def kill(self) -> None:
-        """Send SIGKILL, whether the process is paused or not. Harmless if it has ended."""
+        """Send SIGKILL, even to a paused process. Do nothing if the process has exited."""
 
     def terminate(self, *, limit_s: float) -> bool:
-        """Send SIGTERM; return whether the process has ended within the limit."""
+        """Send SIGTERM. Return whether the process has exited within the limit."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the process to end; return whether it has ended within the timeout."""
+        """Wait until the process exits. Return whether it has exited within the timeout."""
 
     def release(self) -> None:
-        """Kill the process if it still runs, and free the site's resources. Never raises."""
+        """Kill the process if it is running, and free the site's resources.
+
+        Never raises an error.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +60,8 @@ class NodePlan:
         name: name such as ``broker-2``.
         public: address for the harness and clients.
         inside: address for the node's peers.
-        log: file to which both outputs are appended, also after restarts.
-        folders: folders that the node may read and write, at the same paths on every site.
+        log: file to which standard output and standard error are appended, also after restarts.
+        folders: directories that the node may read and write, with the same paths on every site.
     """
 
     name: str
@@ -95,14 +98,15 @@ class Site(Protocol):
 
     @property
     def ensemble_hosts(self) -> Mapping[tuple[int, int], str]:
-        """Pair of ZooKeepers to a host at which the relay listens only for the first of them.
+        """Hosts at which the relay listens for one ZooKeeper only, by pair of ZooKeepers.
 
-        At that host the relay has the same ports as the second ZooKeeper, and forwards to it. The
-        mapping is empty where we cannot choose hosts.
+        The relay at such a host listens only for the first ZooKeeper of the pair. It has the same
+        ports as the second ZooKeeper, and forwards to it. The mapping is empty if the harness
+        cannot choose hosts.
         """
 
     def wire_host(self, broker: int) -> str:
-        """Return a host of this machine where the relay can listen for nodes.
+        """Return a host of this machine at which the relay can listen for nodes.
 
         Raises:
             HarnessError: the machine has no such host.
@@ -112,11 +116,11 @@ class Site(Protocol):
         """Start a node's JVM, for the first time or again with its old data.
 
         Raises:
-            HarnessError: the node's port is taken, or the JVM cannot be started at all.
+            HarnessError: another process uses the node's port, or the JVM cannot start.
         """
 
     def answers(self, address: Address) -> bool:
         """Return whether a node itself, not only a proxy, responds at a public address."""
 
     def close(self) -> None:
-        """Release all resources. Never raises; may be called twice."""
+        """Release all resources. Never raises an error. A second call does nothing."""

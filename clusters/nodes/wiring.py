@@ -1,12 +1,12 @@
 """Puts the relay between the nodes of a cluster.
 
-Every broker advertises an address of the relay to its peers, and has its own relay address for each
-ZooKeeper, so that the relay knows the sender of a request there. A request to another broker or to
-a KRaft controller names its sender (``kafka_frames.sender``). The harness bypasses the relay.
-Clients use it only on request (``clients``): then brokers advertise another relay address to
-clients, and the relay identifies a client by its client id. Releases before 0.10.2 have one
-listener for peers and clients (KIP-103): there clients always connect through the relay, but
-without the request no rule applies to them.
+Every broker advertises an address of the relay to its peers. It also has its own relay address for
+each ZooKeeper, so that the relay can identify the sender of a request to ZooKeeper. A request to
+another broker or to a KRaft controller names its sender (``kafka_frames.sender``). The harness
+bypasses the relay. Clients connect through the relay only if ``clients`` is set. Brokers then
+advertise another relay address to clients, and the relay identifies a client by its client id.
+Releases before 0.10.2 have one listener for peers and clients (KIP-103). There clients always
+connect through the relay, but without ``clients`` no rule applies to them.
 """
 
 from dataclasses import astuple
@@ -26,7 +26,7 @@ class Wiring:
     """The relay of one cluster: its addresses, and its process.
 
     Attributes:
-        relay: sends orders to the relay's process.
+        relay: the object that sends commands to the relay's process.
         peers: broker id to the address at which other brokers reach that broker.
         coordination: broker id to controller id to the address at which the broker reaches that
             ZooKeeper or controller.
@@ -96,7 +96,7 @@ class Wiring:
         )
 
     def client_listeners(self, broker: int) -> dict[str, str]:
-        """Return a broker's setting that leads clients to the relay; {} if clients bypass it."""
+        """Return a broker's setting that directs clients to the relay; {} if clients bypass it."""
         if not (self.clients and self._listeners):
             return {}
         external, internal = self.clients[broker], self.peers[broker]

@@ -1,6 +1,6 @@
-"""The relay, or wire: a TCP proxy between a cluster's nodes that can cut, slow and hold messages.
+"""The relay, or wire: a TCP proxy between nodes that can drop, slow and hold messages.
 
-``client`` starts the relay's process and gives it orders; ``network`` sets the relay up for a
-cluster. The other modules run inside that process and use only the standard library, for a fast
+``client`` starts the relay's process and sends commands to it; ``network`` configures the relay for
+a cluster. The other modules run inside that process and use only the standard library, for a fast
 start. See docs/wire.md.
 """

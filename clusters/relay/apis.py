@@ -1,4 +1,4 @@
-"""Kafka's requests by name: API key, releases with the request, properties that a rule can name.
+"""Kafka's requests by name: API key, releases with the request, properties that rules use.
 
 Sources for releases and versions: Kafka's ``clients/src/main/resources/common/message/*.json`` at
 the release tags.
@@ -30,9 +30,9 @@ class KafkaApi(NamedTuple):
         key: API key, the number in the protocol.
         since: the first release that has the request.
         until: the first release that no longer has it; None if all later releases have it.
-        keeper: ``zookeeper`` or ``kraft``, if clusters of the other kind never send the request.
-        properties: property name to the first release whose requests have it; ``epoch`` is the
-            producer's epoch where the request has one, and otherwise the leader's.
+        keeper: ``zookeeper`` or ``kraft`` for a request that only clusters of this kind send.
+        properties: for each property, the first release whose requests have it. ``epoch`` is the
+            producer epoch in requests that have one, and otherwise the leader epoch.
     """
 
     key: int

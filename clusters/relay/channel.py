@@ -1,6 +1,6 @@
-"""One direction of one connection: inspects each frame, and forwards, delays or holds it.
+"""One direction of a connection: it inspects each frame, and forwards, delays or holds it.
 
-No function here blocks: the event loop calls them when a socket is ready or a frame is due.
+No function of this module blocks: the event loop calls it when a socket is ready or a frame is due.
 """
 
 import random
@@ -17,7 +17,7 @@ _CHUNK: Final = 1 << 16
 _SCRATCH: Final = memoryview(bytearray(_CHUNK))
 _FRAME_MAX: Final = 1 << 28
 _QUEUE_MAX: Final = 1 << 23
-"""The bytes to deliver at which a direction stops reading, like a full socket."""
+"""With this many bytes to deliver, a direction stops reading, like a full socket."""
 
 _SIZE: Final = struct.Struct(">i")
 _DICE: Final = random.Random()  # noqa: S311 - jitter is not a secret
@@ -28,8 +28,8 @@ class InspectedFrame(NamedTuple):
 
     Attributes:
         note: the inspector's result for the frame.
-        hand: the frame as a held message, if a rule acts on it.
-        waited: whether the frame has waited for a held message before it.
+        hand: the frame as a held message, if a rule applies to it.
+        waited: whether the frame has waited behind a held message.
     """
 
     frame: bytearray
@@ -39,39 +39,42 @@ class InspectedFrame(NamedTuple):
 
 
 class FrameInspector:
-    """Decodes frames, and finds the rules for them; by default no frame is decoded."""
+    """Decodes frames, and finds the rules for them. By default, it decodes no frame."""
 
     def read(self, frame: bytearray) -> object:
-        """Decode a whole frame to a note; return None if no rule or report needs the frame."""
+        """Decode a complete frame to a note; return None if no rule or report needs the frame."""
         del frame
         return None
 
     def catch(self, note: object) -> MessageInHand | None:
-        """Return a held message if a rule for single messages acts on the frame."""
+        """Return a held message, if a rule for single messages applies to the frame."""
         del note
         return None
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return whether one of these rules holds the frame back."""
+        """Return whether one of these rules holds the frame."""
         del note, rules
         return False
 
     def may_overtake(self, note: object) -> bool:
-        """Return whether the frame may overtake held frames before it."""
+        """Return whether the frame may be forwarded before held frames that arrived earlier."""
         del note
         return False
 
     def refuse(self, inspected: InspectedFrame) -> bool:
-        """Answer a request with an error; return whether the frame is not forwarded."""
+        """Respond to a request with an error.
+
+        Return whether the relay must not forward the frame.
+        """
         del inspected
         return False
 
     def own_frame(self) -> bytearray | None:
-        """Return the relay's own frame that is next, if any."""
+        """Return the relay's own frame, if the relay must send one now."""
         return None
 
     def on_passed(self, inspected: InspectedFrame) -> None:
-        """Report a frame that is forwarded now."""
+        """Report a frame that the relay forwards now."""
 
     def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
         """Report an event of a held message."""
@@ -84,16 +87,16 @@ class Channel:
     copy. A frame that may be held, delayed or throttled is first read completely.
 
     Args:
-        inspector: inspects the channel's frames.
-        schedule: called with the time, in seconds of ``clock``, at which a delayed frame is due.
+        inspector: the inspector of the channel's frames.
+        schedule: gets the time, in seconds of ``clock``, at which a delayed frame is due.
         clock: returns the monotonic time in seconds.
-        framed: whether frames begin with their size; otherwise bytes that arrive together are one
+        framed: whether frames begin with their size. Otherwise bytes that arrive together form a
             frame.
 
     Attributes:
-        blocked: whether a rule lets no frame pass.
-        discards: whether forwarded frames are discarded, because they have no receiver.
-        ended: whether a frame was dropped; the connection ends after all earlier frames are sent.
+        blocked: whether a rule stops all frames.
+        discards: whether the channel discards frames, because they have no receiver.
+        ended: whether a frame was dropped. The connection then closes after all earlier frames.
     """
 
     def __init__(
@@ -122,11 +125,11 @@ class Channel:
         self._busy_until = 0.0
 
     def apply_rules(self, rules: Iterable[RelayRule], *, catches: bool = False) -> None:
-        """Set the rules for the channel's link; forward frames that these rules do not hold.
+        """Set the rules for the channel's link, and forward all frames that the rules do not hold.
 
         Args:
-            catches: whether a rule for single messages may act on the frames, so that every frame
-                must be read completely.
+            catches: whether a rule for single messages may apply. Then every frame is read
+                completely.
         """
         rules = tuple(rules)
         self._catches = catches
@@ -139,11 +142,11 @@ class Channel:
 
     @property
     def in_hand(self) -> list[InspectedFrame]:
-        """The held messages that were not forwarded yet."""
+        """The held messages of this channel that were not forwarded yet."""
         return [inspected for inspected in self._held_frames if inspected.hand is not None]
 
     def keep_in_hand(self) -> list[InspectedFrame]:
-        """Remove and return the waiting frames that are not held messages."""
+        """Discard the waiting frames that are not held messages, and return them."""
         others = [inspected for inspected in self._held_frames if inspected.hand is None]
         self._held_frames = deque(self.in_hand)
         return others
@@ -204,7 +207,7 @@ class Channel:
         return True
 
     def release_due(self) -> None:
-        """Forward delayed frames that are due."""
+        """Forward the delayed frames whose time has come."""
         now = self._clock()
         due = [
             inspected
@@ -257,7 +260,7 @@ class Channel:
         self.insert_own()
 
     def insert_own(self) -> None:
-        """Send the relay's own frames that are next, as if they had arrived."""
+        """Send the relay's own frames that must be sent now, as if they had arrived."""
         while not self.ended and (frame := self._inspector.own_frame()) is not None:
             self._take(frame)
 
@@ -304,7 +307,7 @@ class Channel:
         self._schedule(due)
 
     def _due(self, size: int) -> float:
-        """Return the time at which a frame is due: not before the frame ahead of it."""
+        """Return the time at which a frame is due. It is not before the previous frame's time."""
         now = self._clock()
         delay = sum(rule.delay_s + rule.jitter_s * _DICE.random() for rule in self._slow)
         rates = [rule.bytes_per_s for rule in self._slow if rule.bytes_per_s]
@@ -317,7 +320,7 @@ class Channel:
             self._enqueue(memoryview(self._delayed.popleft()[1]))
 
     def enqueue(self, frame: bytearray) -> None:
-        """Forward a frame that the relay itself sends."""
+        """Forward a frame of the relay's own."""
         self._enqueue(memoryview(frame))
 
     def _enqueue(self, view: memoryview) -> None:

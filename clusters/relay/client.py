@@ -1,4 +1,4 @@
-"""The harness's side of the relay: starts the relay's process, sends orders, reads reports."""
+"""The harness's side of the relay: it starts the relay's process, sends commands, reads reports."""
 
 import contextlib
 import json
@@ -25,8 +25,8 @@ Row = dict[str, Any]
 class Relay:
     """The relay process of one cluster, until ``close``.
 
-    The relay ends with this process, even by SIGKILL. Threads can share this object. When a method
-    returns, its order has taken effect.
+    The relay ends with this process, even after SIGKILL. Threads can share this object. When a
+    method returns, its command has taken effect.
 
     Args:
         routes: addresses to listen on, and their targets.
@@ -88,34 +88,34 @@ class Relay:
         return number
 
     def drop(self, *numbers: int, cause: str = "order") -> None:
-        """Remove rules; waiting frames are forwarded. Harmless if the relay has ended.
+        """Remove rules, and forward waiting frames. Do nothing if the relay has ended.
 
         Args:
-            cause: the reason why held messages are forwarded, for the recorded events.
+            cause: the reason that the recorded events name for the forwarding of held messages.
         """
         with contextlib.suppress(HarnessError):
             self._order("drop", rule_ids=list(numbers), cause=cause)
 
     def let_pass(self, number: int, *, lose: bool = False) -> None:
-        """Forward the messages that a rule holds, and keep the rule for later messages.
+        """Forward the messages that a rule holds. The rule still applies to later messages.
 
         Args:
-            lose: lose these messages and their connections instead.
+            lose: drop these messages and close their connections instead.
         """
         self._order("pass", rule_ids=[number], cause="schedule", lose=lose)
 
     def events(self, number: int) -> list[Row]:
-        """Return the events of the messages that a rule acted on, a row for each event."""
+        """Return the events of the messages to which a rule applied, one row for each event."""
         with self._changed:
             return list(self._events.get(number, []))
 
     def clients(self) -> list[str]:
-        """Return the names of the clients that are connected now."""
+        """Return the names of the clients that are connected to the relay."""
         return [str(name) for name in self._order("clients")["clients"]]
 
     @contextlib.contextmanager
     def under(self, *rules: RelayRule) -> Iterator[None]:
-        """Apply rules during the ``with`` block."""
+        """Apply rules to links during the ``with`` block."""
         numbers: list[int] = []
         try:
             for rule in rules:
@@ -125,7 +125,7 @@ class Relay:
             self.drop(*numbers)
 
     def name_client(self, name: str, pid: int) -> None:
-        """Treat a process, and processes that it starts, as the client ``name`` from now on."""
+        """From now on, identify a process, and processes that it starts, as the client ``name``."""
         self._order("name", client=name, pid=pid)
 
     def record(self, topics: Collection[str], group: str) -> None:
@@ -137,13 +137,13 @@ class Relay:
         self._order("record", topics=[*topics], group=group)
 
     def watch(self, watcher: Callable[[Row], None] | None) -> None:
-        """Call ``watcher`` for every report, on the thread that reads reports; None ends this."""
+        """Call ``watcher`` for every report, on the thread that reads reports; None stops this."""
         self._watcher = watcher or self._watcher
         self._order("watch", on=watcher is not None)
         self._watcher = watcher
 
     def held_messages(self) -> list[Row]:
-        """Return the messages held back so far, one row for each message."""
+        """Return all messages that were held so far, one row for each message."""
         with self._changed:
             return list(self._held_messages)
 

@@ -30,7 +30,7 @@ _LAST: Final = frozenset(("dropped", "lost", "refused"))
 
 
 def _idle(mask: int) -> None:
-    """Do nothing: this callback is used until the event loop sets another."""
+    """Do nothing. The event loop replaces this callback by another one."""
 
 
 class Host(Protocol):
@@ -53,18 +53,21 @@ class Host(Protocol):
         """Return the monotonic time in seconds."""
 
     def may_catch(self, side: Side, source: Node, target: Node) -> bool:
-        """Return whether a rule for single messages can match traffic between these nodes."""
+        """Return whether a rule for single messages may apply to traffic between these nodes."""
 
     def catch(
         self, source: Node, target: Node, side: Side, request: PendingRequest
     ) -> MessageInHand | None:
-        """Return a held message if a rule acts on a request, or on its response."""
+        """Return a held message if a rule applies to a request, or to its response."""
 
     def let_go(self, hand: MessageInHand) -> None:
-        """Remove a held message."""
+        """Remove a message from the list of held messages."""
 
     def watches(self, *ends: Node) -> bool:
-        """Return whether a message between two nodes is held; then all others are reported."""
+        """Return whether a message between two nodes is held.
+
+        Then all other messages are reported.
+        """
 
     def repeat(self, connection: "RelayConnection", request: PendingRequest) -> None:
         """Send a request once more, on the relay's own connection."""
@@ -81,8 +84,9 @@ class RelayConnection:
         number: number of the connection.
         client: the accepted socket; None if the relay itself sends the requests.
         server: number of the node that gets the requests.
-        source: the sender of the requests, if its address identifies it. Otherwise None, until the
-            first request names it; it stays None for a tool, to which no rule applies.
+        source: the sender of the requests, if its address identifies the sender. Otherwise it is
+            None until the first request names the sender. It stays None for a tool, to which no
+            rule applies.
         users: the kind of users of the address on which the relay accepted the connection.
         zookeeper: whether the protocol is ZooKeeper's.
         alias: between ZooKeepers, the address that replaces the sender's own; None elsewhere.
@@ -131,7 +135,7 @@ class RelayConnection:
 
     @property
     def follower(self) -> int:
-        """Number of the node that sends the requests; 0 if the node is not known."""
+        """Number of the node that sends the requests; 0 if the node is unknown."""
         return self.source if isinstance(self.source, int) else 0
 
     def apply_rules(self) -> None:
@@ -149,7 +153,7 @@ class RelayConnection:
 
     @property
     def refused(self) -> bool:
-        """True if a rule resets the connection."""
+        """True if a rule resets this connection."""
         if self.source is None:
             return False
         ends = (self.source, self.server), (self.server, self.source)
@@ -170,12 +174,12 @@ class RelayConnection:
         self._host.note({"kind": kind, "source": source, "target": target, **facts})
 
     def on_request(self, request: PendingRequest, *, has_answer: bool) -> None:
-        """Record a client's request that is forwarded."""
+        """Record a client's request when it is forwarded."""
         if self._log is not None:
             self._log.passed(request, ends=self._ends, has_answer=has_answer)
 
     def on_answer(self, request: PendingRequest, frame: bytearray) -> None:
-        """Record the response to a client's request, which is forwarded."""
+        """Record the response to a client's request when the response is forwarded."""
         if self._log is not None:
             self._log.answered(request, frame, ends=self._ends)
 
@@ -186,7 +190,7 @@ class RelayConnection:
     # Single messages.
 
     def catch(self, note: object) -> MessageInHand | None:
-        """Return a held message if a rule acts on the inspected message."""
+        """Return a held message if a rule applies to the inspected message."""
         message = message_of(note)
         if message is None or self.source is None:
             return None
@@ -226,11 +230,11 @@ class RelayConnection:
                 self._host.let_go(inspected.hand)
 
     def answer_refused(self) -> None:
-        """Send the responses to refused requests that are next."""
+        """Send the relay's own responses to refused requests, if it is their turn."""
         self.answers.insert_own()
 
     def on_release(self, rule_ids: Collection[int], cause: str, *, lose: bool = False) -> None:
-        """Forward the messages that rules hold, or lose them and their connections."""
+        """Forward the messages that rules hold, or drop them and close their connections."""
         for channel in (self.requests, self.answers):
             for inspected in channel.in_hand:
                 hand = inspected.hand
@@ -241,9 +245,9 @@ class RelayConnection:
                     self.on_event("released", inspected, cause)
 
     def on_client_gone(self) -> bool:
-        """Close the client's end; return whether a held request keeps the other end open.
+        """Close the client's end. Return whether a held request needs the other end.
 
-        Later requests are lost with the client's connection.
+        Later requests on the client's connection are lost.
         """
         if self.client is None or not self.requests.in_hand:
             return False
@@ -266,7 +270,7 @@ class RelayConnection:
 
     @property
     def finished(self) -> bool:
-        """True if the connection has dropped a message, or has no client and no work left."""
+        """True if the connection has dropped a message, or has neither client nor pending work."""
         if any(
             channel.ended and not channel.has_output for channel in (self.requests, self.answers)
         ):

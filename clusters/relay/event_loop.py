@@ -1,7 +1,7 @@
-"""The event loop of the relay's process: sockets, orders from the harness, and timers.
+"""The event loop of the relay's process: sockets, commands from the harness, and timers.
 
-The loop has one thread and one selector, so it needs no locks. When an order is answered, it has
-taken effect on every connection.
+The loop has one thread and one selector, so it needs no locks. The response to a command is sent
+after the command has taken effect on every connection.
 """
 
 import heapq
@@ -51,14 +51,14 @@ _URGENT: Final = frozenset(
         "repeated",
     )
 )
-"""Events of held messages that are always reported at once."""
+"""Events of held messages that are reported at once."""
 
 
 class Loop:
     """Forwards bytes until its input ends, because the harness has ended.
 
     Args:
-        orders: file descriptor from which orders are read, as JSON lines.
+        orders: file descriptor from which commands are read, as JSON lines.
         reports: file descriptor to which reports are written, as JSON lines.
         clock: returns the monotonic time in seconds.
 
@@ -112,7 +112,7 @@ class Loop:
     # Methods for connections.
 
     def rules(self, source: Node, target: Node) -> list[RelayRule]:
-        """Return the rules for one link, with the rules for all clients or all controllers."""
+        """Return the rules for one link, including the rules for all clients or all controllers."""
         return [
             rule
             for link in itertools.product(_names(source), _names(target))
@@ -120,13 +120,13 @@ class Loop:
         ]
 
     def may_catch(self, side: Side, source: Node, target: Node) -> bool:
-        """Return whether a rule for single messages can match traffic between these nodes."""
+        """Return whether a rule for single messages may apply to traffic between these nodes."""
         return any(catcher.rule.covers(side, source, target) for catcher in self._catchers.values())
 
     def catch(
         self, source: Node, target: Node, side: Side, request: PendingRequest
     ) -> MessageInHand | None:
-        """Return a held message for the first rule that acts on it; every rule counts it."""
+        """Return a held message for the first rule that applies; every rule counts the message."""
         acting = [
             catcher
             for catcher in self._catchers.values()
@@ -142,11 +142,14 @@ class Loop:
         return hand
 
     def let_go(self, hand: MessageInHand) -> None:
-        """Remove a held message."""
+        """Remove a message from the list of held messages."""
         self._in_hand.pop(hand.number, None)
 
     def watches(self, *ends: Node) -> bool:
-        """Return whether a message between two nodes is held; then all others are reported."""
+        """Return whether a message between two nodes is held.
+
+        Then all other messages are reported.
+        """
         return any(hand.ends == frozenset(ends) for hand in self._in_hand.values())
 
     def repeat(self, connection: RelayConnection, request: PendingRequest) -> None:
@@ -176,7 +179,7 @@ class Loop:
         heapq.heappush(self._timers, (due, next(self._numbers), channel))
 
     def note(self, row: Row) -> None:
-        """Report an observation, unless it equals the last one of its kind, link and partition."""
+        """Report an observation, unless the last one of its kind, link and partition was equal."""
         urgent = row["kind"] == "held" or row.get("event") in _URGENT
         if not (urgent or self._watching):
             return
@@ -226,7 +229,7 @@ class Loop:
         return {}
 
     def _follow(self, verb: str, order: dict[str, Any]) -> None:
-        """Follow an order whose answer has no data."""
+        """Execute a command whose response has no data."""
         if verb == "watch":
             self._watching = order["on"]
             self._last_rows.clear()
@@ -361,7 +364,7 @@ class Loop:
         self._update_events(connection)
 
     def _address(self, connection: RelayConnection) -> tuple[str, int]:
-        """Return the address of the connection's target, or of a rule's target instead."""
+        """Return the address of the connection's target, or the one to which a rule sends it."""
         source = connection.source
         for rule in () if source is None else self.rules(source, connection.server):
             if rule.kind == "misroute":
@@ -445,7 +448,7 @@ class Loop:
             self._selector.modify(end, events, on_event)
 
     def _close_client(self, connection: RelayConnection) -> None:
-        """Close a connection after its client's end, unless one of its requests is held."""
+        """Close a connection after its client's end has closed, unless a request is held."""
         masks, client = self._connections[connection], connection.client
         if client is None or not connection.on_client_gone():
             self._close(connection)
@@ -469,7 +472,7 @@ class Loop:
 
 
 def _names(node: Node) -> tuple[Node, ...]:
-    """Return the names that a rule may use for a node."""
+    """Return all names of a node that a rule may use."""
     if isinstance(node, str):
         return node, ANY_CLIENT
     return (node, COORDINATION) if node != COORDINATION and is_controller(node) else (node,)

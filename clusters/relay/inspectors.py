@@ -1,4 +1,4 @@
-"""Inspectors of frames: they decode requests and answers, and find the rules for these frames."""
+"""Inspectors of frames: they decode requests and responses, and find the rules for these frames."""
 
 import json
 import struct
@@ -25,7 +25,8 @@ _DECISION_READERS: Final = {
 
 
 _GREETING: Final = struct.Struct(">qqi")
-"""A ZooKeeper's version (below 0), id and address length; before 3.5 only the id is sent."""
+"""The first fields of a ZooKeeper's election connection: version (negative), id and address length.
+Before 3.5 a ZooKeeper sends only the id."""
 
 
 class InspectedConnection(Protocol):
@@ -41,7 +42,7 @@ class InspectedConnection(Protocol):
 
     @property
     def follower(self) -> int:
-        """Number of the node that sends the requests; 0 if the node is not known."""
+        """Number of the node that sends the requests; 0 if the node is unknown."""
 
     @property
     def last_hw(self) -> dict[tuple[int, str, int], int]:
@@ -54,37 +55,37 @@ class InspectedConnection(Protocol):
         """Report an observation about the link."""
 
     def catch(self, note: object) -> MessageInHand | None:
-        """Return a held message if a rule acts on the inspected message."""
+        """Return a held message if a rule applies to the inspected message."""
 
     def on_message(self, inspected: InspectedFrame) -> None:
-        """Report a forwarded message, if it was held or is related to a held message.
+        """Report a forwarded message that was held, or that is related to a held message.
 
-        Related messages are the response to a held request, messages that waited for a held
+        Related messages are the response to a held request, messages that waited behind a held
         message, and messages between the same two nodes.
         """
 
     def on_request(self, request: "PendingRequest", *, has_answer: bool) -> None:
-        """Record a client's request that is forwarded."""
+        """Record a client's request when it is forwarded."""
 
     def on_answer(self, request: "PendingRequest", frame: bytearray) -> None:
-        """Record the response to a client's request, which is forwarded."""
+        """Record the response to a client's request when the response is forwarded."""
 
     def on_event(self, event: str, inspected: InspectedFrame, cause: str = "") -> None:
         """Report an event of a held message."""
 
     def answer_refused(self) -> None:
-        """Send the responses to refused requests that are next."""
+        """Send the relay's own responses to refused requests, if it is their turn."""
 
 
 @dataclass(slots=True, eq=False)
 class PendingRequest:
-    """A request that has no answer yet.
+    """A request that has no response yet.
 
     Attributes:
-        place: place of the request among the requests on its connection, from 1.
+        place: number of the request on its connection, from 1.
         frame: all bytes of the request.
-        hand: the request as a held message, if a rule acts on it.
-        refusal: the relay's own answer, if the request does not reach the broker.
+        hand: the request as a held message, if a rule applies to it.
+        refusal: the relay's own response, if the request does not reach the broker.
     """
 
     head: Header
@@ -96,7 +97,7 @@ class PendingRequest:
     refusal: bytearray | None = None
 
     def properties(self) -> Properties:
-        """Decode the properties that a rule can name; no properties if this is impossible."""
+        """Decode the properties that a rule may use; return none if this is impossible."""
         try:
             return properties(self.frame, self.head)
         except (struct.error, IndexError, UnicodeDecodeError):
@@ -104,16 +105,16 @@ class PendingRequest:
 
 
 class Answer(NamedTuple):
-    """The answer to a request; ``partitions`` is empty except in answers to follower fetches."""
+    """The response to a request; ``partitions`` is empty except in answers to follower fetches."""
 
     request: PendingRequest
     partitions: list[FetchedPartition]
 
 
 def message_of(note: object) -> tuple[Side, PendingRequest] | None:
-    """Return the side of an inspected Kafka message, and its request; None for other messages.
+    """Return whether an inspected Kafka message is a request or a response, and its request.
 
-    Messages of ZooKeeper are such other messages.
+    The result is None for other messages, such as ZooKeeper's.
     """
     if isinstance(note, PendingRequest):
         return "request", note
@@ -121,7 +122,7 @@ def message_of(note: object) -> tuple[Side, PendingRequest] | None:
 
 
 class _KafkaInspector(FrameInspector):
-    """An inspector that has the connection of its frames. Messages stay in order."""
+    """An inspector of Kafka's protocol. Messages of a connection stay in order."""
 
     def __init__(self, connection: InspectedConnection) -> None:
         self._connection = connection
@@ -131,7 +132,7 @@ class _KafkaInspector(FrameInspector):
         self._connection.on_event(event, inspected, cause)
 
     def catch(self, note: object) -> MessageInHand | None:
-        """Return a held message if a rule acts on it."""
+        """Return a held message if a rule applies to it."""
         return self._connection.catch(note)
 
 
@@ -144,7 +145,7 @@ class RequestInspector(_KafkaInspector):
         self.pending: deque[PendingRequest] = deque()
 
     def read(self, frame: bytearray) -> object:
-        """Decode a request, keep it until its answer, and set the source if it is unknown."""
+        """Decode a request and store it until its response; set the source if it is unknown."""
         fetch, decided = None, []
         try:
             head = kafka_frames.header(frame)
@@ -174,21 +175,22 @@ class RequestInspector(_KafkaInspector):
             self._connection.set_source(client_name(head.client))
 
     def expect(self, request: PendingRequest) -> PendingRequest:
-        """Return a copy of a request from another connection, and expect its answer."""
+        """Return a copy of a request from another connection, and expect its response."""
         copy = replace(request, place=1)
         if kafka_frames.has_answer(request.frame, request.head):
             self.pending.append(copy)
         return copy
 
     def forget(self, note: object) -> None:
-        """Expect no answer to a request that will not be sent."""
+        """Expect no response to a request that will not be sent."""
         if isinstance(note, PendingRequest) and note in self.pending:
             self.pending.remove(note)
 
     def refuse(self, inspected: InspectedFrame) -> bool:
-        """Answer a request in place of the broker; return True, because the request ends here.
+        """Respond to a request in place of the broker. Return True, because it is not forwarded.
 
-        The response waits for responses to earlier requests, because clients rely on the order.
+        The relay sends the response after the responses to earlier requests, because clients expect
+        this order.
         """
         note, hand = inspected.note, inspected.hand
         if not isinstance(note, PendingRequest) or hand is None:
@@ -202,7 +204,7 @@ class RequestInspector(_KafkaInspector):
         return True
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return whether a rule holds the request, which is about leadership or an ISR."""
+        """Return whether a rule holds the request, which may be about leadership or an ISR."""
         if not isinstance(note, PendingRequest):
             return False
         api = note.head.api
@@ -213,7 +215,7 @@ class RequestInspector(_KafkaInspector):
         )
 
     def on_passed(self, inspected: InspectedFrame) -> None:
-        """Report a follower's LEO, which is its fetch offset, and leadership decisions."""
+        """Report a follower's LEO, which is its fetch offset, and decisions about leadership."""
         note, source = inspected.note, self._connection.source
         if not isinstance(note, PendingRequest) or source is None:
             return
@@ -258,7 +260,7 @@ class AnswerInspector(_KafkaInspector):
         self._pending = requests.pending
 
     def read(self, frame: bytearray) -> object:
-        """Find the request of an answer, and decode a follower's Fetch answer."""
+        """Find the request of a response, and decode a follower's Fetch response."""
         request = None
         correlation = kafka_frames.correlation(frame) if len(frame) >= 8 else -1  # noqa: PLR2004 - its id
         for place, pending in enumerate(self._pending):
@@ -277,11 +279,11 @@ class AnswerInspector(_KafkaInspector):
             return Answer(request, [])
 
     def own_frame(self) -> bytearray | None:
-        """Return the answer to a refused request if all earlier requests are answered."""
+        """Return the response to a refused request if all earlier requests are answered."""
         return self._pending[0].refusal if self._pending else None
 
     def refuse(self, inspected: InspectedFrame) -> bool:
-        """Replace a response without errors by a refusal; return False: it is forwarded."""
+        """Replace a response without errors by an error response. Return False: it is forwarded."""
         note, hand = inspected.note, inspected.hand
         if isinstance(note, Answer) and hand is not None and _has_no_error(note, inspected.frame):
             head, error = note.request.head, hand.rule.error
@@ -290,7 +292,7 @@ class AnswerInspector(_KafkaInspector):
         return False
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return whether a rule holds the answer: it has a HW above the limit, or new metadata."""
+        """Return whether a rule holds a response with a HW above the limit, or new metadata."""
         partitions = note.partitions if isinstance(note, Answer) else []
         for rule in rules:
             for partition in partitions:
@@ -325,7 +327,7 @@ class AnswerInspector(_KafkaInspector):
         )
 
     def on_passed(self, inspected: InspectedFrame) -> None:
-        """Report the HW that a follower gets in this answer."""
+        """Report the HW that a follower gets in this response."""
         connection, note = self._connection, inspected.note
         if not isinstance(note, Answer):
             return
@@ -351,7 +353,7 @@ class AnswerInspector(_KafkaInspector):
 
 
 class ZooKeeperRequestInspector(RequestInspector):
-    """Inspects requests to ZooKeeper: only a write of a partition's state matters."""
+    """Inspects requests to ZooKeeper. Only a write of a partition's state is relevant."""
 
     def read(self, frame: bytearray) -> object:
         """Return topic, partition and data of a write to a state node, or "ping" for a ping."""
@@ -369,7 +371,7 @@ class ZooKeeperRequestInspector(RequestInspector):
         del note
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return whether a rule holds the request: it changes a partition's state."""
+        """Return whether a rule holds the request, because it changes a partition's state."""
         return isinstance(note, tuple) and any(rule.what == "isr" for rule in rules)
 
     def may_overtake(self, note: object) -> bool:
@@ -406,7 +408,8 @@ class OpaqueInspector(FrameInspector):
     connection would bypass the relay, so the relay's address replaces it, as a NAT router does.
 
     Args:
-        alias: ``host:port`` at which the other end reaches the sender; empty: nothing is replaced.
+        alias: ``host:port`` at which the other end reaches the sender; empty if no address is
+            replaced.
     """
 
     def __init__(self, alias: str = "") -> None:

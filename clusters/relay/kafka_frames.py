@@ -1,11 +1,11 @@
 """Decoding of the parts of Kafka's and ZooKeeper's protocols that the relay needs.
 
-For most requests only the header is read. Fetch, its answer up to the records, LeaderAndIsr and
-AlterPartition are decoded. kafka-python does not have the last two, and is too slow for every
-frame; tests compare the other decoders with kafka-python, version by version.
-``request_properties`` decodes other requests, where rules for single messages or the request log
-of a program need their properties.
-Sources for the layouts: Kafka's ``clients/src/main/resources/common/message/*.json``.
+Of most requests only the header is read. Fetch requests, Fetch responses up to the records,
+LeaderAndIsr and AlterPartition are decoded completely. kafka-python has neither LeaderAndIsr nor
+AlterPartition, and it is too slow for every frame. Tests compare the other decoders with
+kafka-python, version by version. ``request_properties`` decodes other requests, where rules for
+single messages or the request log of a program need their properties. Sources for the layouts:
+Kafka's ``clients/src/main/resources/common/message/*.json``.
 """
 
 import base64
@@ -57,14 +57,14 @@ class RequestedPartition(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """A Fetch; ``replica`` is the follower's id, negative for a consumer."""
+    """A Fetch request; ``replica`` is the follower's id, or negative for a consumer."""
 
     replica: int
     partitions: list[RequestedPartition]
 
 
 class FetchedPartition(NamedTuple):
-    """One partition in the answer to a Fetch."""
+    """One partition in the response to a Fetch."""
 
     topic: str
     partition: int
@@ -117,7 +117,7 @@ class Cursor:
             shift += 7
 
     def length(self, form: struct.Struct) -> int:
-        """Read the length of the array, string or bytes that follows; null counts as 0."""
+        """Read the length of an array, a string or bytes; return 0 for null."""
         return max(0, self.varint() - 1 if self.flexible else self.number(form))
 
     def text(self) -> str:
@@ -139,7 +139,7 @@ class Cursor:
         return [self.number(_I32) for _ in range(self.length(_I32))]
 
     def topic(self, version: int, ids_since: int = 13) -> str:
-        """Read a topic's name, or its id in Kafka's text form if the version has ids instead."""
+        """Read a topic's name, or its id in Kafka's text form if this version has ids."""
         if version < ids_since:
             return self.text()
         self.at += 16
@@ -173,7 +173,7 @@ def header(frame: Buffer) -> Header:
 
 
 def correlation(frame: Buffer) -> int:
-    """Decode the correlation id of an answer."""
+    """Decode the correlation id of a response."""
     (value,) = _I32.unpack_from(frame, 4)
     return int(value)
 
@@ -218,10 +218,10 @@ def _skip_forgotten(cursor: Cursor, version: int) -> None:
 
 
 def fetch_response(frame: Buffer, version: int) -> list[FetchedPartition]:
-    """Decode the answer to a Fetch of a version; skip the records.
+    """Decode the response to a Fetch of a version; skip the records.
 
     Raises:
-        struct.error, IndexError: the frame is not such an answer.
+        struct.error, IndexError: the frame is not such a response.
     """
     cursor = Cursor(frame, 8, flexible=version >= FLEXIBLE_FETCH)
     cursor.tags()
@@ -318,7 +318,7 @@ def _with_epochs(cursor: Cursor) -> list[int]:
 
 
 def has_answer(frame: Buffer, head: Header) -> bool:
-    """Return whether a broker answers a request: all are answered but a Produce with acks=0."""
+    """Return whether a broker responds to a request: to all but a Produce with acks=0."""
     if head.api != PRODUCE:
         return True
     cursor = Cursor(frame, head.body, flexible=head.version >= 9)  # noqa: PLR2004
@@ -333,7 +333,8 @@ def sender(head: Header, frame: Buffer) -> int | None:
 
     Brokers name themselves in their client ids: ``2`` to and from the controller,
     ``broker-2-fetcher-0`` and ``raft-client-2``. But up to 0.10.2 a fetcher's client id names the
-    leader (``ReplicaFetcherThread``), so for a Fetch the replica id in the request counts.
+    leader (``ReplicaFetcherThread``), so for a Fetch this function uses the replica id in the
+    request.
     """
     if head.api == FETCH:
         replica = fetch(frame, head).replica
@@ -343,7 +344,7 @@ def sender(head: Header, frame: Buffer) -> int | None:
 
 
 def zookeeper_kind(frame: Buffer) -> int:
-    """Return the operation code of a ZooKeeper request; not for a connection's first request."""
+    """Return the operation code of a ZooKeeper request that is not its connection's first."""
     return int(_I32.unpack_from(frame, 8)[0]) if len(frame) >= 12 else 0  # noqa: PLR2004
 
 

@@ -1,8 +1,8 @@
 """Rules for single messages: hold, drop, repeat, delay or refuse the n-th message of a kind.
 
-A message that a rule acts on is *held* until it is forwarded or lost. Later messages on its
-connection wait, because TCP keeps the order of bytes. A held request is still delivered after the
-end of its client's connection, like bytes that are already on the network.
+A message to which a rule applies is *held* until it is forwarded or lost. Later messages on its
+connection wait, because TCP preserves the order of bytes. A held request is delivered even after
+its client has closed the connection, like bytes that are already on the network.
 """
 
 from collections.abc import Callable
@@ -33,23 +33,24 @@ class MessageRule:
     """A rule for messages of one kind.
 
     Attributes:
-        action: ``hold`` keeps the message until the rule ends, ``delay`` keeps it for ``delay_s``.
-            ``drop`` loses the message and its connection, because TCP cannot lose a single message.
-            ``repeat`` sends a request a second time, on the relay's own connection, like a client
-            that tries again. ``refuse`` answers with an error in place of the broker: a request
-            does not reach the broker; an answer without errors is replaced.
-        api: API key of the request; ``ANY_API`` is any.
-        side: whether the rule acts on the request or on the answer to it.
+        action: ``hold`` delays the message until the rule ends, ``delay`` delays it for
+            ``delay_s``. ``drop`` drops the message and closes its connection, because TCP cannot
+            lose a single message. ``repeat`` sends a request a second time, on the relay's own
+            connection, like a client that retries. ``refuse`` responds with an error in place of
+            the broker: the broker does not get the request, or its response is replaced.
+        api: API key of the request; ``ANY_API`` means any request.
+        side: whether the rule applies to the request or to its response.
         source: sender of the message: a node, ``client:*``, ``broker-*`` or ``*``.
         target: receiver of the message, written like ``source``.
-        first: number of the first message to act on, counted from 1 among messages that fit.
-        times: number of messages to act on; 0 is all.
-        transactional_id: transactional id in the request; None is any.
-        topics: names of topics, and topic ids where requests have ids; empty is any.
-        partition: number of the partition; -1 is any.
-        epoch: the producer's epoch if the request has it, else the leader's; None is any.
-        correlation: correlation id of the request on its connection; None is any.
-        error: error code of ``refuse``; it fits only requests that may return it.
+        first: number of the first message to which the rule applies, from 1, among messages that
+            match.
+        times: number of messages to which the rule applies; 0 means all.
+        transactional_id: transactional id in the request; None means any.
+        topics: names of topics, and topic ids where requests have ids; empty means any topic.
+        partition: number of the partition; -1 means any.
+        epoch: the producer epoch if the request has one, else the leader epoch; None means any.
+        correlation: correlation id of the request on its connection; None means any.
+        error: error code of ``refuse``. The rule matches only requests whose response may have it.
     """
 
     action: Action
@@ -77,14 +78,14 @@ class MessageRule:
         return cls(topics=frozenset(plain.pop("topics")), **plain)
 
     def covers(self, side: Side, source: Node, target: Node) -> bool:
-        """Return whether messages from ``source`` to ``target`` may fit the rule."""
+        """Return whether messages from ``source`` to ``target`` may match the rule."""
         return side == self.side and _is(self.source, source) and _is(self.target, target)
 
     def fits(self, head: Header, properties: Callable[[], Properties]) -> bool:
-        """Return whether a request, or the answer to it, is of the rule's kind.
+        """Return whether a request, or its response, matches the rule.
 
         Args:
-            properties: decodes the request's properties; called only if the rule names some.
+            properties: decodes the request's properties; called only if the rule uses properties.
         """
         if self.api not in {ANY_API, head.api}:
             return False
@@ -106,7 +107,7 @@ class MessageRule:
         return bool(self.topics) or self.partition >= 0
 
     def partition_of(self, properties: Properties) -> tuple[str, int] | None:
-        """Return the first partition of the rule in a request."""
+        """Return the first partition in a request that the rule names."""
         for topic, partition in properties.partitions:
             if (not self.topics or topic in self.topics) and self.partition in {-1, partition}:
                 return topic, partition
@@ -133,7 +134,7 @@ class MessageCatcher:
         self.fitted = 0
 
     def catches(self, head: Header, properties: Callable[[], Properties]) -> bool:
-        """Count a message if it fits the rule; return whether to act on the message."""
+        """Count a message that matches the rule. Return whether the rule applies to the message."""
         rule = self.rule
         if not rule.fits(head, properties):
             return False
@@ -144,11 +145,11 @@ class MessageCatcher:
 
 
 class MessageInHand:
-    """One message that a rule acts on.
+    """One message to which a rule applies.
 
     Attributes:
         number: number of the message among all held messages, from 1.
-        waits: whether the message must wait when it is next.
+        waits: whether the message must wait although all earlier messages are forwarded.
         due: time at which a delayed message is forwarded, in seconds of the loop's clock.
         ends: the two nodes at the ends of its connection.
         partition: topic and partition of the rule, if the request has any.

@@ -1,4 +1,4 @@
-"""Applies rules to the links of a cluster, by topic and broker."""
+"""Apply rules to the links of a cluster, by topic and broker."""
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator
@@ -17,13 +17,14 @@ Row = dict[str, Any]
 
 
 class Network:
-    """The links between the nodes of a cluster that has a relay.
+    """The links between the nodes of a cluster with a relay.
 
     Args:
         relay: relay of the cluster.
         brokers: ids of the brokers.
-        topic_id: returns a topic's id in fetch requests; "" where brokers fetch by name.
-        controllers: node numbers of ZooKeepers or KRaft controllers between which the relay is.
+        topic_id: returns a topic's id in fetch requests; "" if brokers fetch by name.
+        controllers: node numbers of the ZooKeepers or KRaft controllers that connect through the
+            relay.
 
     Attributes:
         nodes: the brokers, and ``COORDINATION``, which means all controllers.
@@ -44,7 +45,7 @@ class Network:
         self._relay = relay
 
     def under(self, *rules: RelayRule) -> AbstractContextManager[None]:
-        """Apply rules to links during the ``with`` block; after it, all messages are forwarded."""
+        """Apply rules to links during the ``with`` block. After it, forward all messages."""
         return self._relay.under(*rules)
 
     @contextlib.contextmanager
@@ -64,17 +65,17 @@ class Network:
             yield
 
     def held_messages(self, what: str) -> list[Row]:
-        """Return the messages of one kind that the relay has held back so far."""
+        """Return the messages of one kind that the relay has held so far."""
         return [row for row in self._relay.held_messages() if row["what"] == what]
 
     def await_held(self, what: str, *targets: int, since_ns: int = 0, limit_s: float) -> None:
-        """Wait until the relay has held back a message of one kind to each of these nodes.
+        """Wait until the relay has held a message of one kind to each of these nodes.
 
         Args:
-            since_ns: only messages after this time of the monotonic clock count.
+            since_ns: messages before this time of the monotonic clock are ignored.
 
         Raises:
-            WaitTimeoutError: this has not happened within the limit.
+            WaitTimeoutError: a node was not sent such a message within the limit.
         """
         await_condition(
             lambda: {
@@ -87,22 +88,22 @@ class Network:
         )
 
     def catch(self, rule: MessageRule) -> "CaughtMessages":
-        """Act on single messages until ``release``; add the ids of the rule's topics."""
+        """Apply a rule for single messages until ``release``, with the ids of the rule's topics."""
         ids = {self.topic_id(topic) for topic in rule.topics} - {""}
         return CaughtMessages(self._relay, replace(rule, topics=rule.topics | ids))
 
     def clients(self) -> list[str]:
-        """Return the clients whose connections pass the relay now."""
+        """Return the clients that are connected through the relay."""
         return [name.removeprefix(CLIENT) for name in self._relay.clients()]
 
     def name_client(self, name: str, pid: int) -> None:
-        """Treat a process, and processes that it starts, as the client ``name`` from now on."""
+        """From now on, identify a process, and processes that it starts, as the client ``name``."""
         self._relay.name_client(name, pid)
 
     def record_requests(self, topics: Collection[str], group: str) -> None:
-        """Report to the watcher the clients' requests that write to topics or commit as a group.
+        """Report clients' requests that write to topics or commit as a group to the watcher.
 
-        A call without topics ends this, and the names of processes are forgotten.
+        A call without topics stops these reports, and removes the names of processes.
         """
         ids = {self.topic_id(topic) for topic in topics if topic} - {""}
         self._relay.record({*topics, *ids}, group)
@@ -113,27 +114,27 @@ class Network:
 
 
 class CaughtMessages:
-    """The messages that one rule acts on."""
+    """The messages to which one rule applies."""
 
     def __init__(self, relay: Relay, rule: MessageRule) -> None:
         self._relay = relay
         self._number = relay.catch(rule)
 
     def events(self, *names: str) -> list[Row]:
-        """Return the events so far, in order; only events with these names, if names are given."""
+        """Return the events so far, in order; if names are given, only events with these names."""
         rows = self._relay.events(self._number)
         return [row for row in rows if not names or row["event"] in names]
 
     @property
     def caught(self) -> int:
-        """The number of messages that the rule has acted on so far."""
+        """The number of messages to which the rule has applied so far."""
         return len(self.events("caught"))
 
     def await_event(self, event: str, *, limit_s: float, times: int = 1) -> None:
         """Wait until an event has happened ``times`` times to messages of the rule.
 
         Raises:
-            WaitTimeoutError: this has not happened within the limit.
+            WaitTimeoutError: the event has not happened often enough within the limit.
         """
         await_condition(
             lambda: len(self.events(event)),
@@ -144,9 +145,9 @@ class CaughtMessages:
         )
 
     def let_pass(self, *, lose: bool = False) -> None:
-        """Forward the held messages, or lose them; the rule still acts on later messages."""
+        """Forward the held messages, or drop them. The rule still applies to later messages."""
         self._relay.let_pass(self._number, lose=lose)
 
     def release(self, cause: str = "order") -> None:
-        """End the rule and forward held messages. May be called twice."""
+        """End the rule and forward held messages. A second call does nothing."""
         self._relay.drop(self._number, cause=cause)

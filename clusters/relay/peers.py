@@ -1,6 +1,6 @@
-"""Finds the process at the other end of a connection within this machine, on Linux only.
+"""Find the process at the other end of a connection within this machine, on Linux only.
 
-It does not find processes in other network namespaces, or of other users.
+Processes of other users, or in other network namespaces, are not found.
 """
 
 import contextlib
@@ -14,19 +14,20 @@ from typing import Final
 _PROCESSES: Final = Path("/proc")
 _ANSWER_S: Final = 1.0
 _REQUEST: Final = struct.Struct("=IHHIIBBBBI")
-"""Headers of Netlink and of a request about one socket (sock_diag(7)); its two ends follow."""
+"""Headers of a Netlink message and of a request about one socket (sock_diag(7)). The socket's two
+ends follow."""
 _ENDS: Final = struct.Struct("!HH16s16sIII")
 _BY_FAMILY, _IS_REQUEST, _SOCK_DIAG, _ANY = 20, 1, 4, 0xFFFFFFFF
 _INODE: Final = struct.Struct("=I")
 _INODE_AT: Final = 84
-"""Position of the inode in the answer; an answer without a socket is shorter."""
+"""The position of the inode in the response. A response without a socket is shorter."""
 
 End = tuple[str, int]
 """An IPv4 address and a port."""
 
 
 def owner(connection: socket.socket, roots: Mapping[str, int]) -> str | None:
-    """Return the name of the process whose family has a connection's other end.
+    """Return the name of the process whose family owns a connection's other end.
 
     Args:
         roots: name of a process to its id.

@@ -1,11 +1,12 @@
 """Refusals: errors with which a broker may respond to a client's request.
 
-A legal refusal depends on a request's version, its kind of producer, and on the broker's action:
-some errors are returned only before it acts, others only after it has appended. Sources: the
-``*Response.json`` of Kafka's messages, ``UnifiedLog`` and ``Partition`` (before an append),
-``DelayedProduce`` (after it), ``TransactionCoordinator`` and ``TransactionStateManager``,
-``GroupCoordinatorService``, ``FetchManager``. THROTTLING_QUOTA_EXCEEDED is not here: only the
-controller returns it (``ControllerMutationQuotaManager``).
+A refusal is legal only for some request versions and some kinds of producers. It also depends on
+the broker's action: a broker returns some errors only before the action, others only after the
+append. Sources: the ``*Response.json`` of Kafka's messages, ``UnifiedLog`` and ``Partition``
+(before an append), ``DelayedProduce`` (after it), ``TransactionCoordinator`` and
+``TransactionStateManager``, ``GroupCoordinatorService``, ``FetchManager``. This list has no
+THROTTLING_QUOTA_EXCEEDED, because only the controller returns it
+(``ControllerMutationQuotaManager``).
 """
 
 import base64
@@ -66,8 +67,8 @@ class _Legal(NamedTuple):
         acted: whether a broker returns the error before it acts, after it has acted, or either.
         since: first version of the request with the error.
         until: first version that no longer has it.
-        only: ``all`` if a write waits for all replicas, ``producer`` if its records have a producer
-            id, ``transaction`` if it has a transactional id; empty is any.
+        only: ``all`` for writes with acks=all, ``producer`` for records with a producer id,
+            ``transaction`` for requests with a transactional id; empty for any.
     """
 
     acted: Acted = "either"
@@ -137,22 +138,22 @@ LEGAL: Final[Mapping[int, Mapping[str, _Legal]]] = {
         "TRANSACTION_ABORTABLE": _Legal("before", since=4),
     },
 }
-"""API key to the errors with which the relay can answer it. AddPartitionsToTxn is of clients up to
-version 3; later versions are between brokers."""
+"""The errors with which the relay can respond, by API key. Clients send AddPartitionsToTxn up to
+version 3; brokers send the later versions."""
 
 
 def refusable(api: int, error: str, *, acted: bool) -> bool:
-    """Return whether some version of a request may be answered with an error.
+    """Return whether some version of a request may get a response with an error.
 
     Args:
-        acted: whether the broker has acted on the request.
+        acted: whether the broker has executed the request.
     """
     legal = LEGAL.get(api, {}).get(error)
     return legal is not None and legal.acted in {"either", "after" if acted else "before"}
 
 
 def is_legal(head: Header, seen: Properties, error: int, *, acted: bool) -> bool:
-    """Return whether a broker may answer this request with an error."""
+    """Return whether a broker may respond to this request with an error."""
     name = NAMES[error]
     if not refusable(head.api, name, acted=acted) or seen.acks == 0:
         return False
@@ -167,7 +168,7 @@ def is_legal(head: Header, seen: Properties, error: int, *, acted: bool) -> bool
 
 
 def refusal(head: Header, seen: Properties, error: int) -> bytearray:
-    """Compose the answer of a broker that refuses a request, for every partition in it."""
+    """Compose a broker's error response to a request, for every partition in the request."""
     answer = _Writer(flexible=head.version >= flexible_since(head.api))
     answer.add(_I32, head.correlation)
     answer.tags()

@@ -1,9 +1,9 @@
-"""The wire's reports of a program's requests: a request is reported once its outcome is known.
+"""The relay's reports of a program's requests. A request is reported when its outcome is known.
 
-The outcome is an answer, or the end of the connection without an answer. Each row describes a
-request and one of its partitions; an EndTxn, which has no partition, gets one row. If a Produce was
-refused, got no response, or got an offset of an earlier response, its row contains the records, so
-that the judge can identify the program's outputs among them.
+The outcome is a response, or the end of the connection without a response. Each row describes a
+request and one of its partitions; an EndTxn, which has no partition, has one row. The row of a
+Produce contains the records if it failed, got no response, or got an offset of an earlier response.
+So the judge can identify the program's outputs among them.
 """
 
 import base64
@@ -26,7 +26,7 @@ from highwater.clusters.relay.request_properties import (
 RECORDED: Final = frozenset((PRODUCE, OFFSET_COMMIT, TXN_OFFSET_COMMIT, END_TXN))
 _BATCH_BYTES_MOST: Final = 1 << 18
 _NOWHERE: Final = ("", 0)
-"""The topic and partition under which an answer without partitions has its error."""
+"""The topic and partition that stand for the whole response, if a response has no partitions."""
 
 Row = dict[str, Any]
 
@@ -145,8 +145,8 @@ class RequestLog:
     ) -> Row:
         """Return the columns about a partition's records.
 
-        They include the records if the write failed, or if they were taken for a retry, because an
-        earlier response had the offset.
+        The columns include the records if the write failed, or if the broker dropped the records as
+        a retry: an earlier response had the same offset.
         """
         batch = seen.batches[number]
         row: Row = {"records": batch.records}
@@ -157,7 +157,7 @@ class RequestLog:
         return row
 
     def _repeated(self, answer: AnsweredPartition) -> bool:
-        """Return whether an earlier response had this offset, or a later one; store the last."""
+        """Return whether an earlier response had this offset or a later one; store the offset."""
         place = (answer.topic, answer.partition)
         offset = -1 if answer.offset is None else answer.offset
         last = self._last_offsets.get(place, -1)

@@ -1,6 +1,6 @@
-"""The properties of requests, and of the answers to a program; decoded only when needed.
+"""The properties of requests, and of the responses to a program; decoded only when needed.
 
-Rules for single messages name properties, and a program under test is judged by them. For the
+Rules for single messages use these properties, and so do checkers of a program under test. For the
 sources of the message layouts see ``kafka_frames``.
 """
 
@@ -34,10 +34,11 @@ _BATCH_MAGIC, _BATCH_PRODUCER, _BATCH_EPOCH, _BATCH_COUNT, _BATCH_V2 = 16, 43, 5
 _NO_PRODUCER: Final = -1
 _NEVER: Final = 1 << 15
 TOPIC_IDS_SINCE: Final = {PRODUCE: 13, OFFSET_COMMIT: 10, TXN_OFFSET_COMMIT: 6}
-"""API key to the first version with topic ids instead of names (KIP-516, KIP-848, KIP-1319)."""
+"""The first version of each request with topic ids instead of names, by API key (KIP-516, KIP-848,
+KIP-1319)."""
 
 SINGLE_ERROR: Final = frozenset((INIT_PRODUCER_ID, ADD_OFFSETS_TO_TXN, END_TXN))
-"""Requests whose answer has one error, and no partitions."""
+"""Requests whose response has one error and no partitions."""
 
 _I8, _I16, _I32, _I64 = (struct.Struct(form) for form in (">b", ">h", ">i", ">q"))
 
@@ -57,12 +58,12 @@ class RecordBatch(NamedTuple):
 
 
 class Properties(NamedTuple):
-    """The properties of a request; a rule for single messages can name the first four.
+    """The properties of a request. A rule for single messages can use the first four.
 
     Attributes:
         transactional_id: None if the request has no transactional id.
         producer_id: None if the request has no producer id.
-        epoch: the producer's epoch if the request has it, else the leader's; None without both.
+        epoch: the producer epoch if the request has one, else the leader epoch; None without both.
         partitions: topic (name or id) and number of each partition in the request.
         group: consumer group in an offset commit.
         offsets: in an offset commit, the offset to commit for each partition.
@@ -83,7 +84,10 @@ class Properties(NamedTuple):
 
 
 class AnsweredPartition(NamedTuple):
-    """A partition in an answer; ``offset``, only for a Produce, is that of the first record."""
+    """A partition in a response.
+
+    ``offset`` is that of the first record, and only a Produce has it.
+    """
 
     topic: str
     partition: int
@@ -251,7 +255,7 @@ _READERS: Final[dict[int, tuple[Callable[[Cursor, int], Properties], int]]] = {
     WRITE_TXN_MARKERS: (_markers, 1),
     TXN_OFFSET_COMMIT: (_txn_offset_commit, 3),
 }
-"""Reader of a request's body, and the first version that is flexible (KIP-482)."""
+"""The reader of each request's body, and the first flexible version of the request (KIP-482)."""
 
 
 def flexible_since(api: int) -> int:
@@ -260,12 +264,12 @@ def flexible_since(api: int) -> int:
 
 
 def answered(frame: Buffer, head: Header) -> list[AnsweredPartition]:
-    """Decode the answer to a Produce, an offset commit or a request with a single error.
+    """Decode the response to a Produce, an offset commit or a request with a single error.
 
-    The answers to AddPartitionsToTxn are those to clients, up to version 3.
+    The responses to AddPartitionsToTxn are those to clients, up to version 3.
 
     Raises:
-        struct.error, IndexError: the frame is not such an answer.
+        struct.error, IndexError: the frame is not such a response.
     """
     version = head.version
     cursor = Cursor(frame, 8, flexible=version >= flexible_since(head.api))

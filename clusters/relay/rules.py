@@ -1,12 +1,13 @@
-"""Rules and routes for the bytes between two nodes: plain data for the harness and the relay."""
+"""Rules and routes for the bytes between two nodes, as plain data for the harness and the relay."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Self
 
 COORDINATION: Final = 0
-"""Node number of the only ZooKeeper or KRaft controller; brokers count from 1. If a cluster has
-several controllers, their ids are their node numbers, and this number in a rule means all."""
+"""The node number of a single ZooKeeper or KRaft controller; brokers count from 1. If a cluster has
+several controllers, their ids are their node numbers, and this number in a rule means all
+controllers."""
 
 FIRST_CONTROLLER: Final = 100
 """Node id of the first KRaft controller, or ``myid`` of the first ZooKeeper."""
@@ -21,10 +22,10 @@ Node = int | str
 """The number of a node, or the name of a client: ``client:`` and the client id that it sends."""
 
 Link = tuple[Node, Node]
-"""Bytes from the first node to the second, whichever node opened the connection."""
+"""The bytes from the first node to the second, on connections that either node opened."""
 
 Users = Literal["nodes", "clients", "both"]
-"""The users of an address: nodes, which identify themselves, clients with client ids, or both."""
+"""The users of an address: nodes, clients with client ids, or both."""
 
 Kind = Literal["cut", "reset", "slow", "hold", "misroute"]
 HeldMessage = Literal["hw", "leadership", "isr"]
@@ -66,20 +67,20 @@ class RelayRule:
     """A fault on some links.
 
     Attributes:
-        kind: ``cut`` lets nothing pass until the rule ends, as if packets were dropped and
-            retransmitted; ``reset`` ends every connection of the link and refuses new ones;
-            ``slow`` delays and throttles; ``hold`` holds back one kind of message, and every later
-            message on its connection; ``misroute`` sends new connections to another node, as after
+        kind: ``cut`` stops all bytes until the rule ends, as if packets were dropped and
+            retransmitted. ``reset`` closes every connection of the link and refuses new ones.
+            ``slow`` delays and throttles. ``hold`` holds one kind of message, and every later
+            message on its connection. ``misroute`` sends new connections to another node, as after
             an address is reused.
         delay_s: delay of every message.
         jitter_s: greatest additional random delay of a message; messages stay in order.
-        bytes_per_s: limit on bytes a second for each connection; 0 is no limit.
+        bytes_per_s: limit on bytes per second for each connection; 0 means no limit.
         what: messages to hold: ``hw``, answers to a follower's fetch with a HW above ``above``;
             ``leadership``, a controller's requests (on KRaft: answers with metadata); ``isr``,
             changes of an ISR.
-        topics: names of topics, and their ids where brokers fetch by id; empty is any.
-        partition: number of the partition; -1 is any.
-        above: the highest HW that may pass; None is the last HW sent to each follower.
+        topics: names of topics, and their ids if brokers fetch by id; empty means any topic.
+        partition: number of the partition; -1 means any.
+        above: the greatest HW that may pass; None means the last HW sent to each follower.
         to: number of the target node of ``misroute``.
     """
 
@@ -137,20 +138,20 @@ def between(nodes: Iterable[Node], others: Collection[Node]) -> frozenset[Link]:
 
 
 def out_of(node: Node, others: Iterable[Node]) -> frozenset[Link]:
-    """Return the links from a node to other nodes."""
+    """Return the links from a node to each of the other nodes."""
     return frozenset((node, other) for other in others if other != node)
 
 
 def into(node: Node, others: Iterable[Node]) -> frozenset[Link]:
-    """Return the links from other nodes to a node."""
+    """Return the links to a node from each of the other nodes."""
     return frozenset((other, node) for other in others if other != node)
 
 
 def ring(nodes: Iterable[int]) -> frozenset[Link]:
     """Return the links to cut so that each node sees a majority, and all majorities differ.
 
-    Nodes form a circle, and each node is connected with a majority of neighbours (Jepsen's
-    ``majorities-ring``). Of three nodes, only one link is cut.
+    Nodes form a ring, and each node stays connected to a majority of neighbours (Jepsen's
+    ``majorities-ring``). In a ring of three nodes, only one link is cut.
     """
     circle = sorted(nodes)
     count = len(circle)

@@ -1,4 +1,4 @@
-"""Client libraries of other releases: wheels, each release in a folder of the user's cache."""
+"""Client libraries of other releases, as wheels: one directory per release in the user's cache."""
 
 import shutil
 import subprocess
@@ -18,7 +18,7 @@ _PIP: Final = (
 
 
 def wheel_folder(requirement: str) -> Path:
-    """Return the folder from which a package is imported; pip downloads a missing one.
+    """Return the directory from which a package is imported. pip downloads a missing package.
 
     Several threads and processes may call this at once.
 

@@ -1,8 +1,8 @@
 """Kafka's jars: the list for each release, the cache, and the verification.
 
 Each release has a lock file with the sha256 of every jar. jgo (pure Python) downloads each jar once
-from the Maven registry into the user's cache. A cached jar is compared with its lock when it is new
-in the cache or has changed since the last check.
+from the Maven registry into the user's cache. A cached jar is compared with the lock file when it
+is new, or has changed since the last check.
 """
 
 import contextlib
@@ -99,7 +99,7 @@ def remote_storage_jars(release: Release) -> list[Jar]:
 
 
 def remote_storage_classpath(release: Release) -> list[Path]:
-    """Return the paths of the jars from ``remote_storage_jars``; see ``fetch``."""
+    """Return the paths of the jars from ``remote_storage_jars``, after their download."""
     return fetch(f"{REMOTE_STORAGE}-{release.version}", remote_storage_jars(release))
 
 
@@ -114,12 +114,12 @@ def digests(release: Release, *, tiered: bool = False) -> dict[str, str]:
 
 
 def classpath(release: Release) -> list[Path]:
-    """Return the paths of the release's jars, in class path order; see ``fetch``."""
+    """Return the paths of the release's jars in class path order, after their download."""
     return fetch(release.version, locked_jars(release))
 
 
 def clients_classpath(release: Release) -> list[Path]:
-    """Return the paths of the jars that the release's Java clients need; see ``fetch``."""
+    """Return the paths of the jars of the release's Java clients, after their download."""
     return fetch(
         f"{release.version}-clients",
         [jar for jar in locked_jars(release) if jar.artifact.startswith(_OF_CLIENTS)],
@@ -129,7 +129,8 @@ def clients_classpath(release: Release) -> list[Path]:
 def fetch(name: str, jars: list[Jar]) -> list[Path]:
     """Return the paths of locked jars; download missing jars, and verify them.
 
-    Several threads and processes may call this at once. With a warm cache it needs no network.
+    Several threads and processes may call this function at once. If all jars are cached, it needs
+    no network.
 
     Args:
         name: name of the set of jars, for its files in the cache.
@@ -205,13 +206,13 @@ def _verify(path: Path, jar: Jar) -> None:
 
 
 class _Checked:
-    """The verified jars, by their size and modification time."""
+    """The verified jars, by size and modification time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def covers(self, folder: Path, jars: list[Jar]) -> bool:
-        """Return whether every jar exists and is unchanged since it was compared with this lock."""
+        """Return whether every jar exists, and is unchanged since its check with this lock."""
         try:
             return bool(json.loads(self._path.read_bytes()) == _stamps(folder, jars))
         except (OSError, ValueError):

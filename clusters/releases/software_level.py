@@ -1,11 +1,11 @@
-"""The level of a broker: its jars, its protocol version, its message format version.
+"""The level of a broker's software: its jars, protocol version and message format version.
 
-An upgrade raises these three one after the other, each broker by broker: first the jars, then
+An upgrade changes these three one after the other, each broker by broker: first the jars, then
 ``inter.broker.protocol.version``, then ``log.message.format.version`` (Kafka's upgrade notes). A
 broker's behaviour depends on all three: with an old protocol it truncates by the old rule.
 
 On KRaft the protocol is ``metadata.version``, which belongs to the cluster and not to a broker. It
-is raised for all brokers at once, with the other features that a new cluster of that release has
+changes for all brokers at once, with the other features that a new cluster of that release has
 (KIP-584).
 """
 
@@ -20,7 +20,8 @@ from highwater.harness.releases.release import Release, Truncation
 PROTOCOL: Final = "inter.broker.protocol.version"
 FORMAT: Final = "log.message.format.version"
 METADATA: Final = "metadata.version"
-"""A feature of a KRaft cluster; in a cluster's settings, the version with which it begins."""
+"""The ``metadata.version`` of a KRaft cluster; in a cluster's settings, the version at its start.
+"""
 
 _EPOCHS: Final = (0, 11)
 _EXACT_EPOCHS: Final = (2,)
@@ -75,8 +76,8 @@ class Level:
 
         Each release's ``ReplicaFetcherThread`` decides by the protocol. Since 2.1 it also checks
         whether the log has leader epochs (``AbstractFetcherThread.fetchTruncatingPartitions``):
-        without epochs the replica truncates to the HW at once. Before 2.1 such a replica asks the
-        leader, which responds that it has no epochs.
+        without epochs the replica truncates to the HW at once. Before 2.1 such a replica sends a
+        request to the leader, which responds that it has no epochs.
         """
         spoken, written = numbers(self.protocol), numbers(self.format)
         no_epochs = written < _EPOCHS and self.release.number >= _HW_WITHOUT_EPOCHS
@@ -114,7 +115,7 @@ def upgrade_levels(
 ) -> Iterator[Level]:
     """Yield the levels of an upgrade from release to release, without the start level.
 
-    The message format is raised in a separate step only if the record format changes.
+    The message format has a separate step only if the record format changes.
 
     Args:
         protocol: newest protocol version allowed.

@@ -2,8 +2,8 @@
 
 The name ``remote-storage`` writes the lock file for the jars with LocalTieredStorage.
 
-jgo (pure Python, no Maven needed) resolves the coordinates as Maven would. The lock file records
-each jar with its sha256, so that a run does not resolve coordinates and only downloads jars.
+jgo (pure Python, no Maven needed) resolves the coordinates as Maven would. The lock file has each
+jar with its sha256. So a run only downloads jars, and resolves no coordinates.
 """
 
 import hashlib

@@ -1,1 +1,1 @@
-"""The base of every package: errors, files, waiting, limits, and texts for a person."""
+"""Code for every package: errors, files, waiting, limits, and texts."""

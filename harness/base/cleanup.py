@@ -1,4 +1,4 @@
-"""Cleans up folders and processes when this process ends or is interrupted.
+"""Clean up directories and processes when this process ends or is interrupted.
 
 ``atexit`` alone is not enough: an interrupted command ends at once (``highwater.__main__``),
 because threads of other runs may still wait for brokers.
@@ -22,7 +22,7 @@ def at_end(action: Callable[[], object]) -> None:
 
 
 def run() -> None:
-    """Run every action now, once; an action that fails does not stop the other actions."""
+    """Run every action now, once. If an action fails, the other actions still run."""
     while True:
         with _lock:
             action = _actions.pop() if _actions else None

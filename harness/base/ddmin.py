@@ -14,8 +14,8 @@ T = TypeVar("T")
 def ddmin(whole: Sequence[T], does: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
     """Return a 1-minimal subset of ``whole``, in order: no single item of it can be removed.
 
-    The result is only as reliable as ``does``. If ``does`` depends on chance, an unnecessary item
-    may stay, or an item may be removed that made the property more frequent. The worst case takes
+    The result is only as reliable as ``does``. If ``does`` depends on chance, the result may have
+    an unnecessary item, or lack an item that made the property more frequent. The worst case takes
     ``n² + 3n`` tests for n items; if a single item is enough, ``2 log₂ n``.
 
     Args:

@@ -1,4 +1,4 @@
-"""The errors for a person. Each error says what was wrong and what to do about it.
+"""The errors for users. Each error states what was wrong and how to correct it.
 
 The command line prints ``message`` and ``hint`` and exits with ``exit_code``; a traceback is a bug.
 """
@@ -7,11 +7,11 @@ from typing import ClassVar
 
 
 class HighwaterError(Exception):
-    """An error that a person can act on.
+    """An error that a user can correct.
 
     Args:
         message: what was wrong, one sentence, with the offending value.
-        hint: what to do about it.
+        hint: how to correct it.
     """
 
     exit_code: ClassVar[int] = 4
@@ -34,7 +34,7 @@ class Interruption(BaseException):
 
 
 class UsageError(HighwaterError):
-    """The request was wrong, such as an unknown version, or an option out of range."""
+    """A command or a call was wrong: an unknown version, an option out of range, and so on."""
 
     exit_code: ClassVar[int] = 2
 
@@ -54,7 +54,7 @@ class NotThereError(StoreError):
 
 
 class WaitTimeoutError(HarnessError):
-    """A condition did not become true in time; the message has it and the last observation.
+    """A condition did not become true in time. The message names it and the last observation.
 
     Attributes:
         seen: the last observation.
@@ -64,4 +64,4 @@ class WaitTimeoutError(HarnessError):
 
 
 class RenamedWarning(FutureWarning):
-    """A name that a command or a test uses was changed; the old name still works."""
+    """A command or a test uses the old name of something. The old name still works."""

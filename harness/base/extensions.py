@@ -1,4 +1,4 @@
-"""Faults and checkers from other packages, found by the entry points of these packages."""
+"""Faults and checkers from other Python packages, found by entry points."""
 
 import functools
 from importlib.metadata import EntryPoint, entry_points

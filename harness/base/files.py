@@ -30,7 +30,7 @@ def is_file(path: Path) -> bool:
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
-    """Open a regular file for reading; refuse others, because opening a FIFO would wait.
+    """Open a regular file for reading. Other files are errors, because a FIFO would block.
 
     Raises:
         OSError: the file cannot be opened, or is not a regular file; ``strerror`` says why.
@@ -43,10 +43,10 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
 
 
 def require_writable(path: Path, option: str) -> None:
-    """Raise an error if a file cannot be written. Call this before any work for the file.
+    """Raise an error if a file cannot be written, before the work for its content begins.
 
     Args:
-        path: the file; its missing folders are made.
+        path: the file. Missing parent directories are created.
         option: the option that named the file.
     """
     try:
@@ -66,7 +66,7 @@ def require_writable(path: Path, option: str) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file completely or not at all; replace a folder of this name that Spark wrote."""
+    """Write a file atomically; replace a directory of the same name that Spark wrote."""
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while something must be undone: announced at once, obeyed later."""
+"""Ctrl-C and SIGTERM during a fault: reported at once, handled after the fault is healed."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ _undoing: list[Callable[[], str]] = []
 
 
 def announce(what: Callable[[], str]) -> None:
-    """Register a function that names what must be undone before the end, or returns ""."""
+    """Register a function that names the faults to heal before the process ends, or returns ""."""
     _undoing.append(what)
 
 
@@ -25,7 +25,7 @@ def withdraw(what: Callable[[], str]) -> None:
 
 
 def tell(number: int) -> None:
-    """Print on standard error what will be undone before the process ends."""
+    """Print on standard error which faults will be healed before the process ends."""
     sentences = "; ".join(filter(None, (what() for what in _undoing)))
     if sentences:
         line = f"highwater: {SIGNALS[number]}: before the end, {sentences}\n"
@@ -36,10 +36,11 @@ def tell(number: int) -> None:
 
 @contextlib.contextmanager
 def hold_signals() -> Iterator[None]:
-    """Hold signals until the end of the block; print a line about each at once.
+    """Delay signals until the end of the block, and print a line about each signal at once.
 
-    The signals have a handler meanwhile, because child processes would inherit ignored signals, but
-    do not inherit handlers. Only the main thread gets signals; in other threads this does nothing.
+    During the block the signals have a handler, because child processes inherit ignored signals,
+    but not handlers. Only the main thread gets signals, so in other threads the function does
+    nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -2,8 +2,8 @@
 
 A broker needs most of its start for reading and verifying thousands of classes. A dynamic archive
 (JEP 350), on top of a base archive of the runtime's classes, about halves the CPU time of this
-start. The archive is made in a rehearsal at the first use of a release or of Spark. It is never
-required: JVMs start without it if it cannot be made or does not fit.
+start. A first, separate start of the JVM makes the archive, when a release or Spark is used for the
+first time. JVMs also start without an archive, if it cannot be made or does not match.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ _ARCHIVES_MAX = 3
 class Archive:
     """A program's archive and the base archive below it.
 
-    The JVM refuses an archive of other jars or of another JVM, and checks its checksum. But a
-    missing or truncated file ends the JVM, so we check for that first.
+    The JVM ignores an archive of other jars or of another JVM, and one with a wrong checksum. But
+    the JVM exits if the file is missing or truncated, so this class checks this first.
     """
 
     base: Path
@@ -40,7 +40,7 @@ class Archive:
 
     @property
     def using(self) -> Flags:
-        """Flags for a JVM that starts from the archive."""
+        """Return flags for a JVM that uses the archive."""
         return (
             "-Xshare:auto",
             f"-XX:SharedArchiveFile={self.base}:{self.top}",
@@ -63,15 +63,15 @@ class Archive:
         return self.top.with_suffix(".json")
 
     def seal(self) -> None:
-        """Record the size and time of both files, or that a file is missing."""
+        """Store the size and time of both files, or that a file is missing."""
         aside = self._seal.with_suffix(".new")
         aside.write_text(json.dumps(self._stamps()), encoding="utf-8")
         aside.replace(self._seal)
 
     def tried(self) -> bool:
-        """Return whether the seal matches the current files.
+        """Return whether the stored sizes and times match the current files.
 
-        A failure's seal is valid for a day.
+        After a failure to make the archive, the result is true for a day.
         """
         try:
             sealed = json.loads(self._seal.read_bytes())
@@ -81,7 +81,7 @@ class Archive:
         return bool(sealed == self._stamps()) and (None not in sealed or age_s < _FAILURE_STANDS_S)
 
     def usable(self) -> bool:
-        """Return whether both files exist, unchanged since they were sealed."""
+        """Return whether both files exist and did not change after ``seal``."""
         return self.tried() and None not in self._stamps()
 
     def _stamps(self) -> list[list[int] | None]:
@@ -105,7 +105,7 @@ class Program:
 def flags(program: Program, rehearse: Callable[[Flags], None]) -> Flags:
     """Return JVM flags that use the program's archive. Make the archive on the first call.
 
-    While another process makes the archive, callers start without it, because waiting would take
+    While another process makes the archive, other JVMs start without it, because to wait would take
     longer.
 
     Args:
@@ -125,7 +125,7 @@ def flags(program: Program, rehearse: Callable[[Flags], None]) -> Flags:
 
 @contextlib.contextmanager
 def exclusive(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """Let one thread or process at a time into the block; the lock ends with its holder.
+    """Run the block in one thread or process at a time, with a lock that ends with its process.
 
     Raises:
         BlockingIOError: another thread or process has the lock, and ``wait`` is false.
@@ -149,7 +149,7 @@ def _archive(program: Program) -> Archive:
 
 
 def _make(archive: Archive, program: Program, rehearse: Callable[[Flags], None]) -> None:
-    """Make both files under other names, rename them, and seal them. Seal a failure as well."""
+    """Make both files under temporary names, rename them, and ``seal`` them, even on failure."""
     with contextlib.suppress(HarnessError, subprocess.SubprocessError):
         with exclusive(archive.base.with_suffix(".lock")):  # all programs share this base
             if not archive.base.exists():

@@ -19,12 +19,15 @@ class Limit(NamedTuple):
 
     @property
     def says(self) -> str:
-        """The limit as text, with numbers as a person types them: ``16 to 900000``."""
+        """The limit as text, with numbers in the form of the command line: ``16 to 900000``."""
         return f"{self.least} to {self.most}"
 
     @property
     def lasting(self) -> str:
-        """A limit in seconds, with durations as a person types them: ``1s to 1h``."""
+        """A limit in seconds as text, with durations in the form of the command line.
+
+        ``1s to 1h``.
+        """
         return f"{_duration(self.least)} to {_duration(self.most)}"
 
 
@@ -57,7 +60,7 @@ FAULTS_S: Final = Limit(0, 7 * 24 * _HOUR_S)
 OVERLAP: Final = Limit(1, BROKERS.most)
 STEPS: Final = Limit(0, 100_000)
 TIMES: Final = Limit(0, 100_000)
-"""The most injections of a fault that a budget may allow."""
+"""The greatest number of injections of a fault in ``--budget``."""
 
 WEIGHT: Final = Limit(1, 100)
 """The weight of a fault in a random schedule, compared with the other faults."""

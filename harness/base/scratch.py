@@ -1,4 +1,4 @@
-"""Folders for this process's files, removed at its end, or by a later process after a kill."""
+"""Temporary directories, removed at the end of this process, or by a later one after a kill."""
 
 import contextlib
 import fcntl
@@ -41,7 +41,7 @@ def temporary(name: str) -> Iterator[Path]:
 def _locked_folder() -> Path:
     """Make a folder that stays locked until this process ends.
 
-    Its removal is registered first, because an interruption may come between any two lines.
+    The function first registers the removal, because an interruption is possible at any time.
     """
     while True:
         root = Path(tempfile.gettempdir(), f"{_FOLDER}{secrets.token_hex(8)}")
@@ -54,9 +54,9 @@ def _locked_folder() -> Path:
 
 
 def _clear_left() -> None:
-    """Remove the folders without a lock, whose processes have ended.
+    """Remove the directories that no running process has locked.
 
-    A process id is no evidence: another container may share the folder and have the same ids.
+    Process ids do not show this: another container may use the same directory and the same ids.
     """
     for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
         if "-" in left.name.removeprefix(_FOLDER):

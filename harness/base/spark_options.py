@@ -1,4 +1,4 @@
-"""Options for the Spark that judges runs, from the command line, the API and tests."""
+"""Options for the Spark session that judges runs, for the command line, the API and tests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
-    """The Spark that judges runs; without any option, this process starts its own Spark.
+    """Options of the Spark session that judges runs. By default, this process starts Spark.
 
     Attributes:
         master: a master's URL (``local[4]``, ``spark://HOST:PORT``, …); None is ``local[*]``.

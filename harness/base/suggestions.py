@@ -16,7 +16,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
 
 
 def nearest_release(name: str, candidates: Iterable[str]) -> str:
-    """Return the hint for a release: the releases of its line, or its neighbours by number.
+    """Return the hint for an unknown release: the releases of its line, or the nearest releases.
 
     For a line, such as 3.9, the hint names the line's releases. A name that is no number is
     compared as text.

@@ -10,7 +10,7 @@ _T = TypeVar("_T")
 
 
 class NotYetError(Exception):
-    """An observation or an attempt came too early; the error's text has the observation."""
+    """An observation is not available yet, or an attempt was too early. The message says which."""
 
 
 def await_condition(
@@ -25,11 +25,11 @@ def await_condition(
     """Call ``look`` repeatedly until its result satisfies a condition; return that result.
 
     Args:
-        look: returns an observation, and reads everything anew. A bool is refused, because it could
-            not explain a timeout.
+        look: returns a new observation at each call. It may not return a bool, because a bool
+            cannot explain a timeout.
         until: the condition; without it, any result of ``look`` is accepted.
-        what: the condition as text, as in "waited 30 s for <what>".
-        passing: errors of ``look`` that mean "not yet", like ``NotYetError``.
+        what: the condition as text, for the message "waited 30 s for <what>".
+        passing: errors of ``look`` that are ignored until the limit, like ``NotYetError``.
 
     Raises:
         WaitTimeoutError: the limit passed; the message has the last observation.
@@ -59,7 +59,7 @@ def _words(seen: object) -> str:
 
 
 class SteadyCondition(Generic[_T]):
-    """An ``until`` that is true after its condition was true in every look for some time."""
+    """A condition for ``until``: true when its own condition was true for some time."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""Cells, rows and results of many runs: matrices and nightly runs."""
+"""Cells, rows and results of campaigns (many runs): matrices and nightly runs."""

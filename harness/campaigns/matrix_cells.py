@@ -27,7 +27,7 @@ MATRIX: Final = "matrix.json"
 Delivery: TypeAlias = Literal["plain", "idempotent", "transactional"]
 PLAIN: Final = "plain"
 DELIVERIES: Final[tuple[Delivery, ...]] = get_args(Delivery)
-"""The kinds of delivery: plain (only acks), idempotent, or in transactions."""
+"""The producers' kinds of delivery: plain (only acks), idempotent, or in transactions."""
 
 _T = TypeVar("_T")
 
@@ -69,17 +69,17 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def happened(self) -> str:
-        """The story's name, or the faults."""
+        """The story's name, or the faults of the random schedule."""
         return self.story or self.nemesis or "no faults"
 
     @property
     def machinery(self) -> tuple[str, ...]:
-        """The driver and the clients as text."""
+        """The cluster driver and the client library, as text."""
         return self.driver, self.client, self.delivery, *self._groups()
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """The delivery, readers and groups that differ from the defaults, as text."""
+        """The delivery, consumers and groups that differ from the defaults, as text."""
         delivery = () if self.delivery == PLAIN else (self.delivery,)
         return *delivery, *self._groups()
 
@@ -92,7 +92,10 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def line(self) -> tuple[str, Acks, int, bool, tuple[str, ...]]:
-        """All values except release and seed: they name a row of the matrix page."""
+        """All values except release and seed.
+
+        Each combination of them is a row of the matrix page.
+        """
         return self.happened, self.acks, self.min_isr, self.unclean, self.machinery
 
     @classmethod
@@ -139,11 +142,11 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
         divergent: offsets at which replicas hold different records.
         as_predicted: whether the run ended as the release's rules predict; None without a
             prediction.
-        model: the model's answer: ``as-predicted``, ``explained``, ``unexplained``,
-            ``not-reproduced`` or ``unknown``; None if the model was not asked.
+        model: the model's verdict: ``as-predicted``, ``explained``, ``unexplained``,
+            ``not-reproduced`` or ``unknown``; None without the model.
         report: path of the run's page, relative to the folder of the page that lists it.
         problem: why the harness ended the run early; None if the run was completed.
-        counted: whether losses could be counted; if not, the numbers of records are not valid.
+        counted: whether losses could be counted. Otherwise the numbers of records are not valid.
         others: numbers of other anomalies, by kind: ``2 duplicate, 1 G1a``.
     """
 
@@ -234,7 +237,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
-    """A matrix that is to be run or was run, as in ``matrix.json``.
+    """A planned or completed matrix, as in ``matrix.json``.
 
     Attributes:
         seconds: wall time of all sessions so far in which cells were run.
@@ -276,7 +279,7 @@ class MatrixFolder:
         return next((folder for folder in folders if folder.exists()), None)
 
     def exists(self) -> bool:
-        """Return whether this is the directory of a matrix."""
+        """Return whether this is a matrix's directory."""
         return is_file(self.path / MATRIX)
 
     @property
@@ -290,9 +293,9 @@ class MatrixFolder:
         return self.path / "index.html"
 
     def earlier(self) -> Iterator[tuple[str, list[MatrixRow]]]:
-        """Yield names and rows of the earlier judged matrices in the same folder, latest first.
+        """Yield names and rows of earlier judged matrices in the same directory, latest first.
 
-        A matrix without a name is named by the time of its begin.
+        The name of a matrix without ``--name`` is its start time.
         """
         here = self.path.resolve()
         beside = [path.parent for path in here.parent.glob("*/cells.json")]
@@ -345,7 +348,7 @@ class MatrixFolder:
 
 
 def _place(folder: Path) -> list[str | int]:
-    """Return a folder's sort key: piece 2 of a nightly run comes before piece 10."""
+    """Return a directory's sort key: part 2 of a nightly run comes before part 10."""
     parts = re.split(r"(\d+)", folder.name)
     return [int(part) if part.isdecimal() else part for part in parts]
 

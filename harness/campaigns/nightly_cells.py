@@ -21,7 +21,7 @@ NEMESIS_S: Final = 30
 
 State = Literal["good", "unknown", "missing", "bad"]
 STATES: Final[tuple[State, ...]] = ("good", "unknown", "missing", "bad")
-"""From best to worst. A ``missing`` cell was planned, but has no result."""
+"""The states of a cell from best to worst. A ``missing`` cell was planned, but has no result."""
 
 Why = Literal["failed", "canary", "baseline", "drawn"]
 
@@ -46,7 +46,7 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
 
     @property
     def under(self) -> str:
-        """The settings that decide the promise, as text."""
+        """The settings on which Kafka's guarantee depends, as text."""
         unclean = ", unclean elections" if self.unclean else ""
         client = "" if self.client == LIBRDKAFKA else f", client {self.client}"
         others = "".join(f", {words}" for words in self.clients)
@@ -54,12 +54,12 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """Everything except the seed, in one line."""
+        """All settings except the seed, in one line."""
         return f"{self.kafka} {self.driver}: {self.happened}, {self.under}"
 
     @property
     def identity(self) -> tuple[str, int]:
-        """The key that no two cells of a night share."""
+        """A key that no two cells of a night have in common."""
         return self.key, self.seed
 
     def command(self) -> str:
@@ -99,7 +99,7 @@ class PlannedCell(NightlyCell, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """The work of one machine in a night: ordered pieces, which are separate matrices."""
+    """The runs of one machine in a night: an ordered list of parts, which are separate matrices."""
 
     name: str
     seconds: float
@@ -128,9 +128,9 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
     """The result of a cell in a night.
 
     Attributes:
-        state: ``good`` means as the model predicts, even if that is a loss.
+        state: ``good`` means that the run ended as the model predicts, even with a loss.
         lost, acknowledged, divergent: numbers of records; 0 if nothing was judged.
-        counted: whether losses could be counted; if not, the numbers are not valid.
+        counted: whether losses could be counted. Otherwise the numbers are not valid.
     """
 
     night: str
@@ -152,12 +152,12 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
 
     @property
     def troubled(self) -> bool:
-        """True if a person should look at this cell."""
+        """True if a maintainer should examine this cell."""
         return self.state != "good"
 
 
 class Canary(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting under which records must be lost. Without a loss, the harness itself is broken."""
+    """A setting under which Kafka must lose records. Without a loss, the harness is broken."""
 
     name: str
     kafka: str
@@ -166,13 +166,13 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
     unclean: bool = False
 
     def claims(self, cell: NightlyCell) -> bool:
-        """Return whether a cell belongs to this canary, on any driver."""
+        """Return whether a cell has this canary's settings, on any driver."""
         setting = (self.kafka, self.story, self.acks, self.unclean)
         return setting == (cell.kafka, cell.story, cell.acks, cell.unclean)
 
 
 def canaries(newest: str) -> tuple[Canary, ...]:
-    """Return every night's canaries: losses in old releases, and losses in any release."""
+    """Return the canaries of every night: settings that lose records in old or all releases."""
     return (
         Canary(name="old-kafka", kafka="0.10.2.2", story="loss", acks="all"),
         Canary(name="leader-kill", kafka=newest, story="leader-kill", acks="1"),

@@ -16,13 +16,13 @@ EXIT_CODES: Final[dict[Colour, int]] = {"green": 0, "yellow": 3, "red": 1}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightChanges:
-    """Changes since the previous run of each setting, by its worst mark.
+    """The settings whose worst result changed since their previous run.
 
     Attributes:
-        new: settings that are troubled now and were not before.
-        ongoing: settings that are troubled now and were before.
-        resolved: settings that were troubled and are not any more.
-        waiting: settings that were troubled and did not run this night.
+        new: settings with a bad result now, but not before.
+        ongoing: settings with a bad result now and before.
+        resolved: settings with a bad result before, but not now.
+        waiting: settings with a bad result before that did not run this night.
     """
 
     new: list[CellResult]
@@ -34,7 +34,7 @@ class NightChanges:
 def compare(
     history: Iterable[CellResult], tonight: Sequence[CellResult], night: str
 ) -> NightChanges:
-    """Return what changed from the earlier nights to ``night``."""
+    """Return the changes from the earlier nights to ``night``."""
     before = latest(mark for mark in history if mark.night < night)
     now = latest(tonight)
     troubled = sorted((mark for mark in now.values() if mark.troubled), key=_gravity)
@@ -52,7 +52,7 @@ def _gravity(mark: CellResult) -> tuple[int, str]:
 
 
 def latest(marks: Iterable[CellResult]) -> dict[str, CellResult]:
-    """Return the worst mark of every setting in its last night."""
+    """Return the worst result of every setting in the last night in which it ran."""
     last: dict[str, CellResult] = {}
     for mark in marks:
         seen = last.get(mark.key)
@@ -67,7 +67,7 @@ def silent(marks: Iterable[CellResult], names: Iterable[str]) -> list[str]:
 
 
 def colour(marks: Sequence[CellResult], canaries: Iterable[str]) -> Colour:
-    """Return red: no cells, a bad or missing cell, a silent canary; yellow: an unknown cell."""
+    """Return red without cells, for bad or missing cells or a silent canary; yellow for unknown."""
     states = {mark.state for mark in marks}
     if not marks or states & {"bad", "missing"} or silent(marks, canaries):
         return "red"

@@ -20,10 +20,10 @@ class _SchemaOnly(msgspec.Struct):
 
 
 def read(path: Path) -> tuple[list[CellResult], list[str]]:
-    """Return the marks of a history, oldest first, and notes about lines that were left out.
+    """Return the results of earlier nights, oldest first, and notes about ignored lines.
 
-    A torn last line, lines with another schema and a missing file are no errors: the history
-    decides no result.
+    An incomplete last line, lines with another schema and a missing file are no errors, because no
+    verdict depends on this history.
     """
     try:
         lines = path.read_bytes().splitlines()
@@ -59,7 +59,7 @@ def read(path: Path) -> tuple[list[CellResult], list[str]]:
 def extend(
     history: Iterable[CellResult], tonight: Sequence[CellResult], night: str
 ) -> list[CellResult]:
-    """Return the history with ``tonight`` as the night's marks, for the last ``NIGHTS`` nights."""
+    """Return the history with the results of this night, for the last ``NIGHTS`` nights."""
     others = [mark for mark in history if mark.night != night]
     nights = set(sorted({mark.night for mark in others} | {night})[-NIGHTS:])
     everything = sorted([*others, *tonight], key=lambda mark: mark.night)
@@ -67,7 +67,7 @@ def extend(
 
 
 def write(path: Path, marks: Iterable[CellResult]) -> Path:
-    """Write a history completely or not at all."""
+    """Write a history atomically."""
     try:
         write_whole(path, b"".join(msgspec.json.encode(mark) + b"\n" for mark in marks))
     except OSError as error:

@@ -1,1 +1,1 @@
-"""The clients of a run: their settings, sends and reads, and the meaning of responses."""
+"""The clients of a run: their settings, sends and reads, and the outcomes of their requests."""

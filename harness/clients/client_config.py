@@ -1,4 +1,4 @@
-"""Settings of our Kafka clients, which notice faults soon and do not print them.
+"""Settings of our Kafka clients: with short timeouts, and without output.
 
 Names are librdkafka's (its CONFIGURATION.md). All releases use the same settings, except the
 additional settings that the catalogue has for a release.
@@ -26,7 +26,7 @@ CALM_RATE: Final = 2_000
 def common(
     bootstrap: str, client_id: str, log: logging.Logger, *, quirks: Mapping[str, str]
 ) -> Settings:
-    """Return settings for every client; ``quirks``, the release's settings, override them."""
+    """Return settings for every client. ``quirks``, the release's own settings, have priority."""
     return {
         "bootstrap.servers": bootstrap,
         "client.id": client_id,
@@ -51,7 +51,7 @@ def common(
 
 
 def renamed(settings: Settings, names: Mapping[str, str]) -> Settings:
-    """Return the settings that another library has, by its names, without unset ones."""
+    """Return the settings that another library has, under that library's names."""
     return {
         other: settings[name] for name, other in names.items() if settings.get(name) is not None
     }
@@ -87,7 +87,7 @@ def transactional(plan: Plan, common_settings: Settings, name: str) -> Settings:
     """Return settings for a transactional producer (KIP-98).
 
     Args:
-        name: the ``transactional.id``, also of the producer's successor.
+        name: the ``transactional.id`` of the producer and of its successors.
     """
     base = producer(plan, common_settings, acks="all")
     # A transaction whose producer is gone blocks read_committed readers for this time, unless
@@ -117,9 +117,9 @@ def consumer(
     members. So brokers create ``__consumer_offsets``; the driver keeps that topic small.
 
     Args:
-        group: the group that it joins and commits to; without a group, partitions are assigned by
-            hand.
-        reset: ``earliest`` or ``latest`` for a consumer that moves by itself, as in applications.
+        group: the group of the consumer; without a group, the caller assigns partitions.
+        reset: ``earliest`` or ``latest`` for a consumer that resets its offset itself, as in
+            applications.
         protocol: the group's protocol: ``classic``, or ``consumer``, in which brokers set the
             session timeout (KIP-848, ``harness.releases.group_protocols``).
     """

@@ -1,4 +1,4 @@
-"""Consumers: readers of every partition, and members of a group.
+"""Loops of consumers: readers of every partition, and members of a group.
 
 Both kinds continue through every fault: an error is logged, and is never fatal.
 """
@@ -27,17 +27,17 @@ _STATISTICS_MS: Final = 200
 
 
 class ConsumerLoop:
-    """One consumer of the run, with its successors after crashes. It runs in its own thread.
+    """One consumer of the run and its successors after crashes, in a thread of its own.
 
-    Without a group, it reads every partition from the beginning, and its successor continues where
-    it ended. As a group member, it gets partitions from the group and commits offsets; between two
-    lives it waits for a while.
+    Without a group, the consumer reads every partition from the beginning, and its successor
+    continues at the same offsets. A group member gets partitions from the group and commits
+    offsets; after a crash its successor starts some seconds later.
 
     Args:
         common: returns the settings of a client with the given name.
-        name: its process in the history; the name ends in a number, which decides the rack.
-        joins: the group that it joins; None for no group.
-        library: the library of its consumers.
+        name: the consumer's process in the history. The number at its end decides the rack.
+        joins: the group that the consumer joins; None for no group.
+        library: the client library.
 
     Attributes:
         started: partition to the next offset to fetch; only for a member with ``refresh_s``.
@@ -70,7 +70,7 @@ class ConsumerLoop:
         self._dies = threading.Event()
 
     def die_at_work(self) -> None:
-        """Work on the records of the next poll without end: they do not count as read."""
+        """Process the next poll's records for ever: they do not count as read."""
         self._dies.set()
 
     @property
@@ -80,18 +80,19 @@ class ConsumerLoop:
 
     @property
     def reading(self) -> frozenset[int]:
-        """The assigned partitions from which its client already fetches."""
+        """The assigned partitions from which the consumer already fetches."""
         return self.assigned & frozenset(self.started)
 
     @property
     def given(self) -> dict[int, int]:
-        """Partition to the offset after the last record that the consumer or its group received."""
+        """Partition to the offset after the last record that the consumer or its group got."""
         return {} if self._reader is None else self._reader.positions()
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
-        """Read until ``stop`` is set; then leave the group if ``answer_limit_s`` allows any time.
+        """Read until ``stop`` is set; then leave the group, unless ``answer_limit_s`` is 0.
 
-        To leave, a member sends a request to the coordinator, and librdkafka waits without limit.
+        A member that leaves sends a request to the coordinator, and librdkafka waits for the
+        response without a limit.
         """
         mean_s = self._plan.workload.churn_s
         for life in lives(stop, self._random, mean_s):
@@ -102,7 +103,7 @@ class ConsumerLoop:
                 stop.wait(self._random.random() * mean_s * _AWAY)
 
     def leave(self) -> None:
-        """Let the consumer leave its group and end, without waiting."""
+        """Close the consumer in the background, so that it leaves its group."""
         self._leaves.set()
 
     def _live(self, life: ClientLifetime, leaves: Callable[[], bool]) -> None:

@@ -3,13 +3,14 @@
 librdkafka knows whether a record may have been written (``rd_kafka_message_status``), but its
 Python binding does not return that. An error code is not enough: a delivery report has the error of
 the *last* attempt, and with retries an earlier attempt may have been written. So an error in a
-delivery report is ``info``, unless the client does not retry and the broker refused before it
-appended. Only a record that ``produce`` itself refuses is always ``fail``: such a record was never
-queued.
+delivery report is ``info``. It is ``fail`` only if the client does not retry and the broker
+returned an error before it appended. A record that ``produce`` itself refuses is always ``fail``,
+because it was never queued.
 
 A record that was sent in a transaction has the transaction's outcome (KIP-98). A transaction is
-committed only if its producer asks the coordinator to commit (EndTxn). It is aborted by an abort,
-by its timeout, or by the next producer with the same ``transactional.id`` (InitProducerId). So
+committed only if its producer requests the commit from the coordinator (EndTxn). It is aborted by
+an abort, by its timeout, or by the next producer with the same ``transactional.id``
+(InitProducerId). So
 
 * a transaction whose commit was never requested is ``fail``, even if its abort was not
   acknowledged, or its producer crashed or was fenced;
@@ -54,11 +55,11 @@ returns for an acks=all record that a deposed leader *has* appended; and the cli
 (codes below zero) without a response."""
 
 REFUSED_LOCALLY: Final = FAIL
-"""The outcome if ``produce`` raised an error: the record was never queued or sent."""
+"""The outcome if ``produce`` raised an error: the record was neither queued nor sent."""
 
 
 PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 - that is their public name
-"""The client stopped waiting at our request, without any response."""
+"""The client stopped waiting for responses because the harness purged its queue."""
 
 
 def delivered(code: int, *, retries: bool) -> str:
@@ -80,6 +81,6 @@ def not_committed(code: int, *, aborted: bool) -> str:
     """Return the outcome of a transaction whose requested commit failed with an error code.
 
     Args:
-        aborted: whether the transaction then had to be aborted, and the abort was acknowledged.
+        aborted: whether the client then aborted the transaction, and the abort was acknowledged.
     """
     return FAIL if aborted and code not in LOST_PRODUCER else INFO

@@ -1,7 +1,8 @@
 """The brokers from which a reader fetches: the leader, or a follower in its own rack (KIP-392).
 
-A record does not say which broker sent it. For each partition, librdkafka's statistics contain the
-broker from which the client fetches now, the leader, and the number of records received so far.
+A record does not have the id of the broker that sent it. For each partition, librdkafka's
+statistics contain the broker from which the client fetches now, the leader, and the number of
+records received so far.
 """
 
 import json
@@ -13,7 +14,7 @@ STATISTICS_MS: Final = 500
 
 
 class FetchSources:
-    """Records a reader's fetches: a row whenever records arrived or the broker changed."""
+    """Records a reader's fetches: a row when records arrived, or the broker changed."""
 
     def __init__(self, recorder: Recorder, *, process: str, topic: str) -> None:
         self._recorder = recorder

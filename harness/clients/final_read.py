@@ -1,10 +1,10 @@
 """The final read: write a fence into every partition, then read up to the fence.
 
-A reader that has read the fence has passed every earlier offset. So a record that it did not return
-is not in the log, or belongs to a transaction that was not committed. The reader is read_committed,
-so it stops at the last stable offset, where the first open transaction begins. If that offset does
-not move although no transaction should be open any more, the read of the partition ends there. A
-log of any length is read in the same memory.
+The fence is a partition's last record. A reader that has read the fence has passed every earlier
+offset. So a record that it did not return is not in the log, or belongs to a transaction that was
+not committed. The reader is read_committed, so it stops at the last stable offset, where the first
+open transaction begins. If that offset does not move although all transactions must have ended, the
+read of the partition ends there. The size of a log does not change the memory for its read.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ class PartitionRead:
         complete: whether the fence was acknowledged, and all records up to the fence were read.
         problem: why the read is not complete, as a sentence; None if it is complete, or if it ended
             at ``standing``.
-        standing: the last stable offset, if it stayed before the fence.
+        standing: the last stable offset, if it remained before the fence.
     """
 
     partition: int
@@ -59,21 +59,22 @@ class PartitionRead:
 
 
 class LastStableOffsets:
-    """The partitions in which a reader waits at the last stable offset, below a known record.
+    """The partitions in which a reader waits at the last stable offset, before a known record.
 
     A read_committed reader stops before the first open transaction of a partition (KIP-98). The
-    reader does not know whether that transaction will end. But a coordinator leaves a transaction
-    open only for a limited time: after that, the transaction never ends.
+    reader does not know whether that transaction will end. But a coordinator aborts a transaction
+    after a time limit. A transaction that is open for longer never ends.
 
     Args:
-        fences: partition to the offset of a record that every in-sync replica has; None: no record.
-        limit_s: seconds after which no transaction should be open any more; None if not known: then
-            no partition is ``standing``.
-        ask: asks a partition's leader for the last stable offset; -1 without a response.
+        fences: for each partition, the offset of a record that every in-sync replica has; None
+            without a record.
+        limit_s: seconds after which all transactions must have ended. If None, no partition is
+            ``standing``.
+        ask: requests the last stable offset from a partition's leader; -1 without a response.
         clock: seconds, monotonic.
 
     Attributes:
-        standing: by number, the partitions in which the last stable offset did not move.
+        standing: the partitions, by number, in which the last stable offset did not move.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class LastStableOffsets:
         self._ends: dict[int, tuple[int, float]] = {}
 
     def reached(self, partition: int, offset: int) -> None:
-        """Record that the reader has read all records below an offset, and gets no more."""
+        """Record that the reader has read all records below an offset, and no record after it."""
         fence = self._fences[partition]
         if fence is not None and offset <= fence and self._at(partition) != offset:
             self._ends[partition] = (offset, self._clock())
@@ -101,7 +102,7 @@ class LastStableOffsets:
         self._ends.pop(partition, None)
 
     def look(self) -> None:
-        """Find partitions without progress until the limit, if their leaders confirm the offset."""
+        """Find partitions without progress for the time limit whose leaders confirm the offset."""
         if self._limit_s is None:
             return
         for partition, (offset, since) in list(self._ends.items()):
@@ -132,15 +133,15 @@ def final_read(
 ) -> tuple[PartitionRead, ...]:
     """Write a fence into every partition of the plan's topic and read up to it, within one limit.
 
-    Half of the limit is for the fences, so that a partition without a leader does not prevent the
-    read of the other partitions.
+    Half of the limit is for the fences. So a partition without a leader does not prevent the read
+    of the other partitions.
 
     Args:
         fence: settings for a producer with acks=all.
         reader: settings for a consumer that reports an offset out of range instead of moving on.
-        open_s: seconds after which no transaction should be open any more; None if not known.
-        library: the reader's library. With transactions it must be librdkafka, because other
-            libraries do not move past transaction markers.
+        open_s: seconds after which all transactions must have ended; None if unknown.
+        library: the reader's library. With transactions it must be librdkafka, because the
+            positions of other libraries stop at transaction markers.
     """
     started = time.monotonic()
     client = library.consumer({**reader, "enable.partition.eof": True})
@@ -168,7 +169,8 @@ def _settle(plan: Plan, recorder: Recorder, client: RecordConsumer, deadline: fl
     """Wait until no partition has grown for ``_SETTLED_S``, or until the deadline.
 
     With acks=0 a record counts as sent as soon as it is in the socket. The broker may not have read
-    the record yet, and the fence, which arrives on another connection, would overtake the record.
+    the record yet. The fence arrives on another connection, so it could get a smaller offset than
+    the record.
     """
     topic, partitions = plan.topic.name, range(plan.topic.partitions)
     ends: list[int] = []
@@ -281,15 +283,15 @@ def _pass_ends(
 
 
 def _last_offset(client: RecordConsumer, topic: str, partition: int) -> int:
-    """Return the last offset that a consumer may read; -1 if there is none or it is not known."""
+    """Return the last offset that a consumer may read; -1 if there is none, or if it is unknown."""
     return max(_readable_end(client, topic, partition) - 1, -1)
 
 
 def _first_offset(client: RecordConsumer, topic: str, partition: int, deadline: float) -> int:
     """Return a partition's first offset; a reader at an earlier offset would get an error.
 
-    The offset is 0 if it is not known. Only a remote tier moves it, because other topics delete no
-    records.
+    The result is 0 if the first offset is unknown. It is above 0 only with a remote tier, because
+    other topics delete no records.
     """
     with contextlib.suppress(WaitTimeoutError):
         bounds = await_condition(

@@ -65,7 +65,7 @@ class NamedTransactions:
         self.sent = 0
         """Number of records sent so far."""
         self.answered = True
-        """Whether the coordinator has responded to every request to end a transaction."""
+        """Whether the coordinator has responded to every EndTxn."""
         self.appended = 0
         """Number of records of the last transaction for which the leader returned an offset."""
         self.errors: dict[str, str] = {}
@@ -135,11 +135,11 @@ class NamedTransactions:
         return self._end(self._session.commit).outcome
 
     def abort(self) -> str:
-        """Abort the transaction; return the error of a refusal, or an empty text."""
+        """Abort the transaction. Return the error, or an empty text."""
         return self._end(self._session.abort).error or ""
 
     def renew(self) -> None:
-        """Replace the producer with a new producer that has the same ``transactional.id``.
+        """Replace the producer by a new one with the same ``transactional.id``, which fences it.
 
         Raises:
             HarnessError: no coordinator accepted the new producer in time.

@@ -1,4 +1,4 @@
-"""Buffers of operations, with which producers and readers record cheaply."""
+"""Buffers of operations: producers and readers append to them, and rows are made later."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -25,7 +25,7 @@ TAPE_ROWS: Final = 8192
 _WIDTH: Final = 3
 _NOT_TOLD: Final = -1  # with acks=0 no offset is returned
 Places = Mapping[int, int | None] | Mapping[None, None]
-"""Partition to offset (None: not known); ``{None: None}`` stands for no partitions."""
+"""Offsets by partition (None for an unknown offset). ``{None: None}`` stands for no partitions."""
 Answered = Callable[[int, ClientError | None, DeliveredRecord], None]
 """Called with a record's sequence number and its outcome."""
 
@@ -35,13 +35,13 @@ class SendBuffer:
 
     Only the producer's thread uses it, also in callbacks.
 
-    To be cheap, a response is three integers in a list; names and partitions are computed from the
-    sequence numbers later. Times are taken once for each burst and each poll. So a recorded
-    interval may be wider than the real interval, but never narrower. At a low rate a burst is one
-    record and a poll serves one response.
+    To save time, a response is stored as three integers in a list. Names and partitions are
+    computed from the sequence numbers later. The clock is read once for each burst and each poll.
+    So a recorded interval may be longer than the real interval, but never shorter. At a low rate, a
+    burst has one record and a poll handles one response.
 
     Args:
-        named: returns a record's name for its sequence number, if names are different.
+        named: returns a record's name for its sequence number, if names have another form.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class SendBuffer:
         )  # fmt: skip
 
     def turn(self) -> None:
-        """Record that a poll has ended, and write waiting rows if due.
+        """Record that a poll has ended, and write the buffered rows if it is time.
 
         Call this after every poll.
         """
@@ -114,7 +114,7 @@ class SendBuffer:
     def _lost(
         self, invoke_ns: int, sequence: int, error: ClientError, message: DeliveredRecord
     ) -> None:
-        """Record an error. An error because we stopped waiting is no response."""
+        """Record an error. An error that the harness caused by a purge is no response."""
         outcome = self._outcomes.delivered(error, retries=True)
         self._recorder.operation(
             **self._row, outcome=outcome, invoke_ns=invoke_ns,
@@ -176,7 +176,10 @@ class ReadBuffer:
         self._begun = False
 
     def moved(self, kind: str, places: Places, *, within: bool) -> None:
-        """Record a move of the reader, in the current poll (``within``) or not."""
+        """Record a move of the reader.
+
+        ``within`` states whether it happened in the current poll.
+        """
         if not (within and self._begun):
             self._op += 1
         self._begun = within
@@ -226,7 +229,7 @@ def _keys(messages: Sequence[ReadRecord]) -> pa.Array:
 
 
 def _identities(values: list[bytes | None]) -> pa.Array:
-    """Return the records' ids, computed together; one by one if a value is not UTF-8."""
+    """Return the records' ids, computed together, or one by one if a value is not UTF-8."""
     try:
         texts = pa.array(values, pa.binary()).cast(pa.string()).fill_null("")
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""A producer without transactions: sends records with unique names to partitions in turn."""
+"""The loop of a producer without transactions: it sends records to partitions in turn."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,16 +19,18 @@ _GRACE_S: Final = 2.0
 class ProducerLoop:
     """One producer, in its own thread: sends until it is stopped, then waits for responses.
 
-    It stays connected until it is closed, because with acks=0 a broker may not have read its
+    The producer stays connected until ``close``, because with acks=0 a broker may not have read its
     records.
 
     Args:
         opened: opens the client, and a new client after a fatal error.
         prefix: prefix of the records' names, ``<prefix>-<sequence>``.
         tape: the buffer for its operations.
-        first: the first sequence number, after those of a predecessor; ``sent`` is the next number.
-        named: returns a record's name for its sequence number, if names are different.
-        records: the user's own records, instead of made records; sent once, in this order.
+        first: the first sequence number, after those of an earlier producer. ``sent`` is the next
+            number.
+        named: returns a record's name for its sequence number, if names have another form.
+        records: the user's own records, which are sent once, in this order, instead of generated
+            records.
     """
 
     def __init__(
@@ -68,7 +70,10 @@ class ProducerLoop:
         self._client.close()
 
     def _send(self, size: int, stop: StopSignal) -> None:
-        """Send a burst; wait while the queue is full. A record that waits was not sent yet."""
+        """Send a burst of records.
+
+        Wait while the queue is full; a waiting record was not sent yet.
+        """
         topic, partitions = self._plan.topic.name, self._plan.topic.partitions
         answered = self._tape.burst()
         for _ in range(size):
@@ -97,7 +102,10 @@ class ProducerLoop:
         return record_value(self._named(sequence), self._plan.workload.record_bytes)
 
     def _refused(self, sequence: int, partition: int, error: ClientError) -> None:
-        """Record a local refusal; replace a client that always refuses (after a fatal error)."""
+        """Record a refusal by the client.
+
+        Replace a client that refuses every record after a fatal error.
+        """
         self._tape.refused(sequence, partition, error)
         if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001 - its public name
             self._drain(0.0)
@@ -106,7 +114,7 @@ class ProducerLoop:
         self._client.poll(POLL_S)  # or repeated refusals would fill the history
 
     def _drain(self, limit_s: float) -> None:
-        """Wait for responses, then stop waiting for the other records, which callbacks report."""
+        """Wait for responses. Then abandon the other records; callbacks report each of them."""
         deadline = time.monotonic() + limit_s
         while len(self._client) and time.monotonic() < deadline:
             self._client.poll(POLL_S)

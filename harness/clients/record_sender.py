@@ -1,7 +1,7 @@
 """Sends single, named records, and waits for their outcomes at once or later.
 
-Stories and fences use it. Records for other topics are not in the history, which is about one
-topic.
+Stories and the fences of the final read use this module. The history is about one topic, so it has
+no records of other topics.
 """
 
 import contextlib
@@ -77,7 +77,7 @@ class Sender:
         self._stopping = False
 
     def warm_up(self, *, limit_s: float) -> None:
-        """Connect to every partition's leader, so that the first send is as fast as later sends."""
+        """Connect to every partition's leader, so that the first send is as fast as others."""
         with self._lock:
             self._producer.reach(self._topic, limit_s=limit_s)
 
@@ -113,9 +113,9 @@ class Sender:
 
         Args:
             value: the record's name.
-            size: bytes of the record, without ``content``.
-            topic: a topic other than the topic of the history; empty: the topic of the history.
-            content: bytes after the record's name, if compression must not make the record small.
+            size: the size of the record in bytes, without ``content``.
+            topic: another topic than that of the history; empty for the topic of the history.
+            content: bytes after the record's name that compression cannot make smaller.
 
         Raises:
             HarnessError: the client refuses the record.
@@ -149,7 +149,7 @@ class Sender:
             return self._producer.trust_flush(limit_s)
 
     def _noted(self, identity: str, partition: int, answers: list[SendOutcome]) -> OnDelivery:
-        """Return the callback that records the outcome of a record sent now."""
+        """Return the callback that records the outcome of the record that is sent next."""
         invoke_ns = self._recorder.clock()
 
         def delivered(error: ClientError | None, message: DeliveredRecord) -> None:
@@ -191,7 +191,7 @@ class Sender:
                 self._producer.reach(self._topic, limit_s=_POLL_S * 20)
 
     def finish(self, *, limit_s: float) -> None:
-        """Wait for responses within the limit; record the other records as without a response.
+        """Wait for responses within the limit; record missing responses as unknown outcomes.
 
         The producer stays connected until it is closed. May be called twice.
         """
@@ -204,7 +204,7 @@ class Sender:
             self._producer.flush(1.0)
 
     def close(self, *, limit_s: float) -> None:
-        """Finish, and end the producer. May be called twice."""
+        """Finish, and close the producer. A second call does nothing."""
         self.finish(limit_s=limit_s)
         with self._lock:
             self._producer.close()

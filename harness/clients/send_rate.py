@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from highwater.harness.runs.plan import Plan
 
 POLL_S: Final = 0.05
-"""The longest time that a client waits before it checks whether it must end."""
+"""The longest time between two checks of a client for the end of its life."""
 
 _BURST: Final = 100
 _CATCH_UP_S: Final = 1.0
@@ -17,12 +17,12 @@ _CRASHES: Final = 0.5
 
 
 class RateLimiter:
-    """Keeps an average rate: returns the number of records or transactions that are due.
+    """Computes how many records or transactions to send now, for an average rate.
 
-    After a stall it catches up with only one second of the lost time.
+    After a stall, it catches up at most one second.
 
     Args:
-        rate: records, or transactions, per second; 0 is as fast as possible.
+        rate: records or transactions per second; 0 means as fast as possible.
         clock: returns nanoseconds.
     """
 
@@ -61,7 +61,7 @@ def draws(plan: Plan, client: str) -> random.Random:
 
 
 class ClientLifetime:
-    """The life of one client. It ends with the run, or when its length has passed.
+    """The life of one client, from its start to a crash or to the end of the run.
 
     Args:
         number: number of earlier lives of the same client.
@@ -75,12 +75,12 @@ class ClientLifetime:
         self._dies = dies
 
     def is_set(self) -> bool:
-        """Return whether the life is over."""
+        """Return whether the client's life is over."""
         return self._stop.is_set() or time.monotonic() - self._began >= self._length_s
 
     @property
     def crashed(self) -> bool:
-        """True if the life ended by a crash: the client is dropped without a close."""
+        """True if the client's life ended by a crash: the client is dropped without a close."""
         return self._dies and not self._stop.is_set() and self.is_set()
 
     def named(self, name: str) -> str:

@@ -1,10 +1,10 @@
 """A consumer of the topic under test that reports every move of its position.
 
-The history must show whether a reader was moved, or skipped records. So only this class moves a
-reader: ``auto.offset.reset`` is ``error``, with which librdkafka stops reading the partition and
-reports an error. A consumer that gets partitions from its group starts at offsets that it looked up
-itself. A consumer with another ``auto.offset.reset`` is like an application's: if its group has
-committed no offset, that setting decides the start.
+The history must show whether a seek moved a reader, or whether the reader skipped records. So only
+this class moves a reader. Its ``auto.offset.reset`` is ``error``, with which librdkafka stops
+reading the partition and reports an error. For a consumer that gets partitions from its group, this
+class requests the first offsets. A consumer with another ``auto.offset.reset`` behaves like an
+application's: if its group has no committed offset, that setting decides where it starts.
 """
 
 import threading
@@ -28,11 +28,12 @@ from highwater.harness.runs.history import ASSIGN, REBALANCE, SEEK, SUBSCRIBE
 _ASK_S: Final = 5.0
 _ENDS_S: Final = 5.0
 _STORED: Final = -1000
-"""librdkafka's offset value for "the group's committed offset", which it looks up itself."""
+"""librdkafka's offset value for the group's committed offset, which librdkafka then requests
+itself."""
 
 
 class MoveCallback(Protocol):
-    """Called when a reader is moved, with a kind of ``history``, and whether a poll is running."""
+    """A callback for each move: the kind (of ``history``), and whether a poll is running."""
 
     def __call__(self, kind: str, places: Places, *, within: bool) -> None:
         """Record the move."""
@@ -45,8 +46,8 @@ class TrackedConsumer:
         settings: settings from ``client_config.consumer``.
         partitions: number of the topic's partitions.
         moved: called at every move, before a record is read at the new position.
-        journal: the journal of a group member; with a journal, the member commits its position
-            before it gives up a partition.
+        journal: the journal of a group member. With a journal, the member commits its position when
+            a partition is revoked.
         library: the consumer's library.
     """
 
@@ -124,7 +125,7 @@ class TrackedConsumer:
             self._moved(SEEK, numbers, within=False)
 
     def positions(self) -> dict[int, int]:
-        """Return the next offset by partition; 0 if the first offset is not known yet."""
+        """Return the next offset by partition; 0 if the first offset is still unknown."""
         return {partition: max(0, offset) for partition, offset in self._next.items()}
 
     @property
@@ -150,7 +151,7 @@ class TrackedConsumer:
         return [self._at(*place) for place in last.items()]
 
     def close(self) -> None:
-        """Leave the group, if the consumer is in a group, and end."""
+        """Leave the group, if the consumer is in a group, and close the consumer."""
         begun_ns = 0 if self._journal is None else self._journal.clock()
         self.client.close()
         self._client = None
@@ -158,7 +159,7 @@ class TrackedConsumer:
             self._journal.ended(begun_ns, crashed=False)
 
     def drop(self) -> None:
-        """End as in a crash: the group notices when the session has timed out.
+        """Close the consumer as in a crash: the group removes it after the session timeout.
 
         librdkafka may wait for its own threads without end (its issues 4674 and 5434), so the last
         reference is deleted in a separate thread, which may hang.
@@ -188,7 +189,7 @@ class TrackedConsumer:
                 self._stranded[message.partition() or 0] = message.offset() or 0
 
     def _go_on(self) -> None:
-        """Continue at the nearest offset in partitions whose position is not in the log any more.
+        """Continue at the nearest offset in partitions whose position is out of range.
 
         The whole assignment is replaced: a member of a classic group may not change a part of it. A
         member of a group with the newer protocol (KIP-848) may only change a part.
@@ -210,9 +211,9 @@ class TrackedConsumer:
                 self._journal.note("sought", dict(moves), self._journal.clock())
 
     def _replaced(self, moves: Mapping[int, int]) -> bool:
-        """Let the client read partitions at new offsets; return whether it still has them.
+        """Read partitions at new offsets; return whether the client still owns them.
 
-        A client that the group removed has lost its partitions, and reports that at the next poll.
+        A client that its group removed has lost its partitions. It reports this at the next poll.
         """
         places = _at_all(self._topic, moves)
         try:
@@ -276,7 +277,7 @@ class TrackedConsumer:
     def _commit_last(
         self, client: RecordConsumer, partitions: set[int], journal: GroupJournal
     ) -> None:
-        """Retry unconfirmed commits, and wait, because the partition's next owner starts there."""
+        """Retry unconfirmed commits and wait, because the next owner starts at these offsets."""
         ends = {
             partition: offset
             for partition, offset in self._next.items()
@@ -299,8 +300,8 @@ class TrackedConsumer:
     ) -> list[TopicPartition]:
         """Return the group's committed offsets; 0 for a partition without a committed offset.
 
-        With another ``auto.offset.reset``, the client chooses the offset instead of 0. With
-        ``enable.auto.commit``, it chooses every offset.
+        With another ``auto.offset.reset``, the client chooses the first offset instead of 0. With
+        ``enable.auto.commit``, the client chooses every first offset.
         """
         if self._chooses:
             return [self._at(place.partition, _STORED) for place in partitions]

@@ -64,7 +64,7 @@ class TransactionBuffer:
         entry.end(OK)
 
     def turn(self) -> None:
-        """Write waiting rows if due; call this from time to time."""
+        """Write the buffered rows if it is time. Call this method regularly."""
         if self._rows and self._recorder.clock() - self._written_ns >= FLUSH_S * 1e9:
             self.close()
 
@@ -140,10 +140,10 @@ class OpenTransaction:
         ]
 
     def end(self, outcome: str, error: str | None = None, *, answered: bool = True) -> None:
-        """Give sends and reads the transaction's outcome, and write the rows if due.
+        """Set the outcome of all sends and reads to the transaction's, and write the rows.
 
         Args:
-            answered: whether the end of the transaction got a response.
+            answered: whether EndTxn got a response.
         """
         fate = {"outcome": outcome, "error": error}
         self._ended([{**fate, **row} for row in self._rows], answered)

@@ -33,7 +33,8 @@ from highwater.harness.runs.topics.record_keys import keyed_name
 
 SENDS_MOST: Final = 7
 SENDS_MEAN: Final = (1 + SENDS_MOST) / 2
-"""The mean number of records in a transaction: 1 to ``SENDS_MOST``, all equally likely."""
+"""The mean number of records in a transaction. All numbers from 1 to ``SENDS_MOST`` have the same
+probability."""
 
 _READ_AT_ONCE: Final = 50
 _READ_S: Final = 0.01
@@ -45,7 +46,7 @@ _CRASHED: Final = "_DESTROY"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Client:
-    """The clients of one life."""
+    """The clients of a transactional loop between two crashes."""
 
     session: TransactionalProducer
     tape: TransactionBuffer
@@ -53,7 +54,7 @@ class _Client:
 
 
 class TransactionLoop:
-    """One transactional client of the run, with its successors after crashes, in its own thread.
+    """One transactional client of the run and its successors after crashes, in a thread.
 
     Args:
         common: returns the settings of a client with the given name.
@@ -82,7 +83,8 @@ class TransactionLoop:
         rate = plan.workload.rate / plan.workload.producers / SENDS_MEAN
         self._pace = RateLimiter(rate, recorder.clock)
         self._zombie: tuple[_Client, OpenTransaction] | None = None
-        """A client that was replaced but does not know this yet, and its open transaction."""
+        """A client that its successor has fenced but that does not know this yet, and its open
+        transaction."""
         self._dangling = False
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
@@ -104,7 +106,7 @@ class TransactionLoop:
             client.tape.close()
 
     def _open(self, process: str, patience: TransactionTimeouts) -> TransactionalProducer | None:
-        """Open the successor of the last client; then let a zombie try to commit."""
+        """Open the successor of the last client. Then a zombie may try to commit."""
         name = f"{self._plan.topic.name}-{self._name}"
         settings = clients.transactional(self._plan, self._common(process), name)
         session = TransactionalProducer(settings, patience, self._library)
@@ -214,7 +216,8 @@ class TransactionLoop:
     def _keep_offsets(self, client: _Client, polled: list[ReadRecord]) -> bool:
         """Add the positions after ``polled`` to the transaction; return False if it must abort.
 
-        If a partition was revoked, another member reads the records again.
+        The transaction must abort if a partition was revoked, because another member reads the
+        records again.
         """
         reader = client.reader
         if reader is None or not polled:
@@ -239,7 +242,7 @@ class TransactionLoop:
 
 
 def _first(messages: list[ReadRecord]) -> dict[int, int]:
-    """Return a reader's positions before it read these messages, which it may have read twice."""
+    """Return a reader's positions before these messages, which it may have read twice."""
     numbers: dict[int, int] = {}
     for message in messages:
         partition, offset = message.partition() or 0, message.offset() or 0

@@ -18,7 +18,7 @@ _SLICE_S: Final = 1.0
 
 
 class TransactionTimeouts:
-    """The timeouts of a client: for every single call, and for all calls at the end together.
+    """The timeouts of a client: for each call, and for all calls after ``stop`` together.
 
     Args:
         each_s: seconds for one call.
@@ -46,7 +46,7 @@ class TransactionEnd:
 
     Attributes:
         error: the client's name of the error; None if there was no error.
-        answered: True if the end got a response; False if the client stopped waiting.
+        answered: True if EndTxn got a response; False if the client stopped waiting.
         usable: whether the producer can begin another transaction.
     """
 
@@ -72,7 +72,7 @@ class TransactionalProducer:
         self.client = library.producer(settings)
 
     def open(self) -> bool:
-        """Replace every producer of this name, and abort its transaction; False: no response."""
+        """Fence other producers with this name, and abort their transaction; False on a timeout."""
         return self._call(self.client.init_transactions) is None
 
     def begin(self) -> bool:
@@ -85,7 +85,7 @@ class TransactionalProducer:
         return True
 
     def offsets(self, offsets: list[TopicPartition], group: object) -> bool:
-        """Add a group's offsets to the transaction; False: the transaction must be aborted."""
+        """Add a group's offsets to the transaction; False if the transaction must be aborted."""
         send = self.client.send_offsets_to_transaction
         return self._call(lambda limit_s: send(offsets, group, limit_s)) is None
 
@@ -126,14 +126,14 @@ class TransactionalProducer:
         return TransactionEnd(outcome=OK)
 
     def drop(self) -> None:
-        """End the producer as in a crash: send nothing more to its coordinator."""
+        """Close the producer as in a crash: its coordinator gets no request."""
         self.client.drop()
 
     def _abort(self) -> ClientError | None:
         return self._call(self.client.abort_transaction)
 
     def _call(self, api: Callable[[float], object]) -> ClientError | None:
-        """Call ``api`` until it is done; repeat the call if it can be resumed."""
+        """Call ``api`` until it returns without an error; repeat a call that can be resumed."""
         began = time.monotonic()
         while True:
             try:

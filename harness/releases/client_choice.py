@@ -96,11 +96,11 @@ class ClientChoice:
 
     @property
     def idempotence(self) -> bool:
-        """True if the library's producers can be idempotent and use transactions."""
+        """True if the library has idempotent and transactional producers."""
         return self.release is None or self.release.idempotence
 
     def compresses(self, codec: str) -> bool:
-        """Return whether the library has a compression."""
+        """Return whether the library has this compression."""
         codecs = _CODECS.get(self.library, (codec,))
         return codec in (codecs if self.release is None else self.release.compressions)
 
@@ -148,12 +148,13 @@ class ClientChoice:
 
 
 def read_client(word: str, kafka: str) -> ClientChoice:
-    """Return the client that a word names.
+    """Return the client for a word of the command line.
 
     Args:
         word: the library, optionally with a colon and its release. A word with a slash is the
             command of a client driver.
-        kafka: the release of the brokers; Java's clients have it too, if ``word`` names none.
+        kafka: the release of the brokers. It is also the release of Java's clients, if ``word`` has
+            none.
 
     Raises:
         UsageError: there is no such library, release or command.

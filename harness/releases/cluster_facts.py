@@ -25,15 +25,14 @@ _BEFORE_METADATA: Final = 3
 """The metadata.version of 3.2, the last line without a feature of this name."""
 
 BROKER_EPOCHS: Final = 10
-"""The metadata.version since which a follower sends its broker epoch in Fetch: 3.5-IV1 (KIP-903,
-``MetadataVersion.fetchRequestVersion``)."""
+"""The first metadata.version with which a follower sends its broker epoch in Fetch: 3.5-IV1
+(KIP-903, ``MetadataVersion.fetchRequestVersion``)."""
 
 PROTOCOL: Final = "inter.broker.protocol.version"
 VERIFICATION: Final = "transaction.partition.verification.enable"
 """A broker setting since 3.6, true by default (KIP-890)."""
 POSITIONS_RETENTION: Final = "offsets.retention.minutes"
-"""A broker setting: the time for which a coordinator keeps the offsets of a group without
-members."""
+"""The broker setting for how long a coordinator stores the offsets of a group without members."""
 
 
 POSITIONS: Final = "__consumer_offsets"
@@ -47,13 +46,13 @@ OWN_TOPICS: Final = (POSITIONS, TRANSACTIONS, SHARE_GROUPS, REMOTE_TIER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRange:
-    """The releases that a broker may have; no response of Kafka contains the broker's release.
+    """The possible releases of a broker, because no response contains the broker's release.
 
     Attributes:
         first: the oldest release that the broker may have, such as (4, 0).
         below: the oldest later release that the broker cannot have; None if the broker is newer
             than the catalogue.
-        exact: whether a person named the release: ``first`` is the release itself.
+        exact: whether the user named the release. Then ``first`` is this release.
     """
 
     first: Number
@@ -108,13 +107,13 @@ class ClusterFacts:
 
     Attributes:
         controllers: number of voters in the KRaft quorum; None on ZooKeeper or if unreadable.
-        features: finalized levels; from files, those that they name; None without features (before
-            2.7).
-        own_topics: the topics of ``OWN_TOPICS`` that the user may see.
-        unseen: sentences about facts that could not be read, and why.
+        features: the finalized levels, or those in the files; None before 2.7, which has no
+            features.
+        own_topics: the topics of ``OWN_TOPICS`` that the user is authorized to describe.
+        unseen: sentences that state which facts could not be read, and why.
         requests: number of calls of each API.
         running: False if the facts are from files.
-        defaults: brokers' settings that no file has, and Kafka's defaults for them.
+        defaults: Kafka's defaults of broker settings that no file has.
     """
 
     cluster_id: str
@@ -130,13 +129,13 @@ class ClusterFacts:
     defaults: Settings = field(default_factory=dict)
 
     def level(self, feature: str) -> int | None:
-        """Return a feature's level, 0 if it is not finalized; None if that was not read."""
+        """Return a feature's level: 0 if it is not finalized, None if unknown."""
         whole = self.features is not None and self.running
         there_are_none = self.coordination == "zookeeper"
         return (self.features or {}).get(feature, 0 if whole or there_are_none else None)
 
     def own_topic(self, name: str) -> TopicFacts | None:
-        """Return one of Kafka's own topics; None if the user may not see it."""
+        """Return one of Kafka's own topics; None if the user is not authorized to describe it."""
         return next((topic for topic in self.own_topics if topic.name == name), None)
 
 

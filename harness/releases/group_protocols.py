@@ -5,13 +5,14 @@ from typing import Final, Literal
 GroupProtocol = Literal["classic", "consumer"]
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
-"""Consumer group protocols: the classic protocol of the clients, and the brokers' (KIP-848)."""
+"""The protocols of consumer groups: ``classic``, and ``consumer`` (KIP-848)."""
 
 CONSUMER_SINCE: Final = (4, 0)
-"""The first release in which a group member may use the brokers' protocol (KIP-848)."""
+"""The first release in which a group member may use the protocol ``consumer`` (KIP-848)."""
 
 SESSION_S: Final = 2.0
-"""Session timeout: seconds in which a member must send a heartbeat; Kafka's default is 45 s."""
+"""The session timeout in seconds, within which a member must send a heartbeat. Kafka's default is
+45 s."""
 
 _SESSION_MS: Final = str(int(SESSION_S * 1000))
 _HEARTBEAT_MS: Final = "500"
@@ -34,10 +35,11 @@ SHARE_FEATURES: Final = {"share.version": 1}
 """The feature that enables share groups, and the level that enables them."""
 
 LOCK_S: Final = 5.0
-"""Seconds for which a record is locked for a share group member; Kafka's default is 30 s."""
+"""A record is locked for a share group member for this many seconds. Kafka's default is 30 s."""
 
 DELIVERIES_MOST: Final = 5
-"""Most deliveries of one record (the default of ``group.share.delivery.count.limit``)."""
+"""The greatest number of deliveries of one record (Kafka's default of
+``group.share.delivery.count.limit``)."""
 
 _LOCK_MS: Final = str(int(LOCK_S * 1000))
 
@@ -50,7 +52,7 @@ SHARE_SETTINGS: Final = {
     "group.share.record.lock.duration.ms": _LOCK_MS,
     "group.share.delivery.count.limit": str(DELIVERIES_MOST),
 }
-"""The same timeouts for share groups, and a shorter lock."""
+"""The timeouts of share groups, and a shorter lock of records."""
 
 SHARE_STATE_REPLICAS: Final = "share.coordinator.state.topic.replication.factor"
 

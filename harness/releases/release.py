@@ -1,4 +1,4 @@
-"""One release of Kafka, with all its differences from other releases, as data."""
+"""One release of Kafka as data, with all its differences from other releases."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -19,7 +19,7 @@ class Truncation(StrEnum):
 
     @property
     def explanation(self) -> str:
-        """One sentence for a person that explains the rule."""
+        """The rule for users, in one sentence."""
         return _EXPLANATIONS[self]
 
 
@@ -52,12 +52,12 @@ def version_order(name: str) -> tuple[tuple[int, ...], bool, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestVersions:
-    """Versions of the requests that the probe sends to a release; the defaults fit 2.4 and later.
+    """The request versions that the probe uses for a release. The defaults are for 2.4 and later.
 
     Attributes:
-        fetch: Fetch version whose response has the high watermark of the replica that answers.
-        fetch_as: the replica id to send: up to 2.3, any replica answers a debugging consumer (-2);
-            from 2.4 any replica answers a plain consumer (-1, KIP-392).
+        fetch: Fetch version whose response has the high watermark of the broker's own replica.
+        fetch_as: the replica id in the request, with which any replica responds: up to 2.3 that of
+            a debugging consumer (-2), from 2.4 that of a plain consumer (-1, KIP-392).
         list_offsets: ListOffsets version whose response has a replica's LEO; version 0 returns a
             list of offsets, versions from 1 on return one offset.
         metadata: Metadata version; from 7 on the response has leader epochs.
@@ -93,9 +93,9 @@ class Release:
         drivers: cluster drivers that can run the release. In containers each broker needs an inside
             and an outside listener, so ``inter.broker.listener.name`` (since 0.10.2).
         window_widens: whether ``replica.fetch.wait.max.ms`` delays a follower's HW in an idle
-            partition. Leaders of 2.4.0 to 2.5.1 answer a follower with an older HW at once
+            partition. Leaders of 2.4.0 to 2.5.1 respond at once to a follower with an older HW
             (``ReplicaManager.fetchMessages``, ``followerNeedsHwUpdate``).
-        note: other facts about the release, in one or two sentences.
+        note: other facts about the release.
     """
 
     name: str

@@ -1,1 +1,1 @@
-"""A run: its plan, its history, its folder, its verdict."""
+"""A run: its plan, its history, its directory, its verdict."""

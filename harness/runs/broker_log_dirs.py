@@ -1,7 +1,7 @@
-"""Merges a broker's log directories into one folder of evidence: ``replicas/<broker id>``.
+"""Merge a broker's log directories into one directory: ``replicas/<broker id>``.
 
-The first log directory is that folder. During the run the other directories are below
-``MORE_LOG_DIRS``, next to ``replicas``; if the run was killed, they stay there.
+The first log directory is already that directory. During the run, the others are below
+``MORE_LOG_DIRS``, next to ``replicas``. If the run was killed, they remain there.
 """
 
 import os
@@ -26,7 +26,7 @@ def log_dirs(replicas: Path) -> Iterator[tuple[str, Path]]:
 def copy_broker_file(file: Path, copy: Path) -> None:
     """Copy a broker-wide file; if a checkpoint is already there, add the lines of ``file`` to it.
 
-    A checkpoint may be empty, and after a fault it may be incomplete, or have any other bytes.
+    A checkpoint may be empty. After a fault it may be incomplete or damaged.
     """
     if not copy.exists() or (file.name.endswith(_OFFSETS) and not copy.stat().st_size):
         copy.parent.mkdir(parents=True, exist_ok=True)

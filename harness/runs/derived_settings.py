@@ -1,4 +1,4 @@
-"""Settings for topics and brokers that a workload's keys or a remote tier require."""
+"""Settings of topics and brokers that a workload with keys or a remote tier needs."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -6,8 +6,8 @@ from typing import Final
 
 DELETE_RETENTION: Final = "delete.retention.ms"
 DELETE_RETENTION_MS: Final = 15_000
-"""The time for which tombstones stay: longer than a random fault, so that no replica misses one,
-and shorter than a run."""
+"""Kafka retains tombstones for this time. It is longer than a random fault, so that no replica
+misses a tombstone, and shorter than a run."""
 
 COMPACTED: Final[Mapping[str, str]] = MappingProxyType(
     {

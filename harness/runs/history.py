@@ -30,13 +30,13 @@ SEEK: Final = "seek"
 REBALANCE: Final = "rebalance"
 END: Final = "end"
 """Kinds of operations. A ``send`` or ``read`` row is one record. ``end`` is the end of a log:
-``offset`` is the next record's offset (only foreign histories have this kind). The other kinds move
-a reader, with one row for each partition, or one row without a partition. ``assign``: from now on
-the reader reads exactly these partitions. ``subscribe``: its group may assign these partitions;
-``value`` is the name of its group (empty in older runs). ``seek``: it continues at ``offset``
-(null: at any offset). ``rebalance``: its partitions changed within ``op``. A share group member may
-get records in any order, so each of its polls that returned records begins with a ``rebalance``
-without a partition."""
+``offset`` is the next record's offset (only Jepsen's histories have this kind). The other kinds
+move a reader. They have one row for each partition, or one row without a partition. ``assign``:
+from now on the reader reads exactly these partitions. ``subscribe``: its group may assign these
+partitions; ``value`` is the name of its group (empty in older runs). ``seek``: the reader continues
+at ``offset`` (null: at any offset). ``rebalance``: the reader's partitions changed during ``op``. A
+share group member may get records in any order, so each of its polls that returned records begins
+with a ``rebalance`` without a partition."""
 
 READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
@@ -47,8 +47,9 @@ FENCE: Final = "fence"
 
 RUN: Final = "run"
 FINAL: Final = "final"
-"""Phases. In ``run``, faults happen. In ``final``, after healing, one fence record is written to
-every partition, and a reader reads up to the fence, past every earlier offset."""
+"""The phases of a run. In ``run``, faults happen. In ``final``, after the healing, the harness
+writes one fence record to every partition, and a reader reads up to the fence. So it passes every
+earlier offset."""
 
 _ROW_GROUP: Final = 100_000
 _WORD = pa.dictionary(pa.int32(), pa.string())
@@ -91,7 +92,8 @@ PARTITIONS: Final = pa.schema(
         pa.field("controller", pa.int32()),
     ]
 )
-"""One row whenever the leader, leader epoch, ISR or controller differs from the row before."""
+"""A row for each observation in which the leader, leader epoch, ISR or controller differs from the
+previous row."""
 
 REPLICAS: Final = pa.schema(
     [
@@ -103,7 +105,7 @@ REPLICAS: Final = pa.schema(
         pa.field("hw", pa.int64()),
     ]
 )
-"""One row whenever a replica's LEO or HW differs from the row before."""
+"""A row for each observation in which a replica's LEO or HW differs from the previous row."""
 
 REMOVED: Final = pa.struct(
     [
@@ -180,8 +182,9 @@ STEPS: Final = pa.schema(
         pa.field("controllers", pa.list_(pa.int32())),  # several targets, if controllers
     ]
 )
-"""The actions of a schedule of faults with their times, exact enough to repeat it. Stories write no
-rows of this table, and no checker needs it; the model reads from it when a fault began."""
+"""The actions of a schedule of faults with their times, which suffice to repeat the schedule.
+Stories write no rows of this table, and no checker needs it. The model reads the begin of each
+fault from it."""
 
 MESSAGES: Final = pa.schema(
     [
@@ -214,8 +217,9 @@ MESSAGES: Final = pa.schema(
         ),  # for released: order, schedule, healing, time; refused: error
     ]
 )
-"""The events of single messages that the relay held, dropped, repeated, delayed or refused; and of
-messages between the same ends that passed meanwhile, or had to wait. No checker needs it."""
+"""The events of single messages that the relay held, dropped, repeated, delayed or refused. The
+table also has messages between the same nodes that passed meanwhile, or had to wait. No checker
+needs it."""
 
 DECISIONS: Final = pa.schema(
     [
@@ -236,8 +240,8 @@ DECISIONS: Final = pa.schema(
         pa.field("epoch", pa.int32()),  # the leader's
     ]
 )
-"""Decisions of controllers at the harness's request: a row for each response. Leaders and ISRs that
-were only observed are rows of ``PARTITIONS``."""
+"""The controllers' responses to requests of the harness, one row for each response. Leaders and
+ISRs that were only observed are rows of ``PARTITIONS``."""
 
 QUORUM: Final = pa.schema(
     [
@@ -291,13 +295,12 @@ GROUPS: Final = pa.schema(
         pa.field("error", pa.string()),  # the client's error name; null when ok
     ]
 )
-"""Actions of group members, and the responses: a row for each partition, or share group record.
+"""Requests of group members and the responses: a row per partition or share group record.
 
 For assigned, revoked and lost, ``invoke_ns`` and ``complete_ns`` are the begin and the end of the
 client's callback. The process ``reader`` requests the group's offsets after all members have ended.
 Only runs with ``--subscribe`` or ``--share``, with a program under test, or of a story that commits
-a group's offsets have this table.
-"""
+a group's offsets have this table."""
 
 ANSWERS: Final = pa.schema(
     [
@@ -313,9 +316,9 @@ ANSWERS: Final = pa.schema(
         pa.field("offset", pa.int64()),  # a share group's start offset; null: it has none
     ]
 )
-"""The answers of coordinators of transactions and of share groups, after they had loaded their logs
-anew at the end of a run: a row for each transactional id, and for each partition of a share group.
-Only random runs of our own clusters have this table."""
+"""The responses of coordinators of transactions and of share groups, after they had loaded their
+logs again at the end of a run. Each transactional id has a row, and each partition of a share
+group. Only random runs of our own clusters have this table."""
 
 OUTPUTS: Final = pa.schema(
     [
@@ -373,7 +376,7 @@ REQUESTS: Final = pa.schema(
 each partition of a request."""
 
 ADDED: Final = frozenset(("op", "isolation", "removed", "step", "message", "controllers"))
-"""Columns that older runs do not have; all of them may be null."""
+"""Columns that older runs do not have. All of them may be null."""
 
 OPERATIONS_TABLE: Final = "history/ops"
 TABLES: Final = {
@@ -383,7 +386,7 @@ TABLES: Final = {
     "events/faults": FAULTS,
     "events/log_lines": LOG_LINES,
 }
-"""Path of a table inside a run, without suffix, to the table's schema."""
+"""The path of each table inside a run, without suffix, with the table's schema."""
 
 WIRE_TABLE: Final = "events/wire"
 MESSAGES_TABLE: Final = "events/messages"
@@ -426,9 +429,9 @@ def record_id(value: bytes) -> str:
 
 
 class StreamWriter:
-    """Appends record batches to an Arrow stream; a batch is in the file when ``append`` returns.
+    """Appends record batches to an Arrow stream. The file has the batch when ``append`` returns.
 
-    Safe to share between threads. Appended batches survive ``kill -9`` of this process. If a batch
+    Threads can share this object. Appended batches survive ``kill -9`` of this process. If a batch
     cannot be written completely (a full disk), the stream ends with the batch before it.
 
     Attributes:

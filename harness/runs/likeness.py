@@ -1,11 +1,11 @@
-"""The likeness of a run's topic to an existing topic: copied and other settings."""
+"""The settings of an existing topic that a run's topic copies, and those that it does not."""
 
 from collections.abc import Mapping
 
 import msgspec
 
 SHOWN_MAX = 6
-"""The most placements that are listed one by one."""
+"""A message lists at most this many placements one by one."""
 
 
 class Likeness(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""The recorded files of a run, and the files that can no longer be used as evidence.
+"""The list of a run's files, and the files that changed and are no evidence any more.
 
 When a run has ended, ``manifest.json`` lists every file that a judge reads, with its size and
 SHA-256, and how many rows of each table were recorded; ``status.json`` has the digest of that list.
@@ -54,7 +54,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _UnsoundError(Exception):
-    """A file is no evidence; the text is the end of a sentence that begins with the file's path."""
+    """A file is no evidence. The text continues a message that begins with the file's path."""
 
 
 def record(run: Run, rows: Mapping[str, int]) -> str:
@@ -95,7 +95,7 @@ def verify(run: Run, digests: Mapping[str, RecordedFile] = {}) -> tuple[UnusedFi
 def metadata_logs(run: Run) -> dict[int, Path]:
     """Return, by node id, the folders of the controllers' metadata logs that are evidence.
 
-    Older runs have these logs, but do not list them in the manifest: there they are no evidence.
+    Older runs have these logs, but their manifest does not list them. Such logs are no evidence.
     """
     with contextlib.suppress(_UnsoundError):
         if run.status().manifest and not _has_metadata(_manifest(run, run.status().manifest)):

@@ -1,4 +1,4 @@
-"""The step of a model's schedule that real brokers did not execute as expected."""
+"""A step of a model's schedule that real brokers did not execute as expected."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -37,7 +37,7 @@ class StateDifferences(tuple[StateDifference, ...]):
 
 
 class MissedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that could not be taken, or that did not have the expected effect.
+    """A step that could not be executed, or whose effect was not as expected.
 
     Attributes:
         number: the step's number, from 1 on.

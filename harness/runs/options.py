@@ -1,4 +1,4 @@
-"""Options, declared at the fields of structs: their names, limits and help.
+"""Options, declared at the fields of structs, with their names, limits and help texts.
 
 ``keys: Annotated[int, Option("Keys of records, {}.", limits.KEYS)] = 0`` is a field of a plan, the
 option ``--keys`` of commands, and the argument ``keys`` of ``kafka_run``.
@@ -24,7 +24,7 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 _KINDS: Final[Mapping[object, Any]] = {
     bool: bool, int: int, float: float, tuple[str, ...]: list[str]
 }  # fmt: skip
-"""Type of a field to the type that the command line reads; all other fields are texts."""
+"""The type that the command line reads, by the type of a field. All other fields are texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ class Option:
     Attributes:
         help: the line in ``--help``; ``{}`` is the limit, ``{.lasting}`` a limit of durations.
         limit: the least and the greatest value that any run may have.
-        unit: text after a number in the error about its range; empty: the help's first words.
-        name: the argument's name; empty: the field's name.
-        typed: the option as a person types it; empty: the name with hyphens.
-        default: the default in ``--help``; None: the field's default; empty: no default.
+        unit: text after a number in the error about its range; empty for the help's first words.
+        name: the argument's name; empty for the field's name.
+        typed: the option on the command line; empty for the name with hyphens.
+        default: the default in ``--help``; None for the field's default, empty for no default.
         path: fields that lead to the value; the last field declares the option.
-        kind: type that the command line reads.
+        kind: the type that the command line reads.
     """
 
     help: str
@@ -67,7 +67,7 @@ class Option:
     kind: type = str
 
     def names(self, name: str) -> tuple[str, ...]:
-        """Return the words that a person may type for this option, given its name."""
+        """Return the names of this option on the command line, from the argument's name."""
         return tuple(self.typed.split()) or (f"--{name.replace('_', '-')}",)
 
     def of(self, whole: msgspec.Struct) -> Any:  # noqa: ANN401 - of any type
@@ -88,7 +88,7 @@ class Option:
         return self.notation.read(",".join(map(str, given)) if many else str(given))
 
     def word(self, value: Any) -> str:  # noqa: ANN401 - of any type
-        """Return the text that a person would type for a value."""
+        """Return the text for a value on the command line."""
         if self.notation is not None:
             return self.notation.write(value)
         return exact(value) if isinstance(value, int | float) else str(value)
@@ -157,7 +157,7 @@ def with_options(whole: _S, given: Mapping[str, object]) -> _S:
 
 
 def as_typed(whole: msgspec.Struct, *names: str) -> list[str]:
-    """Return options as a person types them, such as ``--rate max``; a switch only if it is on."""
+    """Return options in the form of a command line, such as ``--rate max``; switches only if on."""
     words = []
     for name in names:
         option = options_of(type(whole))[name]

@@ -30,7 +30,7 @@ def duration(text: str) -> float:
 
 
 def lasting(text: str) -> float:
-    """Return the seconds of a duration that must not be zero."""
+    """Return the seconds of a duration. Zero is an error."""
     if not (seconds := duration(text)):
         raise UsageError(
             f"{text!r} is zero, and must be longer", hint="Write 60s, 500ms, 2m or 1h."
@@ -81,21 +81,21 @@ def budget(text: str) -> dict[str, int]:
 
 
 def _renamed(word: str) -> str:
-    """Return a fault's name with the current spelling; warn if the name has changed."""
+    """Return the current name of a fault; warn if its name has changed."""
     if (current := current_fault(word)) != word:
         warnings.warn(f"{word} is called {current} now", RenamedWarning, stacklevel=3)
     return current
 
 
 def acks(text: str) -> Acks:
-    """Return the acks that producers wait for: 0, 1 or all (-1 is all)."""
+    """Return the acks that producers wait for: 0, 1 or all (-1 means all)."""
     if text not in _ACKS:
         raise UsageError(f"acks cannot be {text!r}", hint="Write 0, 1 or all.")
     return _ACKS[text]
 
 
 def isolation(text: str) -> tuple[Isolation, ...]:
-    """Return the readers' isolation levels, separated by commas; readers get them in turn."""
+    """Return the readers' isolation levels, separated by commas. Readers use them in turn."""
     words = names(text)
     if not words or not {*words} <= {*_ISOLATION}:
         raise UsageError(
@@ -106,7 +106,7 @@ def isolation(text: str) -> tuple[Isolation, ...]:
 
 
 def group(members: int, protocol: str | None) -> dict[str, object]:
-    """Return a group's members and protocol; three members if only a protocol is named."""
+    """Return a group's members and protocol. Without a number, the group has three members."""
     if protocol is None:
         return {"subscribe": members, "group_protocol": CLASSIC}
     return {"subscribe": members or _MEMBERS, "group_protocol": group_protocol(protocol)}
@@ -132,7 +132,7 @@ def guarantee(text: str) -> Guarantee:
 
 
 def churn(text: str) -> float:
-    """Return a client's average life in seconds; 0 for ``none`` (as long as the run)."""
+    """Return a client's average life in seconds; 0 for ``none``, a life as long as the run."""
     return 0.0 if text == "none" else duration(text)
 
 
@@ -183,7 +183,10 @@ def remote(text: str | None) -> str | None:
 
 
 def conf(texts: Iterable[str]) -> dict[str, str]:
-    """Return Spark's settings from ``KEY=VALUE`` texts; the last value of a repeated key counts."""
+    """Return Spark's settings from ``KEY=VALUE`` texts.
+
+    If a key is repeated, the last value is used.
+    """
     settings = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -194,7 +197,7 @@ def conf(texts: Iterable[str]) -> dict[str, str]:
 
 
 def memory(text: str) -> str:
-    """Return a size of memory that the JVM can read, unchanged."""
+    """Return a size of memory in the JVM's notation, unchanged."""
     if re.fullmatch(r"[1-9]\d*[kmgt]b?", text.lower()):
         return text
     raise UsageError(f"{text!r} is not a size of memory", hint="Write 512m, 2g or 16g.")

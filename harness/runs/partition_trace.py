@@ -21,15 +21,15 @@ Partition: TypeAlias = tuple[str, int]
 Ints: TypeAlias = npt.NDArray[np.int64]
 
 UNKNOWN: Final = -1
-"""The value of a LEO, a HW or an epoch that is not known."""
+"""The value of a LEO, HW or epoch that is unknown."""
 
 SILENT_NS: Final = 2_000_000_000
-"""The time after a broker's last response in which the observer notices its failure."""
+"""The observer notices a broker's failure within this time after the broker's last response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leadership:
-    """Leader (-1: none), leader epoch and ISR from ``time_ns`` on, by the controller's metadata."""
+    """Leader (-1: none), leader epoch and ISR since ``time_ns``, by the controller's metadata."""
 
     time_ns: int
     leader: int
@@ -52,10 +52,10 @@ class ReplicaSample(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndOffsetDrop:
-    """A drop of a replica's LEO between two successive answers, at ``since_ns`` and ``time_ns``.
+    """A decrease of a replica's LEO between two responses, at ``since_ns`` and ``time_ns``.
 
     Attributes:
-        hw: the replica's HW in the answer before the drop.
+        hw: the replica's HW in the response before the decrease.
     """
 
     broker: int
@@ -68,7 +68,7 @@ class EndOffsetDrop:
 
 @dataclass(frozen=True, kw_only=True)
 class Track:
-    """One replica's LEO and HW over time, a row for each change (``UNKNOWN``: no answer)."""
+    """One replica's LEO and HW over time, a row for each change (``UNKNOWN``: no response)."""
 
     broker: int
     time_ns: Ints
@@ -83,13 +83,13 @@ class Track:
 
     @cached_property
     def samples(self) -> list[ReplicaSample]:
-        """The answers that had both the LEO and the HW."""
+        """The responses that had both the LEO and the HW."""
         complete = (self.leo != UNKNOWN) & (self.hw != UNKNOWN)
         columns = (column[complete].tolist() for column in (self.time_ns, self.leo, self.hw))
         return [ReplicaSample(*row) for row in zip(*columns, strict=True)]
 
     def at(self, time_ns: int) -> tuple[int, int, bool]:
-        """Return the last reported LEO and HW, and whether the broker still answered."""
+        """Return the last reported LEO and HW, and whether the broker still responded."""
         end = int(np.searchsorted(self.time_ns, time_ns, side="right"))
         last = self._last(end)
         if last < 0:
@@ -97,12 +97,12 @@ class Track:
         return int(self.leo[last]), int(self.hw[last]), last == end - 1
 
     def observed_at(self, time_ns: int) -> int:
-        """Return the time of the last answer up to ``time_ns``; -1 if there was no answer."""
+        """Return the time of the last response up to ``time_ns``; -1 without a response."""
         last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
         return int(self.time_ns[last]) if last >= 0 else -1
 
     def with_leo(self, leo: int, time_ns: int) -> Self:
-        """Return the track with its last LEO before a gap raised to ``leo``.
+        """Return the track with its last LEO before a gap increased to ``leo``.
 
         The replica had reached ``leo`` by ``time_ns``. The track does not change if ``leo`` was
         observed, or if no gap begins within ``SILENT_NS``.
@@ -117,7 +117,7 @@ class Track:
         return replace(self, leo=raised)
 
     def answered(self, until_ns: int) -> list[tuple[int, int]]:
-        """Return the intervals, in ns, in which the replica answered."""
+        """Return the intervals, in ns, in which the replica responded."""
         times = np.append(self.time_ns, until_ns)
         return [(int(times[a]), int(times[b])) for a, b in known_ranges(self.leo)]
 
@@ -126,14 +126,14 @@ class Track:
         return self._rows(self.time_ns >= time_ns)
 
     def holding(self, offset: int, until_ns: int) -> Self:
-        """Return the samples of the first time that the replica held an offset, up to a time."""
+        """Return the samples of the first interval in which the replica had an offset."""
         above = (self.leo > offset) & (self.time_ns <= until_ns)
         after = np.flatnonzero((self.leo != UNKNOWN) & ~above & np.logical_or.accumulate(above))
         until = after[0] if len(after) else len(above)
         return self._rows(above & (np.arange(len(above)) < until))
 
     def drops(self) -> Iterator[EndOffsetDrop]:
-        """Yield every drop of the LEO from one response to the next, also over gaps."""
+        """Yield every decrease of the LEO from one response to the next, also over gaps."""
         answers = self._rows(self.leo != UNKNOWN)
         times, leo, hw = answers.time_ns, answers.leo, answers.hw
         for i in np.flatnonzero(leo[1:] < leo[:-1]) + 1:
@@ -151,7 +151,7 @@ class Track:
         return replace(self, **columns)
 
     def _last(self, end: int) -> int:
-        """Return the last row before index ``end`` that has an answer; -1 if no row has one."""
+        """Return the last row before index ``end`` with a response; -1 without such a row."""
         answers = np.flatnonzero(self.leo[:end] != UNKNOWN)
         return int(answers[-1]) if len(answers) else -1
 
@@ -178,11 +178,11 @@ class PartitionTrace:
     def answering(
         self, sent_ns: int, answered_ns: int | None, others: Collection[int]
     ) -> Leadership | None:
-        """Return the leadership whose leader responded to a send; None if several are possible.
+        """Return the leadership whose leader acknowledged a send; None if several are possible.
 
         Args:
             others: leader epochs in which a different record was written at the send's offset. A
-                deposed leader that does not know of its deposition may still respond.
+                former leader that does not know of the new leader may still respond.
         """
         if answered_ns is None:
             return None
@@ -193,12 +193,12 @@ class PartitionTrace:
         return left[-1] if len({row.leader for row in left}) == 1 else None
 
     def samples(self, broker: int) -> Sequence[ReplicaSample]:
-        """Return a replica's answers; empty for a broker that was never observed."""
+        """Return the responses about a replica; empty for a broker that was never observed."""
         track = self.tracks.get(broker)
         return () if track is None else track.samples
 
     def sample(self, broker: int, time_ns: int) -> ReplicaSample | None:
-        """Return a replica's last answer up to a time; None if there was no answer."""
+        """Return the last response about a replica up to a time; None without a response."""
         samples = self.samples(broker)
         index = bisect_right(samples, time_ns, key=lambda sample: sample.time_ns)
         return samples[index - 1] if index else None

@@ -45,11 +45,11 @@ RECORD_NAME: Final = r"(?<![\w-])p\d+-\d+(?![\w-])"
 """Regular expression for the names of records from the workload's producers."""
 
 WHOLE_RECORD: Final = r"(?s).+"
-"""Regular expression for a complete record: the default name of a user's own record."""
+"""A regular expression for a complete record, the default name of a user's own record."""
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The topic under test, and its settings, which decide the promise.
+    """The topic under test, and its settings, on which Kafka's guarantee depends.
 
     Attributes:
         partitions: number of partitions at the run's end.
@@ -77,9 +77,9 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     like: Likeness | None = None
 
     def settings(self) -> dict[str, str]:
-        """Return the topic's configuration as Kafka spells it.
+        """Return the topic's configuration with Kafka's names.
 
-        Retention and compaction are off, whatever the brokers' defaults are, because removed
+        Retention and compaction are off, independent of the brokers' defaults, because removed
         records would look lost. A workload with keys compacts its topic by ``config``.
         """
         return {
@@ -103,11 +103,13 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     Attributes:
         producers: number of producers, which are separate processes in the history; 0 if only a
             story sends records.
-        idempotence: needs 0.11 or later and acks=all; transactions need the same.
+        idempotence: whether producers are idempotent. Like transactions, this needs 0.11 or later
+            and acks=all.
         rate: records per second of all producers together; 0 is without a limit.
-        isolation: levels that readers and group members get in turn.
-        joined: members of a group that a story starts itself.
-        churn_s: average life of a client; half of the clients end by a crash. 0: none is replaced.
+        isolation: isolation levels, which readers and group members use in turn.
+        joined: number of members of a group that the story itself starts.
+        churn_s: average life of a client in seconds; half of the clients end by a crash. With 0, no
+            client is replaced.
     """
 
     producers: Annotated[int, Option("Producers, {}.", limits.CLIENTS)] = 3
@@ -192,7 +194,8 @@ class External(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     Attributes:
         inventory: path of the file with the cluster's addresses and the commands for faults.
         cluster_id: id of the cluster that the user confirmed.
-        code: the code that confirmed the cluster; empty in plans confirmed only by the id.
+        code: the code with which the user confirmed the cluster; empty if only the id was
+            confirmed.
         brokers: ids of the brokers in which faults may be injected.
         commands: names of the inventory's commands, such as ``pause``.
     """
@@ -216,7 +219,7 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     Attributes:
         command: the program and its arguments, with the placeholders of
             ``highwater.runtime.programs.instances``; ``env`` values may have placeholders, too.
-        out: name of the topic that the program writes to, with as many partitions.
+        out: name of the output topic, with as many partitions as the topic under test.
         Empty: the output is elsewhere, and the program prints finished inputs. A program without
             input prints the records that it has written; see
             ``highwater.runtime.programs.printed_lines``.
@@ -274,7 +277,7 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return partitions if self.out else self.instances + 1
 
     def place(self, outlet: int, offset: int) -> str:
-        """Return an output's place as text, such as ``offset 7 of payments-0``."""
+        """Return the place of an output as text, such as ``offset 7 of payments-0``."""
         if self.out:
             return f"offset {offset} of {self.out}-{outlet}"
         return f"place {offset} of what instance {outlet} printed"
@@ -394,7 +397,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def played_on(self) -> str:
-        """The release at the time of the first fault."""
+        """The brokers' release at the time of the first fault."""
         return self.to[-1] if self.to and self.story else self.kafka
 
     @property
@@ -434,7 +437,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def broker_settings(self) -> dict[str, str]:
         """Return broker settings. If coordinators are used, replicate their topics to every broker.
 
-        A coordinator's topic with a single replica would be unavailable with that broker.
+        A coordinator's topic with a single replica would be unavailable without that broker.
         """
         workload = self.workload
         if not (workload.transactions or workload.members or self.program):
@@ -480,7 +483,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def happens(self) -> str:
-        """The schedule in one or two words."""
+        """The schedule of faults in one or two words."""
         if self.schedule is not None:
             return str(self.schedule.get("name", "replay"))
         return (
@@ -494,8 +497,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def has_options(self) -> bool:
         """True if command-line options can express the whole plan.
 
-        They cannot express steps, or settings from Python. Topic and broker settings in a plan with
-        a story count as the story's.
+        Options cannot express steps, or settings from Python. In a plan with a story, topic and
+        broker settings are those of the story.
         """
         if self.steps and not self.rolls:
             return False
@@ -518,8 +521,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def command(self) -> str:
         """Return the command that repeats this run with every setting.
 
-        If options cannot express the plan, for a replay, and for a topic made like an existing one,
-        the command must run in the run's directory.
+        The command must run in the run's directory if options cannot express the plan, for a
+        replay, and for a topic made like an existing one.
         """
         if not self.has_options:
             return "highwater replay plan.json"

@@ -1,7 +1,7 @@
-"""Writes events into the run's tables during the run, at little cost to the caller.
+"""Write events to the run's tables during the run, at little cost for the caller.
 
 One background thread appends single rows; operation buffers append thousands of rows themselves. No
-row stays in memory.
+row remains in memory.
 
 When the disk is full, the run must end: ``failed`` is set, and ``check`` and every later call raise
 an error. Earlier rows stay readable.
@@ -119,31 +119,34 @@ class Recorder:
     def operation(self, **row: object) -> None:
         """Record one operation, with columns of ``OPERATIONS``; on disk within ``FLUSH_S``.
 
-        It is for few operations; thousands per second need an operation buffer.
+        This method is for few operations. Thousands per second need an operation buffer.
         """
         self._add(OPERATIONS_TABLE, row)
 
     def fault(
         self, name: str, phase: str, says: str, broker: int | None = None, **fields: object
     ) -> None:
-        """Record a row of ``FAULTS`` (phase inject, heal or note); on disk when this returns."""
+        """Record a row of ``FAULTS`` (phase inject, heal or note).
+
+        The row is on disk at the return.
+        """
         row = {"fault": name, "phase": phase, "says": says, "broker": broker, **fields}
         self._append_now("events/faults", row)
 
     def step(self, event: str, **row: object) -> None:
-        """Record a row of ``STEPS``; on disk when this returns."""
+        """Record a row of ``STEPS``. The row is on disk at the return."""
         self._append_now(STEPS_TABLE, {"event": event, **row})
 
     def partition(self, **row: object) -> None:
-        """Record a row of ``PARTITIONS``; the default of ``time_ns`` is now."""
+        """Record a row of ``PARTITIONS``; ``time_ns`` is by default the present time."""
         self._add("events/partitions", {"time_ns": self.clock(), **row})
 
     def replica(self, **row: object) -> None:
-        """Record a row of ``REPLICAS``; the default of ``time_ns`` is now."""
+        """Record a row of ``REPLICAS``; ``time_ns`` is by default the present time."""
         self._add("events/replicas", {"time_ns": self.clock(), **row})
 
     def decision(self, evidence: str, kind: str, subject: str, **row: object) -> None:
-        """Record a row of ``DECISIONS``; on disk when this returns."""
+        """Record a row of ``DECISIONS``. The row is on disk at the return."""
         self._append_now(
             DECISIONS_TABLE, {"evidence": evidence, "kind": kind, "subject": subject, **row}
         )
@@ -169,7 +172,7 @@ class Recorder:
         self._add(OUTPUTS_TABLE, row)
 
     def instance(self, event: str, **row: object) -> None:
-        """Record a row of ``INSTANCES``; on disk when this returns."""
+        """Record a row of ``INSTANCES``. The row is on disk at the return."""
         self._append_now(INSTANCES_TABLE, {"event": event, **row})
 
     def request(self, row: dict[str, object]) -> None:
@@ -198,7 +201,7 @@ class Recorder:
         return {table: stream.rows for table, stream in self._streams.items()}
 
     def _append_now(self, table: str, row: Mapping[str, object]) -> None:
-        """Append a row with the current time, before all waiting rows."""
+        """Append a row with the current time, before all rows that wait."""
         stamped = {"time_ns": self.clock(), **row}
         self.check()
         try:

@@ -1,7 +1,7 @@
 """A schedule as data: a list of faults, each with a start and a duration; faults may overlap.
 
-``sequence``, ``overlap`` and ``stagger`` make larger schedules from smaller ones. A schedule is
-only a tuple of steps, which a person can read and write.
+``sequence``, ``overlap`` and ``stagger`` combine schedules. A schedule is a tuple of steps, which
+users can read and write.
 """
 
 import re
@@ -14,7 +14,7 @@ ROLLING: Final = "rolling-in-sync"
 """The fault of ``highwater rolling``: every broker is restarted in order, as by an operator."""
 
 RESTARTED: Final = "was restarted"
-"""The end of the note that this fault writes about each broker."""
+"""The last words of the note that this fault writes about each broker."""
 
 RENAMED_FAULTS: Final[Mapping[str, str]] = {
     "mute": "partition-outbound",
@@ -43,9 +43,10 @@ class FaultStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     Attributes:
         fault: name of a registered fault.
         at_s: when the fault starts, in seconds after every replica is in sync.
-        lasts_s: seconds from when the fault has taken effect to its healing.
-        target: a broker's id, or a word that is resolved when the fault starts, such as ``leader``;
-            for client faults a client's name, or a word for any client; other faults ignore it.
+        lasts_s: seconds from the time when the fault has taken effect to its healing.
+        target: a broker's id, or a word such as ``leader``, which is resolved when the fault
+            starts. For client faults it is a client's name, or a word for any client. Other faults
+            ignore it.
         partition: the partition of the fault; the target ``leader`` means its leader.
         choice: a number from 0 to 1, which chooses among candidates and decides other random
             details.
@@ -66,7 +67,7 @@ class FaultStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def ends_s(self) -> float:
-        """When the fault is healed, in seconds like ``at_s``."""
+        """When the fault is healed, in the same unit as ``at_s``."""
         return self.at_s + self.lasts_s
 
 
@@ -79,7 +80,7 @@ def end_of(steps: Sequence[FaultStep]) -> float:
 
 
 def later(steps: Sequence[FaultStep], by_s: float) -> Steps:
-    """Return the same steps ``by_s`` seconds later; no step starts before second 0."""
+    """Return the same steps ``by_s`` seconds later. No step may start before second 0."""
     return tuple(
         msgspec.structs.replace(step, at_s=round(max(0.0, step.at_s + by_s), 3)) for step in steps
     )
@@ -105,5 +106,5 @@ def overlap(*parts: Sequence[FaultStep]) -> Steps:
 
 
 def stagger(*parts: Sequence[FaultStep], every_s: float) -> Steps:
-    """Return a schedule that starts a part every ``every_s`` seconds; parts may overlap."""
+    """Return a schedule that starts a part every ``every_s`` seconds. Parts may overlap."""
     return overlap(*(later(part, number * every_s) for number, part in enumerate(parts)))

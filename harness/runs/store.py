@@ -59,11 +59,12 @@ COORDINATORS_FOLDER: Final = "coordinator-topics"
 _CONTROLLER: Final = re.compile(r"controller(-(?P<id>\d+))?")
 _T = TypeVar("_T", bound=msgspec.Struct)
 _WHAT_MOST: Final = 60
-"""Most letters in a run's name for the faults: file systems allow 255 letters in a name."""
+"""The greatest length of the faults in a run's name, because file names have at most 255
+characters."""
 
 
 class StandingEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition in which the final read ended at the last stable offset, before the fence.
+    """A partition in which the final read ended at the last stable offset, not at the fence.
 
     Attributes:
         lso: the last stable offset, before which read_committed readers stop.
@@ -78,10 +79,10 @@ class StandingEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a run; rewritten at every phase.
+    """The progress of a run, written again in every phase.
 
     Attributes:
-        phase: the last phase that began; only a ``frozen`` run is complete.
+        phase: the last phase that began. Only a run in phase ``frozen`` is complete.
         quiesced: whether every replica was back in the ISR before the final read.
         problems: sentences about actions that failed in the harness.
         seconds: time from the run's creation to its last phase.
@@ -129,7 +130,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_table_among(name: str, paths: Iterable[str]) -> bool:
-    """Return whether a table, as a stream or as Parquet, is among a run's files."""
+    """Return whether a run's files include a table, as a stream or as Parquet."""
     return any(path.rpartition(".")[0] == name for path in paths)
 
 
@@ -206,7 +207,7 @@ class Run:
         return self.path / f"{table}.parquet"
 
     def unsealed(self, table: str) -> bool:
-        """Return whether a table is still a stream, as during a run."""
+        """Return whether a table is still a stream, because the run has not ended."""
         return os.path.lexists(self.stream(table)) and not os.path.lexists(self.parquet(table))
 
     def table(self, name: str) -> "pa.Table":
@@ -221,7 +222,7 @@ class Run:
             raise StoreError(f"{self.path} has no readable {name}: {error}") from error
 
     def judged_bytes(self) -> int:
-        """Return the bytes of the run's history and replica files that can be listed."""
+        """Return the size in bytes of the run's history and replica files that can be listed."""
         places = (self.replicas, self.remote_tier, self.parquet("history/ops").parent)
         walks = (walk for place in places for walk in os.walk(place))
         files = (Path(home, name) for home, _, names in walks for name in names)
@@ -231,7 +232,7 @@ class Run:
         """Turn every stream into Parquet.
 
         Raises:
-            StoreError: the disk cannot be read or written; the stream stays.
+            StoreError: the disk cannot be read or written; the stream remains.
             pa.ArrowInvalid: a stream is too short to have a schema.
         """
         from highwater.harness.runs.history import (  # noqa: PLC0415 - see above
@@ -274,11 +275,11 @@ class Run:
 
     @property
     def judged(self) -> bool:
-        """True if there is a verdict file, even if it is broken."""
+        """True if there is a verdict file, even a malformed one."""
         return is_file(self.analysis / "verdict.json")
 
     def _refuse_unended(self) -> None:
-        """Raise an error if a run without a verdict is not complete."""
+        """Raise an error for a run that is neither complete nor judged."""
         if not is_file(self.path / "status.json"):
             return
         phase = self.status().phase
@@ -289,7 +290,7 @@ class Run:
             )
 
     def write(self, name: str, text: bytes) -> Path:
-        """Write one small file completely or not at all."""
+        """Write one small file atomically."""
         write_whole(self.path / name, text)
         return self.path / name
 
@@ -312,13 +313,13 @@ class Run:
 
 
 class Store:
-    """A folder of runs."""
+    """A store: a directory with one subdirectory for each run."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def create(self, plan: Plan, *, now: datetime, name: str | None = None) -> Run:
-        """Make a new run directory with its plan in it, and point ``latest`` there.
+        """Make a new run directory with its plan, and let ``latest`` point to it.
 
         The directory appears only when it is complete. Without ``name``, its name is made from the
         plan and the time.
@@ -367,7 +368,7 @@ class Store:
         raise NotThereError(f"{name} is not a run directory", hint=hint)
 
     def names(self) -> list[str]:
-        """Return the names of the store's runs, oldest first; unreadable folders included."""
+        """Return the names of the store's runs, oldest first, including unreadable directories."""
         paths = (path for path in self.root.glob("*/") if not path.name.startswith("."))
         return sorted(path.name for path in paths if not path.is_symlink() and _may_be_run(path))
 

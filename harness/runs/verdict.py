@@ -12,23 +12,23 @@ VALID: Literal["valid"] = "valid"
 INVALID: Literal["invalid"] = "invalid"
 UNKNOWN: Literal["unknown"] = "unknown"
 LOSSY: Final = "valid, with losses"
-"""The word for a valid run that lost records which no setting promised to keep."""
+"""The word for a valid run that lost records which its settings did not protect."""
 
 
 Account = Literal["whole", "begun", "none"]
-"""The records of a run in the ledger. ``whole``: up to the final read. ``begun``: only
+"""The records of a run that the ledger counts. ``whole``: all up to the final read. ``begun``: only
 records sent before the run was interrupted. ``none``: the history cannot be read."""
 
 
 def in_words(verdict: str, lost: int) -> str:
-    """Return a verdict's word for a person: ``LOSSY`` for a valid run that lost records."""
+    """Return a verdict's word for reports: ``LOSSY`` for a valid run that lost records."""
     return LOSSY if verdict == VALID and lost else verdict
 
 
 class UnusedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file or folder of a run that is no evidence: the judge did not use it.
+    """A file or directory of a run that is no evidence, so the judge did not use it.
 
-    ``why`` is the end of a sentence that begins with the path.
+    ``why`` continues a message that begins with the path.
     """
 
     path: str
@@ -36,7 +36,7 @@ class UnusedFile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def says(self) -> str:
-        """The whole sentence."""
+        """The path and the reason as one sentence."""
         return f"{self.path} {self.why.rstrip('.')}."
 
 
@@ -71,7 +71,7 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
         offset: the record's acknowledged or actual offset; None if no client received an offset.
         value: the record's id; None if the id cannot be read.
         sentence: the finding, for a person.
-        breaks: whether the anomaly breaks a promise, by the policy.
+        breaks: whether the anomaly breaks a guarantee, according to the policy.
     """
 
     kind: str
@@ -106,7 +106,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     replaced: int = 0
 
     def errors(self) -> list[str]:
-        """Return the wrong sums as text; empty if all sums are right."""
+        """Return the sums that are wrong as text; empty if all sums are correct."""
         wrong = []
         if self.sent != self.acknowledged + self.failed + self.unknown:
             wrong.append(
@@ -127,20 +127,20 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         verdict: valid, invalid, or unknown (the run could not be judged; never a pass).
         reasons: the reasons as sentences; for ``unknown``, the missing parts.
-        promise: the promise of the run's settings, as a sentence.
+        promise: the guarantee of the run's settings, as a sentence.
         headline: the finding in one sentence with total numbers.
-        happened: the recorded faults in the cluster; empty if they are not known.
+        happened: the recorded faults in the cluster; empty if unknown.
         counts: exact numbers of anomalies by kind, even if ``anomalies`` does not have all.
         following: numbers, by kind, of anomalies that only follow from another anomaly. They are
             not in ``counts``; only ``anomalies.parquet`` has them, with their ``cause``.
-        anomalies: the first anomalies of each kind, those that break a promise first;
+        anomalies: the first anomalies of each kind, those that break a guarantee first;
             ``anomalies.parquet`` has all.
         checkers: checker name to its result. ``held``; ``found N``; ``crashed: …``; ``not judged``:
             no anomaly was found, but parts of the run are missing; ``not judged: …``: the reason
             why the run has nothing for the checker to judge.
         cut: the phase in which the run was interrupted; empty if the run ended.
-        unread: files that are no evidence, so no conclusion uses them.
-        account: the part of the run in the ledger.
+        unread: files that are no evidence, so no verdict uses them.
+        account: the part of the run that the ledger counts.
     """
 
     schema: int = SCHEMA_VERSION
@@ -168,12 +168,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def word(self) -> str:
-        """The verdict's word for a person; a valid run that lost records has its own word."""
+        """The verdict's word for reports. A valid run that lost records has its own word."""
         return in_words(self.verdict, self.ledger.lost)
 
     @property
     def sums(self) -> str:
-        """The known part of the ledger as a sentence; empty if nothing is known."""
+        """The known part of the ledger as a sentence; empty without one."""
         if self.account == "none":
             return ""
         book, acknowledged = self.ledger, ACKNOWLEDGED.get(self.acks, "acknowledged")
@@ -210,7 +210,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     def summary(self, report: str | None) -> dict[str, object]:
         """Return the object that ``run --json`` and ``check --json`` print.
 
-        A number that could not be counted is null.
+        A count that is unknown is null.
         """
         ledger: dict[str, int | None] = msgspec.structs.asdict(self.ledger)
         if self.account != "whole":
@@ -239,6 +239,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _SchemaOnly(msgspec.Struct):
-    """Decoded first, because fields may have another meaning in another schema."""
+    """Decoded first, because fields may have another meaning in another schema version."""
 
     schema: int = SCHEMA_VERSION

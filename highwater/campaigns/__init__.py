@@ -1,1 +1,1 @@
-"""Many runs: matrix, soak and nightly run."""
+"""Campaigns, which consist of many runs: matrix, soak and nightly run."""

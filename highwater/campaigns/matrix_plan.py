@@ -1,4 +1,4 @@
-"""Plans a matrix: axes to cells, cells to plans, and cells grouped by cluster."""
+"""Plan a matrix: make cells from axes, plans from cells, and groups of cells by cluster."""
 
 import itertools
 import re
@@ -34,7 +34,7 @@ from highwater.runtime.requested_plan import requested_plan
 def lay_out(axes: Axes) -> Matrix:
     """Return every combination of the axes: a cell, or a skipped combination with a reason.
 
-    The oldest Kafka comes first.
+    The oldest Kafka release comes first.
     """
     _check(axes)
     cells: list[MatrixCell] = []
@@ -69,7 +69,7 @@ def plan_of(setting: MatrixSetting, *, duration_s: float) -> Plan:
 
 
 def grouped(cells: Sequence[MatrixCell], *, duration_s: float) -> list[list[MatrixCell]]:
-    """Group the cells that can share a cluster; groups whose clusters start slowest come first."""
+    """Group the cells that can share a cluster. The group with the slowest start comes first."""
     groups: dict[ClusterKey, list[MatrixCell]] = {}
     for cell in cells:
         groups.setdefault(ClusterKey.of(plan_of(cell, duration_s=duration_s)), []).append(cell)
@@ -158,7 +158,7 @@ def _in_a_name(client: str) -> str:
 
 
 def _name(setting: MatrixSetting) -> str:
-    """Return the name of a run's directory; equal settings have equal names."""
+    """Return the name of a run's directory. Equal settings have equal names."""
     happened = setting.happened.replace(",", "+").replace(" ", "-")
     elections = "unclean" if setting.unclean else "clean"
     client = "" if setting.client == LIBRDKAFKA else f"-{_in_a_name(setting.client)}"

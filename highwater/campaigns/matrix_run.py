@@ -1,4 +1,4 @@
-"""Runs a matrix: cells on warm clusters, then their verdicts, rows and page."""
+"""Perform a matrix: runs on warm clusters, then their verdicts, rows and page."""
 
 import threading
 import time
@@ -40,7 +40,7 @@ def perform(
 ) -> list[MatrixRow]:
     """Run every cell that has no complete run yet, judge the runs, and write the page.
 
-    If the harness fails in a cell, the cell's row names the problem, and other cells continue.
+    If the harness fails in a cell, the cell's row states the problem, and other cells continue.
     """
     matrix = folder.matrix()
     cells, duration_s = unfinished(folder, matrix), matrix.axes.duration_s
@@ -106,7 +106,7 @@ def row_of(run: Run, home: Path) -> MatrixRow:
 
 
 class _CellsDone:
-    """Reports the number of finished cells of a matrix, and estimates the time of the others."""
+    """Reports the number of finished cells of a matrix, and estimates the remaining time."""
 
     def __init__(self, total: int, left: int, progress: Progress) -> None:
         self._total = total

@@ -1,4 +1,4 @@
-"""Counterexamples on real brokers: runs schedules, and counts the reproduced runs."""
+"""Replay counterexamples on real brokers, and count the runs that reproduce them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -47,7 +47,7 @@ _INSTALLED: Final = Path(console.__file__).parent / "counterexamples"
 
 
 def _located(path: Path) -> Path:
-    """Return a file's path; without such a file, the installed counterexample with its name."""
+    """Return the path of a file; if it does not exist, the installed file with this name."""
     installed = _INSTALLED / path.name
     return path if path.exists() or not installed.exists() else installed
 
@@ -57,8 +57,8 @@ class Source:
     """A file that can be replayed: a counterexample or a schedule.
 
     Attributes:
-        client: library of the producers; None: the library that the search of transactions had,
-            or librdkafka.
+        client: library of the producers; None for the library of the search of transactions, or
+            librdkafka.
     """
 
     name: str
@@ -125,7 +125,7 @@ def check_finding(source: Source) -> Counterexample:
     """Return the counterexample of a file.
 
     Raises:
-        UsageError: it is no counterexample of replicas; a finding's page needs such a file.
+        UsageError: the file is no counterexample of replication, which a finding's page needs.
     """
     if not isinstance(source.content, Counterexample):
         raise UsageError(
@@ -205,8 +205,8 @@ def planned_replay(
 ) -> PlannedRun:
     """Return the replay of a schedule on a release; the search may have been for another release.
 
-    If a step fails, or has another effect than expected, ``status.json`` gets a problem that names
-    the step, and the run is ``unknown``. The run has the schedule as ``schedule.json``.
+    If a step fails, or has another effect than expected, ``status.json`` names the step, and the
+    verdict is ``unknown``. The run directory has the schedule as ``schedule.json``.
     """
     return PlannedRun(
         plan=plan(schedule, kafka, seed=seed, driver=driver),
@@ -235,7 +235,7 @@ def tally(source: Source, judged: Sequence[JudgedRun]) -> list[Tally]:
 def is_reproduced(run: JudgedRun) -> bool | None:
     """Return whether a run lost or forked records; None if the run did not end as predicted.
 
-    Whether the model also explains the run's trace does not matter.
+    The result does not depend on the model's explanation of the run.
     """
     plan = run.run.plan()
     if is_transaction_replay(plan):

@@ -1,4 +1,4 @@
-"""Jobs of a planned night: matrices to resume, a script per machine, and a GitHub matrix."""
+"""The jobs of a planned night: matrices to resume, a script per machine, and a GitHub matrix."""
 
 import re
 import shlex
@@ -24,8 +24,8 @@ from highwater.harness.campaigns.nightly_cells import (
 PLAN: Final = "night.json"
 SLACK: Final = 1.5
 LONGEST: Final = 330
-"""The minutes after which a job is stopped at the latest: GitHub ends a workflow's job after 360,
-and the job must upload its results first."""
+"""The greatest number of minutes for a job. GitHub stops a workflow's job after 360 minutes, and
+the job must upload its results first."""
 
 T = TypeVar("T")
 
@@ -107,7 +107,7 @@ def github_matrix(night: Night) -> dict[str, list[dict[str, object]]]:
 
 
 def write(night: Night, folder: Path) -> None:
-    """Write ``night.json``, every job's script and the ``matrix.json`` of each of its pieces."""
+    """Write ``night.json``, every job's script, and the ``matrix.json`` of each part of a job."""
     for job in night.jobs:
         for number, piece in enumerate(job.pieces, start=1):
             MatrixFolder(folder / job.name / str(number)).write(matrix(piece))

@@ -2,7 +2,7 @@
 
 Cells that failed in their last run come first, with the seed of the failure; then the canaries,
 which must lose records; then the first two stories on every release; then other settings until the
-time is used up. Settings whose last run is longest ago come first; the date decides ties.
+time is used up. Of these, settings with the oldest last run come first; the date decides ties.
 """
 
 import math
@@ -38,21 +38,21 @@ from highwater.nemesis.stories.registry import STORIES
 
 STORY_S: Final = 25.0
 RANDOM_S: Final = NEMESIS_S + 25.0
-"""Estimate for a cell that was never measured: seconds on an idle machine, with judging."""
+"""The estimated seconds of a cell that was never measured, on an idle machine, with judging."""
 
 BOOT_S: Final = 30.0
-"""Seconds that each piece needs once, to start brokers and Spark."""
+"""The seconds that each part of a job needs once, to start brokers and Spark."""
 
 BASELINE: Final = ("loss", "divergence")
 CANARY_SEEDS: Final = 2
-"""Runs of each canary, because a story that misses its window is unknown. With two drivers, each
-driver has one run."""
+"""The number of runs of each canary, because a story that misses its window is unknown. With two
+drivers, each driver has one run."""
 
 PIECES: Final = 4
-"""A machine's time is split into at least this many pieces, so that all machines get equal work."""
+"""A machine's work has at least this many parts, so that all machines get equal work."""
 
 SHORTEST_S: Final = 300.0
-"""The shortest piece of a group of cells, because starting Spark takes time."""
+"""The shortest part of a job, in seconds, because Spark needs time to start."""
 
 LAPS: Final = 100
 """The most seeds in a night."""
@@ -66,7 +66,7 @@ _ACKS: Final[tuple[Acks, ...]] = ("0", "1", "all")
 def seed(night: date, lap: int = 0) -> int:
     """Return a seed of a night, readable as its date: 2026112100, 2026112101 and so on.
 
-    All cells with the same index share it, so every release gets the same random schedule.
+    All cells with the same index share a seed, so every release gets the same random schedule.
     """
     return int(f"{night:%Y%m%d}") * 100 + lap
 
@@ -83,7 +83,7 @@ class CellDurations:
         self._medians = {likeness: median(times) for likeness, times in measured.items()}
 
     def seconds(self, cell: NightlyCell) -> float:
-        """Return the setting's median, else the schedule's median on the driver, else a default."""
+        """Return the median of the setting; else of the schedule on the driver; else a default."""
         medians = map(self._medians.get, _likenesses(cell))
         return next(filter(None, medians), STORY_S if cell.story else RANDOM_S)
 
@@ -197,7 +197,7 @@ def _baseline(
 def _random_cells(
     night: date, releases: Sequence[Release], drivers: Sequence[str], marks: Sequence[CellResult]
 ) -> Iterator[NightlyCell]:
-    """Yield every setting, those with the oldest last run first; repeat with more seeds."""
+    """Yield every setting, the oldest last run first; then repeat with more seeds."""
     ran = {mark.key: mark.night for mark in marks}
     dice = random.Random(seed(night))  # noqa: S311 - a draw that can be repeated, no secret
     all_settings = tuple(settings())
@@ -217,8 +217,8 @@ def _random_cells(
 def settings() -> Iterator[NightlyCell]:
     """Yield every setting that a night can draw; ``kafka``, ``driver`` and ``seed`` are open.
 
-    Network faults are mixed only with each other, and stories about retention have acks=all, so
-    that all settings fit into a week.
+    Network faults are combined only with each other, and stories about retention have acks=all. So
+    a week is enough for all settings.
     """
     for name, story in STORIES.items():
         needs = story.needs
@@ -240,9 +240,9 @@ def settings() -> Iterator[NightlyCell]:
 
 
 def mixes() -> tuple[str, ...]:
-    """Return the mixes of faults: faults of one family with the same releases and drivers.
+    """Return combinations of faults: faults of one family with the same releases and drivers.
 
-    Faults that need an option are left to ``highwater soak``.
+    Faults that need an option are only in ``highwater soak``.
     """
     alike: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
     for fault in (fault for fault in faults().values() if not fault.needs):
@@ -277,7 +277,7 @@ def _turn(night: date, names: Sequence[str], offset: int = 0) -> str:
 
 
 def _deal(cells: Sequence[PlannedCell], count: int) -> tuple[Job, ...]:
-    """Distribute cells over machines: the longest piece goes to the machine with least work."""
+    """Distribute cells over machines: the longest part goes to the machine with the least work."""
     share = sum(cell.seconds for cell in cells) / count
     hands: list[list[Piece]] = [[] for _ in range(count)]
     most = max(SHORTEST_S, share / PIECES)
@@ -309,6 +309,6 @@ def _length(piece: Piece) -> float:
 
 
 def _urgency(piece: Piece) -> int:
-    """Return the sort key of a piece: failed cells, then canaries, then all others."""
+    """Return the sort key of a part of a job: failed cells, then canaries, then all others."""
     order: tuple[Why, ...] = ("failed", "canary", "baseline", "drawn")
     return min(order.index(cell.why) for cell in piece)

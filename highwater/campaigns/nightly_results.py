@@ -1,4 +1,4 @@
-"""The results of a night: their states, and copies of pages and failed runs."""
+"""The results of a night: the states of cells, and copies of pages and failed runs."""
 
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ from highwater.harness.releases.catalogue import CATALOGUE
 
 _SMALL: Final = (MATRIX, "cells.json", "cells.parquet", "index.html")
 _REBUILT: Final = ("*.index", "*.timeindex")
-"""Index files of ten megabytes, which Kafka rebuilds and no checker reads."""
+"""The names of index files of ten megabytes, which Kafka can rebuild and no checker reads."""
 
 
 def read_rows(paths: Iterable[Path]) -> tuple[list[MatrixRow], list[str]]:
@@ -141,7 +141,7 @@ def keep(paths: Iterable[Path], out: Path, *, canaries: Sequence[Canary], most: 
         out: gets a folder for each path; all links in the folder still work.
 
     Returns:
-        A sentence for each run that was left out.
+        A sentence for each run that was not copied.
     """
     notes: list[str] = []
     try:

@@ -1,6 +1,6 @@
-"""Draws the runs of a soak: each run depends only on the soak's seed and on its number.
+"""Draw the plans of a soak's runs. A plan depends only on the soak's seed and the run's number.
 
-A few consecutive runs share a warm cluster; settings of topic, clients and nemesis are drawn for
+A few consecutive runs share a warm cluster. Settings of topic, clients and nemesis are drawn for
 each run.
 """
 
@@ -52,11 +52,11 @@ def draw(
     reader_client: str = LIBRDKAFKA,
     group_protocol: str = "",
 ) -> Plan:
-    """Return the plan of one run of a soak; several controllers add faults of controllers.
+    """Return the plan of one run of a soak. With several controllers it may have controller faults.
 
-    With clients other than librdkafka no cluster is upgraded, because Java clients have the
-    cluster's release, and no transaction reads. Releases that the clients do not support are left
-    out.
+    With other clients than librdkafka, no cluster is upgraded, because Java clients have the
+    cluster's release, and no transaction reads. Releases that the clients do not support are not
+    drawn.
     """
     libraries = client, reader_client
     kafkas = [
@@ -111,7 +111,7 @@ def draw(
 def _possible(
     workload: Workload, of_keys: random.Random, kafka: Release, libraries: tuple[str, str]
 ) -> Workload:
-    """Return a workload without the parts that its client libraries do not support; draw its keys.
+    """Return a workload without features that its client libraries lack, and draw its keys.
 
     Only librdkafka's producers send records with keys.
     """
@@ -171,7 +171,7 @@ def _nemesis(
     wired: bool,
     options: Mapping[str, bool],
 ) -> tuple[str, ...]:
-    """Draw one to three of the possible faults; network faults only with the relay.
+    """Draw one to three of the possible faults. Network faults need the relay.
 
     Args:
         options: options that a fault may need, and whether the run has each option.

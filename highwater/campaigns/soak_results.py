@@ -27,11 +27,11 @@ from highwater.runtime.executed_steps import whole_steps
 
 State = Literal["kept", "explained", "unexplained", "unknown", "failed"]
 STATES: Final[tuple[State, ...]] = ("kept", "explained", "unexplained", "unknown", "failed")
-"""Every promise was kept; the release's rules explain what was broken; no rule explains it; the run
-could not be judged; the harness itself failed."""
+"""The states of a run. All guarantees hold; the release's rules explain the broken ones; no rule
+explains them; the run could not be judged; the harness itself failed."""
 
 TOLD_MOST: Final = 5
-"""The most sentences about unexplained findings in a run; its report has all."""
+"""The most sentences about unexplained findings of a run. Its report has all of them."""
 
 
 class Soak(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,9 +41,9 @@ class Soak(msgspec.Struct, frozen=True, kw_only=True):
         controllers: controllers per cluster; one in soaks older than this setting.
         client: library of the producers, as in a plan.
         reader_client: library of the readers, and of the members of groups.
-        group_protocol: protocol of a group in every run; empty: only some runs have a group, with
-            the classic protocol.
-        each_s: seconds for which faults are injected in every run; None: drawn from the seed.
+        group_protocol: protocol of a group in every run; if empty, only some runs have a group,
+            with the classic protocol.
+        each_s: seconds of fault injection in every run; None for a duration from the seed.
     """
 
     seed: int
@@ -109,7 +109,7 @@ class SoakRow(msgspec.Struct, frozen=True, kw_only=True):
         struck: number of injections by fault.
         counts: number of anomalies by kind, without anomalies that follow from other anomalies.
         unexplained: a sentence for each finding that the model does not explain.
-        counted: whether lost records could be counted; if not, the counts are not valid.
+        counted: whether lost records could be counted. Otherwise the counts are not valid.
     """
 
     number: int
@@ -197,19 +197,19 @@ class SoakFolder:
         Run(self.path).write(f"rows/{row.number:06d}.json", text)
 
     def unjudged(self) -> list[Run]:
-        """Return the runs of an earlier invocation that have no row, complete or not."""
+        """Return the runs of an earlier invocation without a row, complete or not."""
         done = {row.number for row in self.rows()}
         runs = (self.runs.open(name) for name in self.runs.names())
         return [run for run in runs if number_of(run) not in done]
 
 
 def number_of(run: Run) -> int:
-    """Return the number of a run in its soak: the run's name begins with it."""
+    """Return the number of a run in its soak, with which the run's name begins."""
     return int(run.name.partition("-")[0])
 
 
 def _again(soak: Soak, number: int, run: Run) -> str:
-    """Return the command that repeats a run from its executed steps, or else from its seed."""
+    """Return the command that repeats a run's executed steps, or else uses its seed."""
     try:
         whole_steps(run)
     except HighwaterError:
@@ -218,7 +218,7 @@ def _again(soak: Soak, number: int, run: Run) -> str:
 
 
 def _state(judged: JudgedRun, *, failed: bool) -> State:
-    """Return the state of a run; without the model's answer, the verdict decides."""
+    """Return the state of a run. Without the model's explanation, the verdict decides."""
     if failed:
         return "failed"
     model, verdict = judged.model, judged.verdict.verdict

@@ -1,4 +1,4 @@
-"""Runs a soak: portions of runs on warm clusters. Each portion is judged when it has ended."""
+"""Perform a soak: groups of runs on warm clusters. Each group is judged when it has ended."""
 
 import shutil
 import time
@@ -23,10 +23,10 @@ class Bounds:
     """Limits of an invocation.
 
     Attributes:
-        seconds: no run begins after this time.
-        runs: maximum number of runs, with earlier invocations; None: until the time is up.
+        seconds: no run begins after this many seconds.
+        runs: maximum number of runs, with earlier invocations; None for no maximum.
         jobs: number of parallel clusters.
-        keep_all: keep also runs without anomalies.
+        keep_all: whether to keep runs without anomalies, too.
     """
 
     seconds: float
@@ -48,12 +48,11 @@ def perform(
 ) -> list[SoakRow]:
     """Perform and judge the remaining runs, and return all rows, also of earlier invocations.
 
-    Runs that an earlier invocation left unjudged are judged first. A run in which the harness fails
-    gets a row too.
+    Runs of an earlier invocation without a verdict are judged first. A run in which the harness
+    fails gets a row, too.
 
     Args:
-        on_rows: called with all rows so far whenever a row was added, so that an interruption
-            loses nothing.
+        on_rows: gets all rows after every new row, so that an interruption loses nothing.
     """
     folder.begin(soak)
     deadline = clock() + bounds.seconds
@@ -88,7 +87,7 @@ def perform(
 
 
 def _portions(folder: SoakFolder, soak: Soak, bounds: Bounds) -> Iterator[list[PlannedRun]]:
-    """Yield the unfinished runs of each cluster."""
+    """Yield the unfinished runs, grouped by cluster."""
     done = {row.number for row in folder.rows()}
     end = None if bounds.runs is None else bounds.first + bounds.runs
     number = bounds.first

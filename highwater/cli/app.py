@@ -1,8 +1,8 @@
 """The command ``highwater``: options, results and exit codes.
 
-Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3 unknown, 4 the harness failed;
-130 interrupted, 141 the reader of the output has ended. Imports that take time (Spark, clients)
-wait until a command needs them.
+Exit codes: 0 all guarantees hold, 1 a guarantee was broken, 2 wrong usage, 3 unknown, 4 the harness
+failed, 130 interrupted, 141 the reader of the output has exited. Slow imports (Spark, clients)
+happen only when a command needs them.
 """
 
 from pathlib import Path

@@ -31,7 +31,8 @@ STORIES_SHOWN: Final = ("loss", "divergence")
 def demo_plans(kafkas: Sequence[str]) -> list[Plan]:
     """Return plans of both stories on every named release.
 
-    The slowest boots come first, so that parallel runs end at about the same time.
+    The releases with the slowest start come first, so that parallel runs end at about the same
+    time.
     """
     releases = sorted((release(name) for name in kafkas), key=lambda entry: entry.coordination)
     return [STORIES[name].plan(kafka.name) for name in STORIES_SHOWN for kafka in releases]
@@ -54,7 +55,7 @@ def exit_code(judged: "Sequence[JudgedRun]") -> int:
 def compared(judged: "Sequence[JudgedRun]", store: Path) -> list[Path]:
     """Write pages that compare each story's oldest and newest release step by step.
 
-    A story that was not played to its end on both releases has no page.
+    A story that did not run to its end on both releases has no page.
     """
     paths = []
     for story in STORIES_SHOWN:

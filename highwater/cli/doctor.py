@@ -1,4 +1,4 @@
-"""Checks of a machine or a cluster for Highwater's requirements, with hints."""
+"""Check whether a machine or a cluster meets Highwater's requirements, with hints."""
 
 import shutil
 import socket
@@ -37,7 +37,7 @@ class Diagnosis:
 
     Attributes:
         optional: whether runs work without it.
-        hint: the next action of the user or of Highwater; empty if there is none.
+        hint: the next action of the user or of Highwater; empty without one.
     """
 
     name: str
@@ -87,7 +87,7 @@ def _extra(extra: str) -> Diagnosis:
 
 
 def _rivals() -> list[Diagnosis]:
-    """Check that no other distribution has a package of this name here; say it only if one has."""
+    """Check that no other distribution has a package with this name. Report only an error."""
     conflict = rival()
     return [Diagnosis(name="package", ok=False, value=conflict)] if conflict else []
 

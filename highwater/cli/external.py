@@ -1,4 +1,4 @@
-"""Runs on an external cluster, and the command that heals their remaining damage."""
+"""Runs on an external cluster, and the command that heals the faults they left."""
 
 import json
 import secrets
@@ -21,7 +21,7 @@ from highwater.harness.runs.plan import EXTERNAL, External, Plan, Topic
 from highwater.harness.runs.topics.existing_topic import MIN_ISR, UNCLEAN, likened, of_plan
 
 REPLICAS = 3
-"""Replicas of each partition, if there are that many brokers."""
+"""The number of replicas of each partition, if there are that many brokers."""
 
 InventoryOption = Annotated[
     Path | None,
@@ -63,7 +63,7 @@ def release_of(kafka: str | None, cluster: str, inventory: Path | None) -> str:
 
 
 def require_inventory(like: str | None, inventory: Path | None) -> None:
-    """Refuse ``--like`` without a cluster that has the topic."""
+    """Raise an error for ``--like`` without a cluster that has the topic."""
     if like is not None and inventory is None:
         raise UsageError(
             f"--like {like} needs a cluster of yours with this topic",
@@ -81,7 +81,8 @@ def onto(
 ) -> Plan:
     """Return the plan for the cluster of an inventory, after checking the cluster's identity.
 
-    Faults that a dead run left on the cluster are healed first: otherwise it might not answer.
+    Faults that a killed run left on the cluster are healed first, because otherwise the cluster
+    might not respond.
 
     Args:
         like: topic of that cluster that the run's topic copies, or a plan's path; a path has a

@@ -1,4 +1,4 @@
-"""The command ``highwater inspect``: log directories in, a verdict for every partition out."""
+"""The command ``highwater inspect``: from log directories to a verdict for every partition."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -38,7 +38,7 @@ _COLOURS: Final[dict[Verdict, str]] = {
     "unknown": "yellow",
 }
 _TOLD_MAX: Final = 20
-"""The most partitions in detail on the terminal; --json and --html show all."""
+"""The terminal shows at most this many partitions in detail; --json and --html show all."""
 
 
 @on_spark

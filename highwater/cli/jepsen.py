@@ -37,7 +37,7 @@ def check(file: Path, *, spark: SparkOptions, every: bool, ww: bool, as_json: bo
 
 
 def _print_json(judged: "Judgement") -> None:
-    """Print one object; the anomalies are streamed, since there may be very many."""
+    """Print one object. The anomalies are streamed, because there may be very many."""
     head = {
         "file": str(judged.history.path),
         "verdict": judged.verdict,

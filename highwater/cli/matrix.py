@@ -41,7 +41,7 @@ from highwater.harness.runs.options import options_of, several
 from highwater.harness.runs.plan import Plan, Topic
 
 _WIDE: Final = 13
-"""Columns that fit on a terminal."""
+"""The columns of the table that fit on a terminal."""
 
 
 _FIELDS: Final = {
@@ -165,7 +165,7 @@ def finish(
 
 
 def exit_code(rows: Sequence[MatrixRow], *, expect: bool) -> int:
-    """Return 0 as promised, 1 a promise was broken, 4 the harness failed, 3 a cell is unknown.
+    """Return 0 if all guarantees hold, 1 if one was broken, 4 for a harness failure, 3 for unknown.
 
     Args:
         expect: a cell with a prediction counts as promised if the prediction came true and the
@@ -201,7 +201,7 @@ def _create(axes: Axes, store: Path, name: str | None) -> MatrixFolder:
 
 @contextlib.contextmanager
 def _resumable(folder: MatrixFolder, jobs: int) -> Iterator[None]:
-    """Print the command that resumes the matrix if anything ends it early."""
+    """Print the command that resumes the matrix, if it ends early."""
     try:
         yield
     except BaseException:
@@ -237,7 +237,7 @@ def _columns(rows: Sequence[MatrixRow]) -> int:
 
 
 def table(rows: Sequence[MatrixRow]) -> Table:
-    """Return the table: a row for each setting, or for each release if there are more of these."""
+    """Return the table: a row for each setting, or for each release if there are more releases."""
     words = {row.line: _words(row) for row in rows}
     varied = [len(set(column)) > 1 for column in zip(*words.values(), strict=True)]
     common = [word for word, vary in zip(_words(rows[0]), varied, strict=True) if word and not vary]

@@ -253,7 +253,7 @@ def _replicas(
 
 
 def _refuse(given: Mapping[str, object], word: str, hint: str) -> None:
-    """Refuse options that the chosen model does not have."""
+    """Raise an error for options that the chosen model does not have."""
     for name, value in given.items():
         if value not in (None, []):
             option = f"--{name.replace('_', '-')}"

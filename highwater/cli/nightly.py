@@ -1,4 +1,4 @@
-"""The command ``highwater nightly``: plans a night of runs, and summarises its results."""
+"""The command ``highwater nightly``: plan a night of runs, and summarise its results."""
 
 import json
 import sys

@@ -58,7 +58,7 @@ def replay(
 
 
 def resolution(text: str) -> By:
-    """Return the way in which targets are found again."""
+    """Return how a repeated step finds its target: by role or by broker id."""
     if text not in _BY:
         raise UsageError(f"targets cannot be found by {text!r}", hint="It is broker or role.")
     return _BY[text]

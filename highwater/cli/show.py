@@ -77,7 +77,7 @@ def _readable(runs: Sequence[Run], tell: Callable[[Run], _T]) -> tuple[list[_T],
     """Apply a function to each run; return the results, and the number of broken runs.
 
     Raises:
-        StoreError: there is only one run, and it is broken.
+        StoreError: there is only one run, and it is damaged.
     """
     done: list[_T] = []
     refused = 0

@@ -1,4 +1,4 @@
-"""The lines of a broker's log that matter to replication, as rows of ``events/log_lines``."""
+"""Parse the lines of a broker's log that concern replication, as rows of ``events/log_lines``."""
 
 import itertools
 import re
@@ -89,7 +89,8 @@ _PATTERNS: Final = tuple(
         ("error", r"\b(?:FATAL|ERROR)\b"),
     )
 )
-"""Kinds and patterns, 0.10 to 4.x; the first pattern that matches a line gives its kind."""
+"""The kinds of log lines with their patterns, for 0.10 to 4.x. The first matching pattern decides.
+"""
 
 _FETCHERS: Final = re.compile(r"(.*Added fetcher )(to broker .*?)?for partitions \w*\(")
 _FETCHER: Final = tuple(
@@ -100,7 +101,8 @@ _FETCHER: Final = tuple(
         rf"{_PARTITION} -> InitialFetchState\(.*?BrokerEndPoint.*?[\])],-?\d+,{_OFFSET}",
     )
 )
-"""Patterns for a partition in AbstractFetcherManager's line about all: to 2.0, to 2.7, since."""
+"""Patterns for a partition in AbstractFetcherManager's line about all partitions: up to 2.0, up to
+2.7, and later."""
 
 _STAMP: Final = re.compile(r"^\[?(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[,.]\d{3})([+-]\d{2}:?\d{2}|Z)?")
 
@@ -108,7 +110,8 @@ _FATAL: Final = re.compile(
     r"\bFATAL (?P<old>.+)"
     r"|\bERROR (?P<new>.*(?:[Ff]atal (?:fault|error|exception)|Exiting|Halting).*)"
 )
-"""A broker's line about a fatal error that ends it; up to 1.1 such lines have the level FATAL."""
+"""A broker's line about a fatal error that ends the broker. Up to 1.1 such lines have the level
+FATAL."""
 
 CONTROLLER: Final = -1
 """The ``broker`` of a line that a KRaft controller logged."""
@@ -118,17 +121,18 @@ _DECISION: Final = "UNCLEAN"
 
 LINE_MAX: Final = 500
 LINES_MAX: Final = 20_000
-"""Most characters per line and lines per broker, as a limit for loops of errors."""
+"""The limits of characters per line and of lines per broker, because errors may repeat in a loop.
+"""
 
 
 def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[str, object]]:
     """Yield the lines that matter to replication from every ``broker-<id>.log`` below ``logs``.
 
-    A line of a broker whose clock was moved gets this machine's time, and a note. From KRaft
-    controllers' logs only unclean elections are read, each once; ``broker`` is -1.
+    A line of a broker with a shifted clock gets this machine's time, and a note. From KRaft
+    controllers' logs only unclean elections are read, each once, with -1 as ``broker``.
 
     Args:
-        topic: lines about other topics are left out.
+        topic: lines about other topics are ignored.
         started_at_ns: wall clock at time 0 of the history, nanoseconds since the epoch.
     """
     for path in sorted(logs.glob("broker-*.log")):
@@ -148,17 +152,17 @@ def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[st
 
 
 def _unclean(logs: Path, topic: str) -> Iterator[dict[str, Any]]:
-    """Yield unclean elections from KRaft controllers' logs; several controllers log each."""
+    """Yield unclean elections from KRaft controllers' logs, each once."""
     for path in logs.glob("controller*.log"):
         yield from (row for row in _ours(path, topic) if row["kind"] == "unclean")
 
 
 def endings(rows: Iterable[Mapping[str, object]]) -> list[str]:
-    """Return a sentence per broker that logged a fatal error in the run: its first such line.
+    """Return a sentence for each broker that logged a fatal error, with the first such line.
 
-    A broker may hang in its shutdown and keep its session: 0.10.2 hangs if its fetcher is ahead of
-    the leader (``handleOffsetOutOfRange`` calls ``System.exit`` under a lock that the shutdown
-    needs). Then only the broker's log shows that it has ended.
+    A broker may hang during its shutdown without losing its session: 0.10.2 hangs if its fetcher is
+    ahead of the leader (``handleOffsetOutOfRange`` calls ``System.exit`` under a lock that the
+    shutdown needs). Then only the broker's log shows the fatal error.
     """
     lines: dict[object, str] = {}
     for row in rows:

@@ -1,6 +1,6 @@
-"""The campaign engine: plans in groups, with a warm cluster for each group, in parallel.
+"""The campaign engine: it performs groups of plans in parallel, each group on a warm cluster.
 
-Demo, matrix, soak, nightly run and replays give it lists of plans, and summarise the runs.
+Demo, matrix, soak, nightly run and replays pass lists of plans to it, and summarise the runs.
 """
 
 import itertools
@@ -21,7 +21,7 @@ from highwater.runtime.cluster_pool import ClusterPool
 from highwater.runtime.runner import execute
 
 LabelledProgress: TypeAlias = Callable[[str, str], None]
-"""Called from several threads with a run's label and the step that begins."""
+"""A callback from several threads: a run's label, and the step that begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,20 +41,20 @@ class PlannedRun:
 
 
 Performed: TypeAlias = list[tuple[PlannedRun, Run | None]]
-"""The runs of a group; None for a run that failed and has no directory."""
+"""The runs of a group; None stands for a run that failed and has no directory."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Campaign:
-    """Performs planned runs. A context manager: leaving it ends every broker.
+    """Performs planned runs. As a context manager, it ends every broker at its exit.
 
     Attributes:
         clusters: folder of the running clusters; by default a temporary folder.
         jobs: number of parallel groups, each on its own cluster.
         own_cluster: whether every run has a fresh cluster in its own directory instead.
-        failed: called with a run in which the harness failed, and the error; other runs continue.
-        done: called with each run that has ended; from several threads.
-        is_over: whether no further run may begin.
+        failed: gets a run in which the harness failed, and the error. Other runs continue.
+        done: gets each run that has ended; several threads call it.
+        is_over: returns whether no more runs may begin.
     """
 
     store: Store
@@ -82,7 +82,10 @@ class Campaign:
         self._stack.close()
 
     def perform(self, groups: Iterable[Sequence[PlannedRun]]) -> Iterator[Performed]:
-        """Perform the runs of each group one after the other; yield a group when it has ended."""
+        """Perform the runs of each group one after the other.
+
+        Yield each group when it has ended.
+        """
         waiting = iter(groups)
         if self.jobs == 1:
             yield from itertools.takewhile(bool, map(self._perform, waiting))

@@ -26,8 +26,8 @@ class OpenLibrary:
     """A library that is ready to open clients.
 
     Attributes:
-        close: ends all of its clients. Never raises.
-        names: the libraries that its clients have named so far, if they are drivers.
+        close: ends all of the library's clients. It never raises an error.
+        names: the libraries that the client drivers have reported so far.
     """
 
     library: ClientLibrary
@@ -40,8 +40,8 @@ class OpenLibraries:
     """The libraries of a run's producers and readers.
 
     Attributes:
-        close: ends all of their clients. Never raises.
-        names: the libraries that drivers of producers have named so far.
+        close: ends all clients of both libraries. It never raises an error.
+        names: the libraries that the producers' drivers have reported so far.
     """
 
     producers: ClientLibrary
@@ -87,7 +87,7 @@ def open_libraries(plan: Plan, logs: Path) -> OpenLibraries:
 
 
 def open_library(plan: Plan, logs: Path) -> OpenLibrary:
-    """Return the library of a plan's producers; see ``open_libraries``."""
+    """Return the library of a plan's producers."""
     return _opened(plan, plan.client, logs / JAVA_LOG)
 
 

@@ -1,8 +1,8 @@
-"""Clusters that stay warm from one run to the next; each run has its own topic on a cluster.
+"""Clusters that several runs use one after the other. Each run has its own topic.
 
-Starting a cluster takes almost as long as a story, so runs share a cluster if they differ only in
-settings of topic or client: acks, min.insync.replicas, unclean election, and the story itself if
-its broker settings are the same.
+The start of a cluster takes almost as long as a story. So runs share a cluster if they differ only
+in settings of topic or client, such as acks, min.insync.replicas and unclean election. Stories
+share a cluster if their broker settings are equal.
 """
 
 import contextlib
@@ -62,9 +62,9 @@ class ClusterKey:
 
 
 class ClusterPool:
-    """Warm clusters. A cluster is started when a plan needs it, and closed when there are too many.
+    """Running clusters. A cluster starts when a plan needs it, and ends when there are too many.
 
-    A context manager, which ends every broker at its exit. Not thread-safe.
+    This context manager ends every broker at its exit. It is not thread-safe.
     """
 
     def __init__(self, directory: Path, *, warm: int = 1) -> None:
@@ -88,10 +88,10 @@ class ClusterPool:
         progress: Progress = lambda _: None,
         name: str | None = None,
     ) -> Run:
-        """Do what ``highwater.runtime.runner.execute`` does, on a warm cluster.
+        """Perform a run like ``highwater.runtime.runner.execute``, but on a running cluster.
 
         Each run has its own topic (``events-1``, ``events-2``, …). A cluster with an error is
-        closed, and the next plan gets a fresh cluster. A cluster whose controller loses its disk is
+        closed, and the next plan gets a new cluster. A cluster whose controller loses its disk is
         used for that run only.
         """
         check_plan(plan)
@@ -131,7 +131,7 @@ class ClusterPool:
             self._directory.rmdir()
 
     def _take(self, plan: Plan, run: Run) -> Cluster:
-        """Return the plan's cluster, and mark it as used last; start it if there is none.
+        """Return the plan's cluster, and mark it as last used. Start a cluster if there is none.
 
         The clusters that were used least recently are closed to make room for a new cluster.
         """
@@ -167,7 +167,7 @@ class ClusterPool:
 def _keeper(cluster: Cluster, plan: Plan, run: Run) -> Callable[[], None]:
     """Return a function that copies a run's replicas and metadata logs, and its part of node logs.
 
-    The run's part of a log begins now.
+    The run's part of a log begins at this call.
     """
     logs = cluster.directory / "logs"
     program = plan.program
@@ -192,7 +192,7 @@ def _keeper(cluster: Cluster, plan: Plan, run: Run) -> Callable[[], None]:
 
 
 def _point_into(run: Run, directory: Path, error: BaseException) -> None:
-    """In an error's message, replace the removed cluster's folder by the run's folder."""
+    """Replace the path of the removed cluster by that of the run in an error's message."""
     if isinstance(error, HarnessError):
         error.message = error.message.replace(str(directory), str(run.path))
         error.hint = error.hint.replace(str(directory), str(run.path))

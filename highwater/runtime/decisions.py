@@ -1,4 +1,4 @@
-"""Records controllers' decisions at the harness's request: topics, settings, replicas, leaders."""
+"""Record requests of the harness to controllers: topics, settings, replicas, leaders."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ VOTES: Final = "votes"
 
 
 class _RecordedCluster:
-    """A cluster whose requests to controllers are recorded; other calls are unchanged."""
+    """A cluster that records its requests to controllers. Other calls are unchanged."""
 
     def __init__(self, cluster: Cluster, recorder: Recorder) -> None:
         self._cluster = cluster
@@ -52,7 +52,7 @@ class _RecordedCluster:
             self._cluster.reassign(topic, partition, replicas, awaited=awaited)
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Move leadership, without a request for the new leader's epoch."""
+        """Move leadership. The decision has no leader epoch, because the harness requests none."""
         with self._decisions("leader", topic, [{"partition": partition, "value": str(broker)}]):
             self._cluster.move_leader(topic, partition, broker)
 
@@ -78,7 +78,7 @@ class _RecordedCluster:
     def _decisions(
         self, kind: str, subject: str, rows: Sequence[Mapping[str, object]]
     ) -> Iterator[None]:
-        """Record decisions after the block; without a response if the block raised an error."""
+        """Record decisions after the block. If the block raises an error, record no response."""
         evidence = UNANSWERED
         try:
             yield
@@ -104,9 +104,9 @@ def record_topic(recorder: Recorder, topic: Topic, assignment: Sequence[Sequence
 
 
 def record_end(recorder: Recorder, probe: Probe, cluster: Cluster, topic: str) -> None:
-    """Record a topic's state in ZooKeeper; on KRaft nothing, because controllers' disks have it.
+    """Record a topic's state in ZooKeeper. On KRaft do nothing: the controllers' disks have it.
 
-    If ZooKeeper does not answer, nothing is recorded either.
+    If ZooKeeper does not respond, nothing is recorded, either.
     """
     if cluster.release.coordination == "kraft":
         return

@@ -16,7 +16,7 @@ SCHEMA: Final = 1
 _NS: Final = 1_000_000_000
 
 By = Literal["role", "broker"]
-"""The way in which a repeated step finds its target: by its role in the schedule (leader, follower,
+"""How a repeated step finds its target: by the target's role in the schedule (leader, follower,
 controller), or by the broker's id in the first run."""
 
 _ROLES: Final = frozenset(("leader", "follower", "controller"))
@@ -27,7 +27,7 @@ class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         at_s: seconds from the schedule's begin to the fault.
-        lasts_s: seconds from the fault's effect to its healing; None: it was not healed.
+        lasts_s: seconds from the fault's effect to its healing; None if it was not healed.
         target: a role in the schedule, or a broker's id.
         broker: the broker's id; None for a fault without a broker.
         controllers: ids of the controllers or ZooKeepers, if there are several; else None.
@@ -44,7 +44,7 @@ class ExecutedStep(msgspec.Struct, frozen=True, kw_only=True):
     controllers: tuple[int, ...] | None = None
 
     def again(self, by: By, *, until_s: float) -> FaultStep:
-        """Return a step that repeats this step; an unhealed fault lasts until ``until_s``."""
+        """Return a step that repeats this step. An unhealed fault lasts until ``until_s``."""
         role = by == "role" and self.target in _ROLES
         node = self.broker
         if self.controllers is not None and len(self.controllers) == 1:
@@ -145,7 +145,7 @@ def _step_rows(run: Run) -> list[dict[str, Any]]:
 
 
 def whole_steps(run: Run) -> ExecutedSteps:
-    """Return the steps of a run whose schedule can be executed again."""
+    """Return the steps of a run whose schedule can be repeated."""
     try:
         steps = executed_steps(run)
     except StoreError as error:

@@ -22,8 +22,8 @@ from highwater.harness.runs.recorder import Recorder
 from highwater.runtime.programs.instances import INSTANCE_CLIENT
 
 EVERY_S: Final = 0.1
-"""Seconds between two requests to one broker. A HW-lag window is open for at least half a second,
-so every window is observed; a request costs less than a millisecond of CPU."""
+"""The seconds between two requests to one broker. A HW-lag window is open for at least half a
+second, so every window is observed. A request takes less than a millisecond of CPU time."""
 
 
 class Observer:
@@ -60,7 +60,7 @@ class Observer:
             thread.join(timeout=10)
 
     def check(self) -> None:
-        """Return if every thread still runs; otherwise raise its error."""
+        """Raise the error of a thread that has failed, if there is one."""
         if self._error is not None:
             raise self._error
 
@@ -143,7 +143,7 @@ class Observer:
 
 
 def _message(row: Mapping[str, Any], names: Mapping[str, str], topic: str) -> dict[str, object]:
-    """Return a row of ``events/messages``: names instead of numbers and ids."""
+    """Return a row of ``events/messages``, with names instead of numbers and ids."""
     columns = {name: value for name, value in row.items() if name not in {"kind", "rule"}}
     ends = {name: node_name(row[name]) for name in ("source", "target")}
     columns |= {**ends, "api": api_name(row["api"])}
@@ -151,7 +151,7 @@ def _message(row: Mapping[str, Any], names: Mapping[str, str], topic: str) -> di
 
 
 def _request(row: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, object]:
-    """Return a row of ``events/requests``: names instead of numbers and ids."""
+    """Return a row of ``events/requests``, with names instead of numbers and ids."""
     source = node_name(row["source"] or "")
     instance = source.removeprefix(client_name(INSTANCE_CLIENT))
     of_instance = instance != source and instance.isdecimal()
@@ -172,7 +172,7 @@ def wire_watched(
 ) -> Iterator[None]:
     """Record the traffic through the relay during the block, if the cluster has a relay.
 
-    Only messages about the topic under test are recorded, and single messages of any topic.
+    It records messages about the topic under test, and single messages of any topic.
 
     Args:
         zero_ns: the monotonic clock at the run's start.

@@ -24,7 +24,7 @@ def as_predicted(run: Run, verdict: Verdict) -> bool | None:
     """Return whether exactly the predicted records were lost, forked, or read wrongly.
 
     Returns:
-        None without a prediction, because the run had no story. False also if the run could not be
+        None without a prediction, because the run had no story. False if the run could not be
             judged.
     """
     plan = run.plan()
@@ -45,7 +45,7 @@ def as_predicted(run: Run, verdict: Verdict) -> bool | None:
 def reconcile(run: Run, verdict: Verdict) -> "Reconciliation":
     """Compare a judged run with the model, and write ``analysis/model.json`` into the run.
 
-    A damaged run raises no error: the answer then has the status ``unknown`` and a reason.
+    A damaged run raises no error. The result then has the status ``unknown`` and a reason.
     """
     closed = () if verdict.complete else (OSError,)
     answer = _answer(run, verdict)

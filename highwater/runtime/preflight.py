@@ -1,4 +1,4 @@
-"""Preflight check: refuses a plan that cannot be executed, before the run starts."""
+"""Preflight check: raise an error for a plan that cannot be executed, before the run starts."""
 
 import re
 import shutil
@@ -47,7 +47,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_]\w*=")
 
 
 def check_plan(plan: Plan) -> None:
-    """Refuse a plan that cannot be executed.
+    """Raise an error for a plan that cannot be executed.
 
     Raises:
         UsageError: the plan cannot be executed; the error names the option and the alternatives.
@@ -153,7 +153,7 @@ def _check_limits(plan: Plan) -> None:
 
 
 def check_controllers(count: int) -> None:
-    """Refuse a wrong number of controllers or ZooKeepers.
+    """Raise an error for a wrong number of controllers or ZooKeepers.
 
     Raises:
         UsageError: the number is wrong; the error names the possible numbers.
@@ -169,7 +169,7 @@ def check_controllers(count: int) -> None:
 
 
 def _check_nodes(plan: Plan, kafka: Release) -> None:
-    """Refuse properties of brokers that the driver or the release does not have."""
+    """Raise an error for node properties that the driver or the release does not support."""
     if plan.trace_flushes and plan.driver != "local":
         raise UsageError(
             "--trace-flushes traces processes of this machine, and not containers",
@@ -315,10 +315,10 @@ def _check_client(plan: Plan, kafka: Release) -> None:
 
 
 def check_group_protocol(protocol: GroupProtocol, kafka: Release) -> None:
-    """Refuse the consumer group protocol (KIP-848) on brokers that do not have it.
+    """Raise an error for the consumer group protocol (KIP-848) on brokers without it.
 
     Raises:
-        UsageError: the brokers do not have it; names the first release that does.
+        UsageError: the brokers do not have it. The error names the first release that does.
     """
     if protocol == CONSUMER and kafka.number < CONSUMER_SINCE:
         raise UsageError(
@@ -356,7 +356,7 @@ def _check_share_group(plan: Plan, kafka: Release) -> None:
 
 
 def _check_library(plan: Plan) -> None:
-    """Refuse a producers' library that has no effect here, or does not support the brokers."""
+    """Raise an error for a producers' library that has no effect, or lacks these brokers."""
     choice = read_client(plan.client, plan.played_on)
     needs = NOTHING if plan.story is None else find_story(plan.story).needs
     if needs.java and not choice.is_java:
@@ -388,13 +388,13 @@ def _check_library(plan: Plan) -> None:
 
 
 def _no_program(choice: ClientChoice) -> dict[str, bool]:
-    """Return why a driver cannot be started, and whether this is so."""
+    """Return why a driver cannot be started, and whether this is true."""
     missing = bool(choice.command) and shutil.which(choice.command[0]) is None
     return {f"there is no executable program {''.join(choice.command[:1])}": missing}
 
 
 def _check_reader_library(plan: Plan) -> None:
-    """Refuse a readers' library that has no effect here, or does not support the brokers."""
+    """Raise an error for a readers' library that has no effect, or lacks these brokers."""
     choice, workload = read_client(plan.reader_client, plan.played_on), plan.workload
     if choice.library == LIBRDKAFKA:
         return
@@ -416,7 +416,7 @@ def _check_reader_library(plan: Plan) -> None:
 
 
 def _refuse(plan: Plan, choice: ClientChoice, refused: dict[str, bool], *, option: str) -> None:
-    """Refuse a library for the first reason that applies, or if it does not support the brokers."""
+    """Raise an error for the first reason that applies, or if the library lacks the brokers."""
     mute = {
         f"{choice.title} cannot speak to {brokers}: {why}": True
         for brokers in (plan.kafka, *plan.to)

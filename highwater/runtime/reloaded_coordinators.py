@@ -1,8 +1,9 @@
-"""Coordinators are asked for their states after they had to load their logs anew.
+"""Request the states of coordinators after they had to load their logs again.
 
-While a coordinator leads, it answers from memory; only after its partition's leader has moved it
-answers from its log. So at the end of a random run all coordinators' partitions are moved, and then
-the coordinators are asked again. The judge compares the answers with the logs on the disks.
+A coordinator responds from memory while it leads its partition. After a move of the leadership, it
+must load the partition's log. So at the end of a random run the harness moves the leadership of all
+coordinators' partitions, and then requests their states. The judge compares the responses with the
+logs on the disks.
 """
 
 from collections.abc import Callable
@@ -31,7 +32,7 @@ class _Coordinators(NamedTuple):
 
 
 def asks_coordinators(plan: Plan) -> bool:
-    """Return whether a run ends with these questions: it is a random run on brokers of our own."""
+    """Return whether a run ends with these requests: random runs on brokers of our own do."""
     workload = plan.workload
     used = workload.transactions or workload.subscribe or workload.share
     if not used or plan.story or plan.schedule or plan.program or plan.external:
@@ -48,14 +49,14 @@ def ask_coordinators(
     share_group: str,
     ask_group: Callable[[], None],
 ) -> None:
-    """Move the coordinators that a run has used, and record what they answer then.
+    """Move the coordinators that a run has used, and record their states afterwards.
 
     Args:
         share_group: the name of the run's share group.
-        ask_group: asks for the offsets of the run's group.
+        ask_group: requests the offsets of the run's group.
 
     Raises:
-        HarnessError: a coordinator could not be moved, or did not answer in time.
+        HarnessError: a coordinator could not be moved, or did not respond in time.
     """
     coordinators, workload = _Coordinators(plan, cluster, probe, recorder), plan.workload
     if workload.subscribe:
@@ -93,7 +94,7 @@ def _ask(
     topic: str,
     look: Callable[[int], tuple[dict[str, object], ...]],
 ) -> None:
-    """Ask until the answers are the same for a while, with no new record in the log; record them.
+    """Repeat a request until the responses and the log stay the same; record the responses.
 
     Args:
         look: returns rows of ``ANSWERS`` from a leader of the topic.
@@ -128,7 +129,7 @@ def _transactions(probe: Probe, leader: int) -> tuple[dict[str, object], ...]:
 
 
 def _starts(coordinators: _Coordinators, group: str) -> tuple[dict[str, object], ...]:
-    """Ask the group's coordinator, which asks the coordinator of the share group's states."""
+    """Request the start offsets from the group's coordinator, which loads them."""
     plan, _, probe, _ = coordinators
     numbers = range(plan.topic.partitions)
     leader = probe.partition(_GROUPS, 0).leader

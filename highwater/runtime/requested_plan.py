@@ -1,4 +1,4 @@
-"""The plan of a run: that of its story or of random faults, with the given settings."""
+"""Make the plan of a run: from its story or from random faults, with the given settings."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from highwater.nemesis.stories.registry import find_story
 from highwater.runtime.programs.run_records import write_feed
 
 _OF_STORIES = ("duration", "record_bytes")
-"""Settings that a story decides by itself."""
+"""Settings that a story sets itself."""
 
 _OF_APPS: Final = Plan(
     kafka=MODERN,
@@ -26,12 +26,12 @@ _OF_APPS: Final = Plan(
     duration_s=40.0,
     wire_clients=True,
 )
-"""The default faults of programs: kills find most mistakes, and each other fault finds some that
-kills do not (docs/results.md). After a cut or a pause the group continues at once; for a killed
-member it may wait until its session ends."""
+"""The default faults for programs. Kills find most mistakes, and each other fault finds mistakes
+that kills do not find (docs/results.md). After a cut or a pause the group continues at once. For a
+killed member it may wait until the session timeout."""
 
 _OF_OWN_BROKERS: Final = frozenset({"app-cut", "app-refuse-outputs"})
-"""The default faults that need the wire, or change a setting of a topic."""
+"""The default faults that need the relay, or that change a setting of a topic."""
 
 
 def requested_plan(given: Mapping[str, object], base: Plan | None = None) -> Plan:
@@ -39,7 +39,7 @@ def requested_plan(given: Mapping[str, object], base: Plan | None = None) -> Pla
 
     Args:
         given: settings by their names, as typed or as values; ``kafka`` is one of them.
-        base: the plan with all other settings; None: the plan of the story, or of random faults.
+        base: the plan with all other settings; None for the plan of the story, or of random faults.
 
     Raises:
         UsageError: there is no such story, or a value does not fit its setting.
@@ -76,12 +76,13 @@ def requested_app(
 
     Args:
         given: settings of ``Plan`` and of ``ProgramPlan`` by their names, as typed or as values.
-        topic: the topic that it reads; None: ``in``, or none if only ``out`` is named.
-        out: the topic that it writes; None: ``out``, or none if only ``topic`` is named.
+        topic: the program's input topic; None for ``in``, or for no topic if only ``out`` is given.
+        out: the program's output topic; None for ``out``, or for no topic if only ``topic`` is
+            given.
 
     Raises:
         UsageError: a value does not fit its setting, or the run in ``feed`` has no records.
-        StoreError: the folder in ``feed`` is not a run.
+        StoreError: the directory in ``feed`` is no run.
     """
     of_program = {name: value for name, value in given.items() if name in options_of(ProgramPlan)}
     plan = with_options(

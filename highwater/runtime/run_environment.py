@@ -1,4 +1,4 @@
-"""Versions and machines of a run, which are recorded with its results."""
+"""The versions and the machine of a run, which are recorded with its results."""
 
 import platform
 import subprocess
@@ -54,7 +54,7 @@ def _version(package: str) -> str:
 
 
 def _commit() -> str | None:
-    """Return the commit of the checkout that this code runs from; None for an installed package."""
+    """Return the git commit of this code; None for an installed package."""
     here = Path(__file__).resolve().parents[2]
     if not (here / ".git").exists():
         return None

@@ -1,4 +1,7 @@
-"""Progress and problems of a run: ``status.json`` for its directory, lines for the terminal."""
+"""The progress and the problems of a run.
+
+``status.json`` in its directory, lines in the terminal.
+"""
 
 import contextlib
 import shutil
@@ -17,7 +20,7 @@ from highwater.runtime.workload import Counts
 FULL_DISK_BYTES: Final = 1 << 20
 
 Progress = Callable[[str], None]
-"""Called with a short text about the step that begins; the last call has ``frozen``."""
+"""A callback with a short text about the step that begins. The last call has ``frozen``."""
 
 
 class ProgressLine:
@@ -41,7 +44,7 @@ class ProgressLine:
 
 
 class StatusKeeper:
-    """Keeps ``status.json`` up to date, and reports the progress."""
+    """Writes ``status.json``, and reports the progress of a run."""
 
     def __init__(self, run: Run, progress: Progress) -> None:
         self._run = run
@@ -59,7 +62,7 @@ class StatusKeeper:
         self._write(quiesced=True)
 
     def add(self, problems: Sequence[str]) -> None:
-        """Add new problems; the run continues, and its verdict will be unknown."""
+        """Add problems. The run continues, and its verdict will be ``unknown``."""
         before = self._status.problems
         if new := tuple(problem for problem in problems if problem not in before):
             self._write(problems=before + new)
@@ -70,13 +73,13 @@ class StatusKeeper:
             self._write(standing=tuple(ends))
 
     def explain(self, causes: Sequence[str]) -> None:
-        """Add possible causes if the run has problems; a cause alone is no problem."""
+        """Add possible causes if the run has problems. A cause alone is no problem."""
         if self._status.problems:
             self.add(causes)
 
     @contextlib.contextmanager
     def problems(self, *kinds: type[HighwaterError]) -> Iterator[None]:
-        """Turn errors of these kinds, raised in the block, into problems of the run."""
+        """Convert errors of these classes, raised in the block, to problems of the run."""
         try:
             yield
         except kinds as error:
@@ -88,7 +91,7 @@ class StatusKeeper:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Record why a run ended early, if the disk has room for it."""
+        """Record why a run ended early, if the disk has space for it."""
         if error is None:
             return
         self._blame_full_disk(error)

@@ -1,4 +1,4 @@
-"""One run from plan to frozen replicas: ``execute`` starts a cluster, ``conduct`` gets one."""
+"""Perform one run from its plan to frozen replicas, on a new or a running cluster."""
 
 import contextlib
 import functools
@@ -58,7 +58,7 @@ from highwater.runtime.workload import RunningWorkload, share_group
 QUIESCE_LIMIT_S: Final = 120.0
 READ_LIMIT_S: Final = 120.0
 READS_PER_S: Final = 5_000
-"""The final read may take ``READ_LIMIT_S``, and a second more per ``READS_PER_S`` records sent."""
+"""The final read may take ``READ_LIMIT_S``, and another second for each ``READS_PER_S`` records."""
 
 
 def execute(
@@ -67,7 +67,8 @@ def execute(
     """Execute the plan on real brokers, and leave a run directory that can be judged.
 
     A failed step of the schedule or of the final read becomes a problem in ``status.json`` and
-    makes the verdict ``unknown``. Even on errors every broker ends, and all recorded data stays.
+    makes the verdict ``unknown``. Even after an error, every broker is ended, and all recorded data
+    remains.
     """
     check_plan(plan)
     run = store.create(plan, now=datetime.now(UTC))
@@ -81,7 +82,8 @@ def execute(
 def boot(plan: Plan, directory: Path) -> Cluster:
     """Start the cluster of a plan below ``directory``, or connect to an external cluster.
 
-    The libraries of its clients are downloaded first, so that missing ones are reported early.
+    The function first downloads the libraries of the clients, so that a missing library is an early
+    error.
     """
     download_libraries(plan)
     if plan.external is not None:
@@ -100,7 +102,7 @@ def boot(plan: Plan, directory: Path) -> Cluster:
 
 
 def node_options(plan: Plan) -> NodeOptions:
-    """Return the properties of nodes in a plan."""
+    """Return the properties of nodes that a plan needs."""
     return NodeOptions(
         trace_flushes=plan.trace_flushes,
         log_dirs=plan.log_dirs,
@@ -125,8 +127,8 @@ def conduct(
     """Execute a plan on a running cluster, and complete its run directory.
 
     Args:
-        run: made from the plan; gets everything that is recorded.
-        cluster: a cluster whose brokers all run, without a topic of the plan's name.
+        run: the run directory of the plan, to which everything is recorded.
+        cluster: a cluster with all brokers running, without a topic of the plan's name.
         keep: called after the final read; writes ``replicas/`` and ``logs/`` into the run.
     """
     with contextlib.ExitStack() as stack:
@@ -191,7 +193,7 @@ def _checks(
     fault_log: ProgressLine,
     progress: Progress,
 ) -> tuple[Callable[[], None], ...]:
-    """Return the checks to repeat during a run: each part still works; progress is shown."""
+    """Return the checks to repeat during a run: no part has failed; the progress is shown."""
     return (
         *(part.check for part in (observer, workload, program) if part is not None),
         lambda: progress(fault_log.line(workload.counts())),
@@ -211,7 +213,7 @@ def _write_environment(plan: Plan, run: Run, cluster: Cluster, clock: Clock) -> 
 
 
 def _name_libraries(run: Run, workload: RunningWorkload) -> None:
-    """Add the libraries that client drivers have named to the run's environment."""
+    """Add the libraries that client drivers have reported to the run's environment."""
     if workload.libraries:
         libraries = tuple(sorted(workload.libraries))
         run.write_struct("environment.json", replace(run.environment(), libraries=libraries))
@@ -252,7 +254,7 @@ def _seal(plan: Plan, run: Run, recorder: Recorder, clock: Clock, keeper: Status
 
 
 def _create_topic(plan: Plan, cluster: Cluster, probe: Probe) -> tuple[list[list[int]], int]:
-    """Create the topic, without the partitions that a story adds.
+    """Create the topic, without the partitions that a story adds later.
 
     Returns:
         The replicas of every partition, the preferred leader first, and the number of partitions
@@ -282,7 +284,7 @@ def _assignment(plan: Plan, cluster: Cluster, probe: Probe) -> list[list[int]]:
 
 
 def _play(plan: Plan, context: ScheduleContext, keeper: StatusKeeper) -> None:
-    """Play the schedule; if it cannot be followed, the run gets a problem."""
+    """Execute the schedule. If that is not possible, add a problem to the run."""
     with keeper.problems(ScheduleNotFollowedError, WaitTimeoutError, UnreachableError):
         script = find_script(plan)
         if script is not None:
@@ -319,9 +321,9 @@ def _read(
     recorder: Recorder,
     keeper: StatusKeeper,
 ) -> None:
-    """End the program under test; write a fence into every partition, and read up to the fence.
+    """End the program under test, write a fence to every partition, and read up to the fence.
 
-    Then the coordinators are asked.
+    Then request the coordinators' states.
     """
     if program is not None:
         keeper.add(finish(context.plan, program, workload, recorder))
@@ -336,7 +338,7 @@ def _read(
 def _ask_coordinators(
     context: ScheduleContext, recorder: Recorder, workload: RunningWorkload
 ) -> None:
-    """Ask the coordinators of a random run again; without an answer, less is judged."""
+    """Request the states of a random run's coordinators. Without a response, less is judged."""
     if not asks_coordinators(context.plan):
         return
     try:
@@ -352,9 +354,9 @@ def _ask_coordinators(
 def _quiesce(plan: Plan, context: ScheduleContext) -> None:
     """Wait until every node runs, and all replicas are in the ISR with the same LEO.
 
-    Then each leader has committed its complete log.
+    In this state each leader has committed its complete log.
 
-    The condition does not include a follower's HW, which may stay at 0 after a restart: the
+    The condition does not include a follower's HW, which may be 0 after a restart, because the
     leader's fetch session (KIP-227) sends the HW again only when it increases.
     """
     deadline = time.monotonic() + QUIESCE_LIMIT_S

@@ -2,8 +2,8 @@
 
 Each producer is a process of the history and sends records with unique names to every partition,
 singly or in transactions. A consumer is assigned every partition, or shares them in a group. All
-clients continue during every fault: an error is recorded, never fatal. With churn, a client with a
-new name replaces each client after some time, in half of the cases after a crash.
+clients continue during every fault: an error is recorded, but does not end the client. With churn,
+a client with a new name replaces each client after some time, in half of the cases after a crash.
 """
 
 import contextlib
@@ -95,10 +95,10 @@ def may_be_open_s(timeout_s: float | None, *, answered: bool) -> float | None:
 
     Args:
         timeout_s: ``transaction.timeout.ms`` of clients that may crash; None without such clients.
-        answered: whether every other client got a response to the end of each transaction.
+        answered: whether every other client got a response to each EndTxn.
 
     Returns:
-        None if it is not known, because the timeout of other clients is long.
+        None if this is unknown, because the timeout of other clients is long.
     """
     if not answered:
         return None
@@ -106,7 +106,7 @@ def may_be_open_s(timeout_s: float | None, *, answered: bool) -> float | None:
 
 
 def _feed(plan: Plan) -> dict[str, bytes]:
-    """Return the user's own inputs by their names; none if Highwater makes the inputs."""
+    """Return the user's own inputs by their names; none if Highwater generates the inputs."""
     if plan.program is None or not plan.program.feed:
         return {}
     return read_feed(plan.program.feed, expression(plan.program.match))
@@ -116,11 +116,11 @@ class RunningWorkload:
     """The clients of one run. Start and stop it, or use it as a context manager.
 
     Args:
-        run: its ``logs/clients.log`` gets the clients' log lines.
+        run: the run directory. Its ``logs/clients.log`` has the clients' log lines.
         access: settings that clients need for these brokers; by default the release's settings.
 
     Attributes:
-        direct: a client, besides all others, that sends to named brokers.
+        direct: an additional client that sends to given brokers.
     """
 
     def __init__(
@@ -196,8 +196,8 @@ class RunningWorkload:
     def join(self, name: str, membership: GroupMembership) -> ConsumerLoop:
         """Start a member of a group. ``name`` ends in a number, and is its process in the history.
 
-        The member uses librdkafka: a story must know from which broker its members fetch. A member
-        whose client commits by itself uses the library of the producers.
+        The member uses librdkafka, because a story needs to know from which broker a member
+        fetches. A member with automatic commits uses the library of the producers.
         """
         by_hand = membership.commits_every_s is None
         library = LIBRDKAFKA if by_hand else self._clients.producers
@@ -207,7 +207,7 @@ class RunningWorkload:
         """Return a group's offsets by partition, with a client that does not join the group.
 
         Raises:
-            UnreachableError: no coordinator answers.
+            UnreachableError: no coordinator responds.
         """
         if group not in self._asking:
             self._asking[group] = Consumer(clients.consumer(self._common("asking"), group=group))
@@ -228,7 +228,7 @@ class RunningWorkload:
     def outside(self, group: str) -> object:
         """Return the metadata with which transactions commit offsets of a group without members.
 
-        The group's offsets are read at the end of the run.
+        The harness reads the group's offsets at the end of the run.
         """
         self._outside.add(group)
         client = self._clients.producers.consumer(
@@ -243,7 +243,7 @@ class RunningWorkload:
         """Return the groups that the brokers list.
 
         Raises:
-            UnreachableError: a broker did not answer.
+            UnreachableError: a broker did not respond.
         """
         self._admin = self._admin or AdminClient(self._common("admin"))
         try:
@@ -333,8 +333,8 @@ class RunningWorkload:
     def stop(self) -> None:
         """Stop sending and reading, and wait for missing responses.
 
-        Producers stay connected until ``close``. May be called twice. A send without a response is
-        recorded as ``info`` without a completion.
+        Producers stay connected until ``close``. A second call does nothing. A send without a
+        response is recorded as ``info`` without a completion.
         """
         self._stop.set()
         deadline = time.monotonic() + self._answer_limit_s + 5 * _GRACE_S
@@ -364,7 +364,8 @@ class RunningWorkload:
         """Wait until the share group's members get no more records, and end the members.
 
         A record that a member received but did not acknowledge goes to another member when its lock
-        ends. If records are missing, the wait is longer, because members may have to join again.
+        ends. If records are missing, the wait is longer, because a member may have to join the
+        group again.
         """
         began = time.monotonic()
         deadline = began + _DRAIN_S
@@ -396,11 +397,14 @@ class RunningWorkload:
 
     @property
     def libraries(self) -> Collection[str]:
-        """The libraries that drivers of producers have named so far."""
+        """The libraries that the producers' drivers have reported so far."""
         return self._clients.names
 
     def counts(self) -> Counts:
-        """Return the number of operations so far; fences count in outcomes, but not in ``sent``."""
+        """Return the number of operations so far.
+
+        Outcomes include fences, but ``sent`` does not.
+        """
         counts = self._recorder.counts()
         senders = [
             *self._producers.values(),
@@ -425,7 +429,7 @@ class RunningWorkload:
                 yield name, record_value(name, self._plan.workload.record_bytes)
 
     def unfed(self) -> str:
-        """Return a sentence on how many of the user's inputs were sent; empty if all were."""
+        """Return a sentence with the number of the user's inputs that were sent; empty for all."""
         fed = sum(1 for _ in self.inputs()) if self._feed else 0
         if fed == len(self._feed):
             return ""
@@ -435,7 +439,7 @@ class RunningWorkload:
         )
 
     def warm_up(self) -> None:
-        """Connect the client that ``send`` uses to every leader, so that its first ack is fast."""
+        """Connect the client that ``send`` uses to every leader, so that its first send is fast."""
         self._sender.warm_up(limit_s=_WARM_S)
 
     def send(self, value: str, partition: int = 0, *, limit_s: float | None = None) -> SendOutcome:
@@ -443,8 +447,8 @@ class RunningWorkload:
 
         Args:
             value: the record's name, unique in this run.
-            limit_s: after this time without a response the outcome is ``info``; by default the
-                delivery timeout. The history has later responses nevertheless.
+            limit_s: after this time without a response the outcome is ``info``; the default is the
+                delivery timeout. The history also has later responses.
         """
         limit_s = self._answer_limit_s if limit_s is None else limit_s
         return self._sender.send(value, partition, limit_s=limit_s)
@@ -478,14 +482,14 @@ class RunningWorkload:
         """Open a client that sends single records without transactions; ``name`` is its process.
 
         Args:
-            settings: added to the settings of the workload's producers; they override these.
+            settings: settings that override those of the workload's producers.
         """
         client = self._open_sender(name, name, settings)
         self._named.append(client)
         return client
 
     def final_read(self, *, limit_s: float = 120.0) -> tuple[PartitionRead, ...]:
-        """Write a fence into every partition and read it; see ``harness.clients.final_read``."""
+        """Write a fence into every partition and read up to it."""
         fence = clients.producer(self._plan, self._common("fence"), acks="all")
         reader = clients.consumer(self._common("reader"))
         if self._plan.workload.subscribe or self._plan.program:
@@ -508,7 +512,7 @@ class RunningWorkload:
         read_group_offsets(self._plan, self._recorder, self.group_reader())
 
     def group_reader(self) -> clients.Settings:
-        """Return settings of a client that reads the group's offsets without joining the group."""
+        """Return settings of a client that reads the group's offsets without being a member."""
         return clients.consumer(self._common("reader"), group=self._plan.group)
 
     def _open_s(self) -> float | None:

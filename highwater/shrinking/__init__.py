@@ -1,1 +1,1 @@
-"""Repeats runs: with the same steps, or with the fewest steps that cause the same anomaly."""
+"""Repeat runs: with the same steps, or with the fewest steps that cause the same anomaly."""

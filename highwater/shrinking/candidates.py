@@ -15,7 +15,7 @@ from highwater.harness.runs.steps import FaultStep, Steps, end_of, in_order
 from highwater.nemesis.faults.registry import find_fault
 
 REST_S: Final = 2.0
-"""The longest time for which clients continue after the last step of a plan that is shrunk."""
+"""Clients continue for at most this many seconds after the last step of a plan that is shrunk."""
 
 _WAITS_S: Final = (0.5, 1.0, 2.0)
 _LENGTHS_S: Final = (0.5, 1.0, 2.0, 4.0)
@@ -40,7 +40,7 @@ def waits(steps: Sequence[FaultStep]) -> list[float]:
 
 
 def tight(steps: Sequence[FaultStep], most_s: float) -> Steps:
-    """Return the steps with waits of at most ``most_s``; steps that overlap still overlap."""
+    """Return the steps with waits of at most ``most_s``. Overlapping steps still overlap."""
     done: list[FaultStep] = []
     until = cut = 0.0
     for step in in_order(steps):
@@ -135,7 +135,7 @@ def fewer_records(plan: Plan) -> Iterator[Candidate]:
 
 
 def no_rest(plan: Plan) -> Iterator[Candidate]:
-    """Yield the plan without any time after its last step."""
+    """Yield the plan without time after its last step."""
     ends_s = end_of(plan.steps)
     if plan.duration_s > ends_s > 0:
         yield Candidate("no time after the last step", replace(plan, duration_s=ends_s))
@@ -144,8 +144,8 @@ def no_rest(plan: Plan) -> Iterator[Candidate]:
 def alone(plan: Plan, partition: int) -> Plan:
     """Return the plan with only this partition, which becomes partition 0.
 
-    Partition p has its first replica on the p-th broker, so broker ids are rotated by p: the steps
-    still hit the partition's first leader.
+    The first replica of partition p is on the p-th broker. So broker ids are rotated by p, and the
+    steps still hit the partition's first leader.
     """
 
     def renamed(target: str) -> str:

@@ -1,4 +1,4 @@
-"""A plan as text for people: JSON without default values, and a test."""
+"""A plan in short form: as JSON without default values, and as a pytest test."""
 
 from typing import Any, Final
 
@@ -41,7 +41,10 @@ def brief_json(plan: Plan) -> bytes:
 
 
 def _brief(value: Any) -> Any:  # noqa: ANN401 - whatever a plan holds
-    """Return a value as builtins; of a struct, the fields that differ from their defaults."""
+    """Return a value as builtins.
+
+    Of a struct, return only the fields that differ from the defaults.
+    """
     if isinstance(value, tuple):
         return [_brief(item) for item in value]
     if not isinstance(value, msgspec.Struct):

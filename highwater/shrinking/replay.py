@@ -1,4 +1,4 @@
-"""Replays the executed steps of a run, or a plan from a file, on fresh brokers."""
+"""Replay the executed steps of a run, or a plan from a file, on new brokers."""
 
 from pathlib import Path
 
@@ -18,8 +18,9 @@ def plan_again(name: str, store: Store, *, by: By, kafka: str | None = None) -> 
     """Return a plan that repeats a run, or the plan of a file.
 
     Args:
-        name: a run of the store, a run directory, or the file of a plan, here or in the store.
-        by: the way in which a run's steps find their targets; a plan in a file names them.
+        name: a run of the store, a run directory, or the file of a plan.
+        by: whether the steps of a run target roles or broker ids; a plan in a file names its
+            targets.
     """
     file = next((path for path in (Path(name), store.root / name) if path.is_file()), None)
     replayed = read_plan(file) if file else as_taken(store.open(name), by=by)
@@ -30,7 +31,7 @@ def plan_again(name: str, store: Store, *, by: By, kafka: str | None = None) -> 
 
 
 def refuse_external(plan: Plan) -> None:
-    """Refuse to repeat faults on an external cluster: the user confirmed it for one run only."""
+    """Raise an error for an external cluster, which the user confirmed for one run only."""
     if plan.external is not None:
         raise UsageError(
             f"cluster {plan.external.cluster_id} is external, and was confirmed for one run only",

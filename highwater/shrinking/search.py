@@ -1,11 +1,12 @@
-"""Finds the smallest plan that reproduces a run's anomaly: first fewer faults, then the rest.
+"""Find the smallest plan that reproduces a run's anomaly: first reduce faults, then the rest.
 
 Every candidate is run on real brokers, and the outcome depends on chance: a schedule that lost a
-record once may keep all of them the next time. So a plan is run up to ``HitThreshold.tries`` times
-and accepted when ``HitThreshold.hits`` runs have the anomaly. With 1 of 3, a plan with the anomaly
-in half of its runs is accepted in 7 of 8 cases, and a plan without it is never accepted. Fewer
-faults justify a rarer anomaly; shorter faults and fewer records do not, so such plans need one
-more hit. At the end, the smallest plan is run again to measure how often it has the anomaly.
+record once may lose none the next time. So a plan is run up to ``HitThreshold.tries`` times and
+accepted when ``HitThreshold.hits`` runs have the anomaly. With 1 of 3, a plan with the anomaly in
+half of its runs is accepted in 7 of 8 cases, and a plan without it is never accepted. A plan with
+fewer faults may have the anomaly more rarely. A plan with shorter faults or fewer records may not,
+so it needs one more hit. At the end, the smallest plan is run again to measure how often it has the
+anomaly.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,7 +40,7 @@ Ended = Literal["smallest", "time", "interrupted", "not-reproduced"]
 
 @dataclass(slots=True, kw_only=True)
 class Search:
-    """Tries smaller and smaller plans, and keeps the best one.
+    """Tries smaller and smaller plans, and stores the best one.
 
     Attributes:
         best: the smallest plan that had the anomaly.
@@ -52,7 +53,7 @@ class Search:
     partitions: tuple[int, ...] = field(default=())
 
     def until_ended(self) -> Ended:
-        """Make the plan as small as possible, and return the search's end."""
+        """Make the plan as small as possible, and return why the search ended."""
         try:
             longest = max(waits(self.best.steps), default=0.0)
             whole = with_steps(self.best, self.best.steps, longest)
@@ -74,7 +75,7 @@ class Search:
         return "smallest"
 
     def confirm(self, times: int) -> tuple[int, int]:
-        """Run the best plan some more times, and return its hits and its runs."""
+        """Run the best plan some more times; return the number of hits and of runs."""
         self.trials.progress(f"counting how many of {times} runs have the anomaly")
         try:
             return len(self.trials.run(self.best, times)), times

@@ -1,4 +1,4 @@
-"""Shrinks a run to the smallest plan with the same anomaly, and reports the reduction."""
+"""Shrink a run to the smallest plan with the same anomaly, and report the reduction."""
 
 import tempfile
 import time
@@ -51,7 +51,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShrinkResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of shrinking; ``shrunk.json``.
+    """The result of shrinking, stored as ``shrunk.json``.
 
     Attributes:
         ended: smallest: no part can be removed; time, interrupted: the best plan so far;
@@ -79,7 +79,7 @@ class Effort:
     """The limits of shrinking.
 
     Attributes:
-        rule: the hits that a plan needs to be accepted.
+        rule: the number of hits that a plan needs to be accepted.
         counts: number of extra runs of the smallest plan, to measure how often it has the
             anomaly.
     """
@@ -105,7 +105,7 @@ def shrink_run(
     tell: Tell = lambda _: None,
     progress: Progress = lambda _: None,
 ) -> ShrinkResult:
-    """Find the smallest plan with the same anomaly as a judged run; see ``shrink``."""
+    """Find the smallest plan with the same anomaly as a judged run, by ``shrink``."""
     verdict = run.verdict()
     plan = as_taken(run, by=by)
     _require_steps(plan, Store(run.path.parent))
@@ -134,9 +134,9 @@ def shrink(
 ) -> ShrinkResult:
     """Make a plan of steps as small as possible.
 
-    Brokers and Spark stay warm from one run to the next. ``folder`` gets ``plan.json`` as soon as a
-    smaller plan was found, ``shrunk.json`` and a test at the end, and ``attempts.jsonl``, from
-    which a later call resumes. Ctrl-C ends the search in order, with the best plan so far.
+    All runs use the same brokers and the same Spark session. The function writes ``plan.json`` to
+    ``folder`` when a smaller plan was found, and ``shrunk.json`` and a test at the end. A later
+    call resumes from ``attempts.jsonl``. After Ctrl-C the search ends with the best plan so far.
     """
     _require_steps(plan)
     began = time.monotonic()

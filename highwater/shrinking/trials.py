@@ -1,7 +1,7 @@
-"""Tests whether a plan has the anomaly: runs it a few times on warm brokers, and judges the runs.
+"""Test whether a plan has the anomaly: run it a few times, and judge the runs.
 
 ``attempts.jsonl`` has a line for each plan that was tried. A search that resumes after an
-interruption tries the same plans in the same order, and finds the first results there.
+interruption tries the same plans in the same order, and reads the first results from this file.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ from highwater.runtime.cluster_pool import ClusterPool
 
 _GRAVITY: Final = {severity: rank for rank, severity in enumerate(Severity)}
 _FAILURES_MOST: Final = 3
-"""The number of consecutive failures of the harness after which the machine is the cause."""
+"""After this many consecutive failures of the harness, the machine is assumed to be the cause."""
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,8 +46,8 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, verdict: Verdict, kinds: Sequence[str] = ()) -> Self:
         """Return a judged run's verdict and the kind of its worst anomaly.
 
-        Anomalies that break a promise come before all others, then the order of
-        ``checkers.catalogue`` decides.
+        Anomalies that break a guarantee come first, then the order of ``checkers.catalogue``
+        decides.
         """
         all_names = all_kinds()
         for name in kinds:
@@ -101,7 +101,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimeIsUpError(Exception):
-    """The time limit was reached; ``Search`` catches it."""
+    """The time limit was reached. ``Search`` handles this error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class HitThreshold:
     hits: int = 1
 
     def decided(self, runs: int, hits: int) -> bool:
-        """Return whether the result is certain, so that further runs cannot change it."""
+        """Return whether the result is certain, so that more runs cannot change it."""
         return hits >= self.hits or runs - hits > self.tries - self.hits
 
     @property
@@ -126,7 +126,8 @@ class Trials:
     """Tries plans. Not thread-safe.
 
     Attributes:
-        folder: has ``attempts.jsonl``, and in ``runs`` the runs of the last plan that was accepted.
+        folder: the directory with ``attempts.jsonl``, and in ``runs`` the runs of the last accepted
+            plan.
         deadline: value of ``time.monotonic`` after which no run begins.
         attempts: all attempts, oldest first; attempts of an earlier invocation appear when the
             search reaches their plans again.
@@ -177,7 +178,7 @@ class Trials:
         return hashlib.sha256(question).hexdigest()[:16]
 
     def _try(self, plan: Plan, says: str, key: str, rule: HitThreshold) -> Attempt:
-        """Run a plan in at most two batches: the fewest runs that may be enough, then the rest."""
+        """Run a plan in at most two groups: the fewest runs that may be enough, then the rest."""
         began = time.monotonic()
         judged: list[tuple[Run, Verdict]] = []
         runs, batch = 0, rule.hits
@@ -201,7 +202,7 @@ class Trials:
         )
 
     def run(self, plan: Plan, times: int) -> list[tuple[Run, Verdict]]:
-        """Run a plan ``times`` times; return the hits with their verdicts, delete other runs."""
+        """Run a plan ``times`` times; return the hits with their verdicts; delete other runs."""
         store = Store(self.folder / "runs")
         before = set(store.names())
         try:
@@ -243,7 +244,7 @@ def _partitions(verdict: Verdict, goal: Goal) -> tuple[int, ...]:
 
 
 def read_attempts(path: Path) -> list[Attempt]:
-    """Return the attempts in a file; an incomplete last line is left out."""
+    """Return the attempts in a file. An incomplete last line is ignored."""
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError:

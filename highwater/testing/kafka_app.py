@@ -18,7 +18,7 @@ _TOPICS = ("topic", "out")
 
 
 class App:
-    """Your program, and the faults that it gets: the options of ``highwater app`` as a value.
+    """A program under test and its faults: the options of ``highwater app`` as a value.
 
     Args:
         command: the program and its arguments, as words or as one line.
@@ -53,7 +53,7 @@ class App:
         """Run the program under faults, and judge the outcomes of its inputs.
 
         Raises:
-            UsageError: the plan asks for something that is not available; nothing was started.
+            UsageError: the plan cannot be executed. Nothing was started.
             HarnessError: the run could not continue.
         """
         from highwater.api import perform  # noqa: PLC0415 - imports Spark
@@ -76,7 +76,7 @@ class KafkaApp(CaseRuns):
 
         Args:
             command: the program and its arguments, as words or as one line.
-            words: see ``App``. By default they are those of the test's case.
+            words: the arguments of ``App``. By default they are those of the test's case.
             check: whether a broken guarantee fails the test. Without it the result is returned.
 
         Raises:

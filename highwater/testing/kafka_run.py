@@ -1,4 +1,4 @@
-"""Runs for a test's case: the fixture ``kafka_run``, and code shared with ``kafka_app``."""
+"""Runs for the case of a test: the fixture ``kafka_run``, and code shared with ``kafka_app``."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,9 @@ class CaseRuns:
     """Performs runs for the case of a test, and judges them.
 
     Args:
-        case: the release and settings for which the test runs now.
+        case: the release and the settings of the test's case.
         laboratory: returns the session's laboratory, which is created at its first use.
-        note: called with every judged run.
+        note: gets every judged run.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class CaseRuns:
 
 
 class KafkaRun(CaseRuns):
-    """Performs runs on real brokers, and judges them. One per test; call it as often as needed."""
+    """Performs runs on real brokers, and judges them. Each test has one, and may call it often."""
 
     def __call__(
         self,
@@ -60,11 +60,11 @@ class KafkaRun(CaseRuns):
         """Perform a run and judge it.
 
         Args:
-            plan: a plan to perform unchanged; or else
+            plan: a plan to perform unchanged; or use ``words``.
             words: ``story="loss"``, or ``nemesis="kill,pause", duration="20s", seed=7``, and every
                 other option of ``highwater run`` about a plan, as ``min_isr=2`` or
                 ``wire_clients=True``. By default they are those of the test's case.
-            check: whether a broken promise fails the test. Without it the result is returned.
+            check: whether a broken guarantee fails the test. Without it the result is returned.
 
         Raises:
             PromiseBroken: the verdict is ``invalid``, and ``check`` is on.

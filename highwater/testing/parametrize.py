@@ -23,7 +23,7 @@ class SessionChoice:
     """The choice of the command line and the ini file for a whole session.
 
     Attributes:
-        only: releases on the command line, to which all tests are limited; None: no limit.
+        only: releases on the command line, to which all tests are limited; None for no limit.
     """
 
     kafka: tuple[str, ...]
@@ -41,7 +41,7 @@ class Case:
         min_isr: min.insync.replicas.
         unclean: whether unclean elections are allowed.
         id: the case in the test's name.
-        left_out: why the case does not run in this session; empty if it runs.
+        left_out: why this session skips the case; empty if it does not.
     """
 
     kafka: str
@@ -103,9 +103,9 @@ def _driver(name: str) -> str:
 def cases(named: tuple[Any, ...], settings: Mapping[str, Any], choice: SessionChoice) -> list[Case]:
     """Return every case of a test, in the order of its marker's releases and settings.
 
-    A marker that names releases is limited to the releases on the command line: its other cases are
-    left out, with a reason. A marker that names no release gets the releases on the command line,
-    or else those of the ini file.
+    A marker that names releases is limited to the releases on the command line. Its other cases are
+    skipped, with a reason. A marker that names no release gets the releases on the command line, or
+    else those of the ini file.
 
     Args:
         settings: ``acks``, ``min_isr`` and ``unclean``, each one value or several.

@@ -16,10 +16,10 @@ _SHOWN_MAX: Final = 3  # most anomalies that a failure shows; the report has all
 
 
 class PromiseBroken(AssertionError):  # noqa: N818 - it reads as what happened, in pytest.raises
-    """A promise of the settings was broken: the test fails, although the harness worked.
+    """A guarantee of the settings was broken. The test fails, although the harness worked.
 
     Attributes:
-        result: the run, to be examined.
+        result: the judged run.
     """
 
     def __init__(self, message: str, result: "Result") -> None:
@@ -28,10 +28,10 @@ class PromiseBroken(AssertionError):  # noqa: N818 - it reads as what happened, 
 
 
 class Unexplained(AssertionError):  # noqa: N818 - for the same reason
-    """The run contradicts the release's rules, or differs from their prediction.
+    """The run contradicts the rules of the release, or differs from their prediction.
 
     Attributes:
-        result: the run, to be examined.
+        result: the judged run.
     """
 
     def __init__(self, message: str, result: "Result") -> None:
@@ -43,7 +43,7 @@ class CannotJudge(HarnessError):  # noqa: N818 - for the same reason
     """The verdict is ``unknown``: the test neither passes nor fails.
 
     Attributes:
-        result: the run, to be examined.
+        result: the judged run.
     """
 
     def __init__(self, message: str, result: "Result") -> None:
@@ -61,8 +61,8 @@ class Result:
         acknowledged: number of acknowledged records.
         inputs: for a program under test, the number of inputs processed ``once``, and by kind the
             numbers of lost, doubled or not reached ones; empty if not known.
-        anomalies: all anomalies; anomalies that break a promise come first.
-        model: the reference model's answer about the run; None if the model was not asked.
+        anomalies: all anomalies. Those that break a guarantee come first.
+        model: the reference model's explanation of the run; None without one.
         plan: the plan of the run; ``plan.command()`` repeats the run.
     """
 
@@ -105,7 +105,7 @@ class Result:
         return f"report: {self.report}\nrepeat: {self.plan.command()}"
 
     def assert_as_promised(self) -> None:
-        """Fail when a promise was broken.
+        """Fail if a guarantee was broken.
 
         Raises:
             PromiseBroken: the verdict is ``invalid``.
@@ -119,10 +119,10 @@ class Result:
             raise PromiseBroken("\n".join(lines), self)
 
     def assert_loses(self, *values: str) -> None:
-        """Fail unless exactly these acknowledged records were lost, with any promise.
+        """Fail unless exactly these acknowledged records were lost, whether guaranteed or not.
 
         Args:
-            values: ids of records, such as ``m3``, the record that the stories are about.
+            values: ids of records, such as ``m3``, which most stories lose.
 
         Raises:
             AssertionError: other records were lost, or none.
@@ -138,10 +138,10 @@ class Result:
             )
 
     def assert_none(self, *kinds: str) -> None:
-        """Fail if there is an anomaly of one of these kinds, with any promise.
+        """Fail if there is an anomaly of one of these kinds, guaranteed or not.
 
         Args:
-            kinds: such as ``lost-write``; docs/checkers.md has them all.
+            kinds: kinds of anomaly such as ``lost-write``; docs/checkers.md lists all kinds.
 
         Raises:
             AssertionError: there is such an anomaly; the message describes it.
@@ -155,11 +155,11 @@ class Result:
     def assert_explained(self) -> None:
         """Fail unless the model explains the complete run, and its predictions came true.
 
-        A broken promise does not matter here: a loss that a release's rules cause is explained.
+        A loss that a release's rules cause is explained, even if it breaks a guarantee.
 
         Raises:
             Unexplained: a finding does not follow from the rules, or was not reproduced.
-            CannotJudge: the verdict or the model's answer is ``unknown``.
+            CannotJudge: the verdict or the model's status is ``unknown``.
         """
         __tracebackhide__ = True
         from highwater.reports.model_text import GOOD, sentence, sentences  # noqa: PLC0415 - for the same reason
@@ -183,7 +183,7 @@ class Result:
         return [] if model is None else [f"model: {WORDS[model.status]}. {sentence(model)}"]
 
     def assert_judged(self) -> None:
-        """Raise CannotJudge when the verdict is ``unknown``, which is never a pass."""
+        """Raise CannotJudge if the verdict is ``unknown``, which is never a pass."""
         __tracebackhide__ = True
         if self.verdict == "unknown":
             reasons = " ".join(self._judged.verdict.reasons) or self.headline

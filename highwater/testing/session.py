@@ -1,4 +1,4 @@
-"""Resources of a test session: warm clusters, one Spark session, and a store of runs."""
+"""The resources of a test session: running clusters, one Spark session, and a store of runs."""
 
 import contextlib
 import tempfile
@@ -23,12 +23,12 @@ _WARM: Final = 2  # clusters of one release: a story may need its own broker set
 
 
 class Laboratory:
-    """Performs plans and lends clusters; a context manager. Not thread-safe.
+    """Performs plans and provides clusters, as a context manager. It is not thread-safe.
 
-    Only clusters of one release and driver are warm at a time: tests are sorted that way.
+    Only clusters of one release and driver run at the same time; tests are sorted accordingly.
 
     Args:
-        say: called with a few words about a slow step before the first result.
+        say: gets a few words about a slow step before the first result.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Laboratory:
         return judged
 
     def cluster(self, case: Case) -> Cluster:
-        """Return a healthy cluster of three brokers: the last test's, unless it is broken."""
+        """Return a healthy cluster of three brokers: the previous test's, unless it is broken."""
         with _quiet():
             self._turn_to(case.kafka, case.driver)
             if self._cluster is not None and not is_whole(self._cluster):

@@ -1,7 +1,7 @@
 """Faults between clients and brokers: a client is isolated or slow, or responses are lost.
 
-The wire (docs/wire.md) makes these faults; clients connect through the wire if a run asks for it.
-The target is a named client, or one of the connected clients.
+The relay (docs/wire.md) makes these faults. Clients connect through the relay if the run has this
+option. The target is a named client, or one of the connected clients.
 """
 
 from collections.abc import Iterator
@@ -36,8 +36,8 @@ LATE_S: Final = 0.5
 _PRODUCES: Final = 6
 _FIRST_MOST: Final = 12
 _TIMES_MOST: Final = 3
-"""Limits of the rules that ``refuse-requests`` draws for Produce: their number, the first request
-on which a rule acts, and the number of requests on which it acts."""
+"""The limits of the rules that ``refuse-requests`` draws for Produce: their number, the first
+request to which a rule applies, and the number of requests to which it applies."""
 
 
 @aimed("cut-client", at="client", needs=CLIENTS)
@@ -137,7 +137,7 @@ def drawn_refusals(client: Node, seed: float) -> tuple[MessageRule, ...]:
 
 
 def release(messages: CaughtMessages, target: FaultTarget) -> None:
-    """End a rule; record why."""
+    """End a rule, and record the reason."""
     messages.release("healing" if target.healing() else "schedule")
 
 

@@ -1,6 +1,6 @@
 """Faults of compaction: a broker crashes while its cleaner writes or replaces segments.
 
-The cleaner copies the records that it keeps into ``.cleaned`` files and renames these files to
+The cleaner copies the remaining records to ``.cleaned`` files, and renames these files to
 ``.swap``. Then it renames the old segments to ``.deleted``, and the new segments to their final
 names. A broker that crashed in between completes or repeats this work when it loads the log
 (LogLoader, before 3.0 Log).

@@ -20,7 +20,7 @@ def controllers_says(cluster: Cluster, ids: Sequence[int], says: str) -> str:
     """Return a sentence about controllers: ``ZooKeeper is killed``, ``controllers 100, 101 …``.
 
     Args:
-        says: the state of each controller, such as ``killed``.
+        says: the state of each controller as a word, such as ``killed``.
     """
     zookeeper = cluster.release.coordination == "zookeeper"
     if len(cluster.controllers) == 1:
@@ -60,10 +60,10 @@ def controller_pause(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 def controller_disk_loss(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a ZooKeeper or KRaft controller and empty its disk; it comes back under its old id.
 
-    Its vote counts as before, although its acknowledged entries are lost. So an entry that only it
-    and the leader had may be lost: it can elect a new leader together with a voter that lacks the
-    entry, too. So KIP-853 gives a voter's disk an id. The emptied disk keeps its id (see
-    ``controller_replace``).
+    The controller still votes, although its acknowledged entries are lost. So an entry that only
+    this controller and the leader had may be lost: the controller can elect a new leader together
+    with a voter that also lacks the entry. Therefore KIP-853 gives an id to a voter's disk. Here
+    the empty disk has the old id; ``controller_replace`` gives it a new one.
     """
     victims = _victims(cluster, aim)
     try:
@@ -112,8 +112,8 @@ def controller_leave(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 def controller_replace(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Kill a KRaft controller and remove it from the voters; healing adds it with a new disk.
 
-    KIP-853 replaces a lost disk in this way. The new disk has a new id, so that no node expects the
-    old disk's entries on it.
+    KIP-853 replaces a lost disk in this way. The new disk has a new id, so no node expects the old
+    entries on it.
     """
     victims = _victims(cluster, aim)
     try:

@@ -30,8 +30,8 @@ META_PROPERTIES: Final = "meta.properties"
 """The file that names the node and cluster of a log directory; KRaft does not start without it."""
 
 SURVIVED: Final = "survived-offset-checkpoint"
-"""Highwater's own file, in Kafka's checkpoint format: each replica's end after the last power
-failure."""
+"""A file of Highwater's own, in Kafka's checkpoint format: the end of each replica after the last
+power failure."""
 
 METADATA: Final = "__cluster_metadata"
 """KRaft's log; Kafka flushes every append to this log (``KafkaMetadataLog.appendAsLeader``)."""
@@ -44,7 +44,7 @@ _BATCHED: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOnDisk:
-    """A batch of records in a segment: its byte positions, and its first and last offset."""
+    """A batch of records in a segment: its byte positions, its first and its last offset."""
 
     position: int
     end: int
@@ -107,15 +107,15 @@ def lose_unflushed(
     A power failure removes bytes that were never flushed: bytes in the newest segment, from the
     recovery point on. Older segments were flushed when the next segment began. If the broker
     flushes every ``flushes`` messages, the recovery point on disk may be out of date; then only the
-    last ``flushes - 1`` records can be lost. Records that survived an earlier power failure stay,
-    too: they were on the disk, although Kafka does not count them as flushed when it starts
+    last ``flushes - 1`` records can be lost. Records that survived an earlier power failure remain,
+    too: they were on the disk, although Kafka does not treat them as flushed when it starts
     (``LogLoader.recoverLog``).
 
     Args:
         directory: a log directory of a broker that is down.
         flushes: ``flush.messages`` of the topic, if it is set.
-        spared: the share of the unflushed bytes that had reached the disk, from 0 to 1. A log may
-            be truncated in the middle of a batch, as in a real power failure.
+        spared: the fraction of the unflushed bytes that had reached the disk, from 0 to 1. A log
+            may be truncated in the middle of a batch, as in a real power failure.
 
     Returns:
         The offsets that each replica lost, without intact replicas.
@@ -209,7 +209,7 @@ def remove_file(
 
 
 def ends(directory: Path, topic: str) -> dict[str, RemovedOffsets]:
-    """Return the offsets that each replica of a topic, and of Kafka's own topics, holds."""
+    """Return the offset range of each replica of a topic, and of Kafka's own topics."""
     return {replica.name: _whole(replica) for replica in _used(directory, topic)}
 
 
@@ -224,7 +224,7 @@ def copy_log_directory(directory: Path, topic: str, target: Path) -> None:
 
 
 def restore(directory: Path, topic: str, copy: Path) -> list[RemovedOffsets]:
-    """Put a copy of a log directory back; return the offsets that its replicas have lost."""
+    """Restore a copy of a log directory; return the offsets that its replicas have lost."""
     before = ends(directory, topic)
     for entry in _entries(directory, topic):
         if entry.is_dir():
@@ -243,7 +243,7 @@ def restore(directory: Path, topic: str, copy: Path) -> list[RemovedOffsets]:
 
 
 def _entries(directory: Path, topic: str) -> list[Path]:
-    """Return what is in a log directory, without the replicas of other topics."""
+    """Return the files in a log directory, without the replicas of other topics."""
     others = {*partitions(directory)} - {*_used(directory, topic)}
     return [entry for entry in sorted(directory.iterdir()) if entry not in others]
 
@@ -296,7 +296,7 @@ def tear(files: Iterable[Path], choice: float) -> str:
 
 
 def _whole(replica: Path) -> RemovedOffsets:
-    """Return the range of all offsets that a replica holds."""
+    """Return the range of all offsets of a replica."""
     replica_segments = segments(replica)
     first = int(replica_segments[0].stem) if replica_segments else 0
     batch_list = [batch for segment in replica_segments[-1:] for batch in batches(segment)]

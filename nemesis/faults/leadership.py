@@ -1,4 +1,4 @@
-"""Administration as a fault: leaders and replicas are moved while records are sent."""
+"""Administration as a fault: leaders and replicas move while clients send records."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ def _state(cluster: Cluster, topic: str, partition: int) -> PartitionState:
 
 
 def _others(cluster: Cluster, state: PartitionState) -> list[int]:
-    """Return the members of the ISR that run and do not lead."""
+    """Return the members of the ISR that run and are not the leader."""
     return [
         broker
         for broker in state.isr

@@ -1,7 +1,7 @@
-"""Faults of the machine below a broker: its wall clock, and its disk's answers.
+"""Faults of a broker's machine: its wall clock, and its disk.
 
-The broker's process runs on. Its clock is moved by a preloaded library
-(``clusters.nodes.broker_clock``), its system calls by strace
+The broker's process continues to run. A preloaded library shifts its clock
+(``clusters.nodes.broker_clock``). strace delays its system calls or lets them fail
 (``clusters.nodes.syscall_injection``).
 """
 
@@ -29,19 +29,19 @@ from highwater.nemesis.faults.registry import CLOCKS, STRACE, FaultTarget, Nothi
 
 _DAY_S: Final = 86_400
 BUMPS_S: Final = (-_DAY_S, -3600, -60, -5, 5, 60, 3600, _DAY_S, 8 * _DAY_S)
-"""Seconds by which a clock jumps; 8 days are more than Kafka's default retention."""
+"""The seconds by which a clock jumps. 8 days are longer than Kafka's default retention."""
 
 DAY_AHEAD: Final = (BUMPS_S.index(_DAY_S) + 0.5) / len(BUMPS_S)
 """The choice of a target for which a clock jumps a day ahead."""
 
 _STROBES_S: Final = (5, 60, 3600)
 _DRIFTS: Final = (-0.5, -0.1, 0.1, 0.5, 2.0)
-"""Seconds that a clock gains in a second; a step of a second hides what is finer."""
+"""The seconds that a clock gains in a second. The clock changes in steps of a second."""
 
 _STALL: Final = "delay_enter=600000000"
 _SLOW_MS: Final = (20, 200)
 _FAILS_S: Final = 15.0
-"""How long a call that can fail is awaited: Kafka writes its high watermarks every 5 s."""
+"""The time limit for a call that can fail. Kafka writes its high watermarks every 5 s."""
 
 _KINDS: Final = {"write": WRITES, "flush": FLUSHES, "read": READS}
 _CHECKPOINTS: Final = (HIGH_WATERMARK, RECOVERY_POINT, LOG_START)
@@ -57,7 +57,7 @@ def _choose(aim: FaultTarget, choices: tuple[float, ...]) -> float:
 
 @contextlib.contextmanager
 def _set_back(target: Broker) -> Iterator[None]:
-    """Set a broker's clock right at the end of the block, also after an error."""
+    """Reset a broker's clock at the end of the block, even after an error."""
     try:
         yield
     finally:
@@ -66,7 +66,7 @@ def _set_back(target: Broker) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _moving(target: Broker, offsets_s: Iterable[float]) -> Iterator[None]:
-    """Give a broker's clock one offset after the other, about one a second, then set it right."""
+    """Set a series of offsets of a broker's clock, about one per second, then reset the clock."""
     ended = threading.Event()
 
     def move() -> None:
@@ -140,7 +140,7 @@ def disk_slow(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 
 def _slowed(cluster: Cluster, aim: FaultTarget, action: str, says: str) -> Iterator[str]:
-    """Delay a broker's calls to its disk; segments that it begins meanwhile are not delayed."""
+    """Delay a broker's calls on its files. Files of segments that begin later are not delayed."""
     target = cluster.brokers[aim.victim]
     calls = ",".join(_KINDS.values())
     try:
@@ -157,7 +157,7 @@ def disk_eio(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     Healing restarts the broker, as an administrator would, if it has not ended itself.
 
     Raises:
-        NothingDoneError: the broker made no such call.
+        NothingDoneError: the broker made no such system call.
     """
     target = cluster.brokers[aim.victim]
     kind = [*_KINDS][int(aim.choice * len(_KINDS))]

@@ -1,7 +1,7 @@
-"""Faults of single messages: held, dropped, repeated, delayed or refused by the wire.
+"""Faults of single messages: the relay holds, drops, repeats, delays or refuses a message.
 
-See docs/wire.md. The step names the message (``nemesis.message_spec``). If that message never came,
-the run missed its schedule.
+The step names the message (``nemesis.message_spec``, docs/wire.md). If no such message was sent,
+the run did not follow its schedule.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """Faults of the network: links that are cut, slow or reset, and messages that are held back.
 
-The wire (docs/wire.md) makes these faults; a run that names such a fault turns the wire on. Clients
-reach every broker during the fault, also deposed leaders that do not know of the new leader.
-Messages that a cut link holds back arrive after the healing, like packets that TCP sends again.
+The relay (docs/wire.md) makes these faults; a run with such a fault uses the relay. Clients reach
+every broker during the fault, even former leaders that do not know of the new leader. Messages that
+a cut link holds back arrive after the healing, like packets that TCP sends again.
 """
 
 import contextlib
@@ -157,8 +157,8 @@ def hold_isr(cluster: Cluster, broker: int) -> Iterator[str]:
 def controller_isolate(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Isolate a controller or ZooKeeper from the others, but not from brokers.
 
-    So a leader of the quorum still responds to brokers, but cannot commit until it resigns or
-    learns of the next leader. If there are several targets, they are isolated from each other, too.
+    So a leader of the quorum still responds to brokers, but cannot commit. It resigns, or learns of
+    the next leader. If there are several targets, they are isolated from each other, too.
     """
     network = _network(cluster)
     if not network.controllers.issuperset(aim.controllers):
@@ -184,7 +184,7 @@ def _links(network: Network, kind: Kind, links: frozenset[Link], says: str) -> I
 
 
 def _halves(network: Network, broker: int) -> tuple[frozenset[int], frozenset[int]]:
-    """Return a smaller group (the broker and the next ones by id), and the other brokers."""
+    """Return the smaller group (the broker and the next ones by id), and the other brokers."""
     ids = sorted(network.brokers)
     start = ids.index(broker)
     circle = ids[start:] + ids[:start]

@@ -1,6 +1,6 @@
 """Faults of the broker's process: kill, pause and orderly restart.
 
-SIGKILL keeps the page cache, so these faults lose no bytes that a broker has written.
+SIGKILL does not affect the page cache, so these faults lose no bytes that a broker has written.
 """
 
 import contextlib
@@ -158,7 +158,7 @@ def _await_in_sync(view: ReplicationView, when: str) -> None:
     """Wait until no partition of any topic is under-replicated, as an operator does.
 
     Raises:
-        WaitTimeoutError: names the partitions that are still under-replicated.
+        WaitTimeoutError: partitions are still under-replicated; the message names them.
     """
     await_condition(
         view.behind,

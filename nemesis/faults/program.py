@@ -1,7 +1,7 @@
 """Faults of the program under test: of its instances, and of their connections to brokers.
 
-Each fault hits one running instance. While a fault keeps the instance down, its supervisor does not
-start it, so that other instances may take over its partitions. The wire recognises the instance's
+Each fault hits one running instance. While a fault stops the instance, its supervisor does not
+restart it, so that other instances may get its partitions. The relay identifies the instance's
 connections by their process.
 """
 
@@ -28,8 +28,8 @@ from highwater.nemesis.faults.registry import (
 from highwater.nemesis.faults.topic_config import changed
 
 _MARKER_BYTES: Final = 78
-"""Size of the batch that ends a transaction. Brokers must still accept it, or the coordinator never
-ends the transaction."""
+"""The size of the batch with a transaction marker. Brokers must still accept it, or the coordinator
+never ends the transaction."""
 
 _COMMITS: Final = ("OffsetCommit", "TxnOffsetCommit", "EndTxn")
 
@@ -136,7 +136,7 @@ def app_hold_commit(cluster: Cluster, target: FaultTarget) -> Iterator[str]:
 
 
 def _connected(cluster: Cluster, target: FaultTarget) -> tuple[Network, InstanceUnderTest]:
-    """Return the wire, and an instance whose connections the wire knows."""
+    """Return the relay, and an instance whose connections the relay can identify."""
     network = cluster.network
     if network is None:
         raise HarnessError("there is no wire before the program")

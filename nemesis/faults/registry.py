@@ -22,17 +22,20 @@ from highwater.harness.runs.plan import Plan, Topic
 from highwater.harness.runs.steps import current_fault
 
 Scope = Literal["broker", "topic", "coordination", "cluster", "client", "message", "program"]
-"""The kind of a fault's target; two faults on the same target may not overlap. A target is one
+"""The kind of a fault's target. Two faults with the same target may not overlap. A target is one
 broker; the topic under test, by requests to running brokers; one or several ZooKeepers or KRaft
-controllers; every broker at once; one client; messages of one kind; or the program under test."""
+controllers; all brokers; one client; messages of one kind; or the program under test."""
 
 
 class NothingDoneError(HarnessError):
-    """The fault has no effect now; raised before it has changed anything."""
+    """The fault has no effect at this time.
+
+    The error is raised before the fault changes anything.
+    """
 
 
 class InstanceUnderTest(Protocol):
-    """One instance of the program under test; methods return once they have taken effect."""
+    """One instance of the program under test. Methods return after they have taken effect."""
 
     @property
     def number(self) -> int:
@@ -40,7 +43,7 @@ class InstanceUnderTest(Protocol):
 
     @property
     def client(self) -> str:
-        """The client name of the instance on the wire."""
+        """The instance's client name at the relay."""
 
     def kill(self) -> None:
         """Send SIGKILL to the instance's processes; the instance stays down until ``start``.
@@ -59,7 +62,7 @@ class InstanceUnderTest(Protocol):
         """
 
     def start(self) -> None:
-        """Let the instance run again."""
+        """Restart the instance."""
 
     def pause(self) -> None:
         """Send SIGSTOP to the instance's processes.
@@ -72,14 +75,14 @@ class InstanceUnderTest(Protocol):
         """Send SIGCONT to the instance's processes, if they are paused."""
 
     def leave(self) -> None:
-        """End the instance in order, if it runs; it stays down until ``start``."""
+        """Stop the instance with SIGTERM, if it runs. It remains down until ``start``."""
 
 
 class ProgramUnderTest(Protocol):
     """The program under test of a run."""
 
     def running(self) -> Sequence[InstanceUnderTest]:
-        """Return the instances that run now."""
+        """Return the instances that are running."""
 
     @property
     def out(self) -> str:
@@ -104,7 +107,7 @@ class FaultTarget:
         client: name of the target; empty if the fault hits no client, or may hit any client.
         message: a text that names the message; see ``nemesis.message_spec``.
         program: the program under test; None if the run has no such program.
-        note: records one part of a fault (a text and a broker) before the fault is complete.
+        note: records a part of a fault (a text and a broker) before the fault is complete.
         miss: records why the fault had no effect, so that the run proves nothing.
         healing: whether the run is over, and all faults are being healed.
         stopped: whether the run must end early, so that a long fault should end, too.
@@ -129,7 +132,7 @@ class FaultTarget:
         """The id of the broker that the fault hits.
 
         Raises:
-            HarnessError: no broker was named.
+            HarnessError: the fault has no target broker.
         """
         if self.broker is None:
             raise HarnessError("the fault needs a broker, and none was named")
@@ -163,26 +166,28 @@ KEYS: Final = "--keys"
 PROGRAM: Final = "highwater app"
 RESTART: Final = "restart"
 RESTARTS: Final = frozenset({"stop", "start"})
-"""The commands that together do what the command ``restart`` does."""
+"""The commands that together have the effect of the command ``restart``."""
 Body = Callable[[Cluster, int], Iterator[str | FaultEffect]]
 AimedBody = Callable[[Cluster, FaultTarget], Iterator[str | FaultEffect]]
-"""Yields a sentence about the fault's effect, or a ``FaultEffect`` if the fault removed records."""
+"""A generator that yields a sentence about the fault's effect, or a ``FaultEffect`` if the fault
+removed records."""
 WhyNot = Callable[[Release, str], str]
-"""Returns why a fault is not available on a release with a driver; empty if it is available."""
+"""A function that returns why a fault is not available on a release with a driver; empty if it is.
+"""
 
 
 def anywhere(_: Release, __: str) -> str:
-    """Return an empty reason: the fault is available everywhere."""
+    """Return an empty reason, because the fault is available everywhere."""
     return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A named fault: how to inject it, and how to heal it.
+    """A named fault, with the function that injects and heals it.
 
     Attributes:
         family: name of the module that defines the fault.
-        scope: what the fault hits.
+        scope: the kind of the fault's target.
         why_not: returns why the fault is not available on a release or driver; empty if it is.
         needs: the option or command that the run needs for the fault: ``--unclean``, because the
             fault elects leaders from outside the ISR; ``--to``, which names releases to upgrade to;
@@ -239,7 +244,7 @@ _OUT_OF_REACH: Final[Mapping[str, str]] = {
 
 
 def _capabilities(commands: Collection[str]) -> set[str]:
-    """Return the verbs that commands make possible; ``stop`` and ``start`` give ``restart`` too."""
+    """Return the verbs that commands make possible; ``stop`` and ``start`` imply ``restart``."""
     verbs = set(commands)
     return verbs | {RESTART} if verbs >= RESTARTS else verbs
 

@@ -1,8 +1,8 @@
 """Faults of the disk: a broker finds changed files at its next start.
 
-Most of these faults first kill the broker (SIGKILL, which keeps the page cache), then change files
-in its log directories; healing starts the broker on the changed files. Damage that Kafka does not
-repair stays.
+Most of these faults first kill the broker (SIGKILL, which does not affect the page cache), then
+change files in its log directories. Healing starts the broker on the changed files. Damage that
+Kafka does not repair remains.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ def flushes(topic: Topic) -> int | None:
 
 @contextlib.contextmanager
 def _dead(cluster: Cluster, aim: FaultTarget) -> Iterator[Broker]:
-    """Kill a broker, and start it at the end of the block, also after an error."""
+    """Kill a broker, and start it at the end of the block, even after an error."""
     target = cluster.brokers[aim.victim]
     target.kill()
     try:
@@ -145,7 +145,7 @@ def files_lost(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect
 def disk_restored(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """Put a broker's log directories back as they were seconds ago.
 
-    The broker is frozen while its files are copied, so that all are of one moment. Then the broker
+    The broker is paused while its files are copied, so that the copy is consistent. Then the broker
     runs until its replicas have grown, for ``_GROWS_S`` at most.
     """
     target = cluster.brokers[aim.victim]
@@ -178,7 +178,7 @@ def disk_restored(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEff
 
 
 def _written(target: Broker, topic: str) -> int:
-    """Return how many records have ever been in a broker's replicas."""
+    """Return the number of records that a broker's replicas have ever contained."""
     folders = target.log_directories
     ranges = [disk_damage.ends(folder, topic) for folder in folders]
     return sum(offsets.end for replicas in ranges for offsets in replicas.values())
@@ -269,7 +269,7 @@ def _on_checkpoint(
 
 
 def _comes_up(cluster: Cluster, target: Broker, topic: str) -> bool:
-    """Start a broker; return whether it serves every replica on its disk despite damaged files.
+    """Start a broker; return whether it leads or follows for every replica despite damaged files.
 
     Up to 0.10 the broker may run without a leader, because the error aborts the controller's
     request.
@@ -343,9 +343,9 @@ def torn_files(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect
     """Empty small files that a broker had not flushed, after a power failure.
 
     A file that was replaced without a flush may be empty afterwards, or consist of zeros. A file
-    smaller than a block is never truncated in the middle. Flushed files stay, and so do files that
-    the kernel has written to disk. If the broker then does not serve its replicas, healing removes
-    the torn files, like an administrator.
+    smaller than a block is never truncated in the middle. Flushed files remain, and so do files
+    that the kernel has written to disk. If the broker then does not serve its replicas, healing
+    removes the torn files, like an administrator.
     """
     target = cluster.brokers[aim.victim]
     target.kill()
@@ -459,7 +459,7 @@ def _log(cluster: Cluster, target: Broker) -> Path:
 
 
 def _since(log: Path, start: int) -> str:
-    """Return the text of a log from a byte position on."""
+    """Return the text of a log after a byte position."""
     with log.open("rb") as file:
         file.seek(start)
         return file.read().decode("utf-8", "replace")

@@ -30,7 +30,7 @@ def changed(
 
 
 def _put_back(cluster: Cluster, topic: str, setting: Mapping[str, str | None]) -> None:
-    """Request a setting until the cluster responds: controllers may have no leader for a while."""
+    """Repeat a request for a setting until the cluster responds: controllers may have no leader."""
     await_condition(
         lambda: cluster.configure(topic, setting),
         what=f"the setting {next(iter(setting))} of {topic} to be put back",

@@ -1,9 +1,9 @@
 """Upgrades and downgrades under load: brokers are restarted one by one at the next level.
 
-A level is jars, protocol and message format (``clusters.releases.software_level``); ``--to`` names
-the releases to go to. The procedure is that of Kafka's own upgrade notes. ZooKeeper keeps the
-version of the first release. On KRaft the controllers are restarted before the brokers; then the
-cluster gets the new ``metadata.version`` at once.
+A level consists of jars, protocol and message format (``clusters.releases.software_level``).
+``--to`` names the releases of the upgrade. The procedure is that of Kafka's own upgrade notes.
+ZooKeeper keeps the version of the first release. On KRaft the controllers are restarted before the
+brokers; then the cluster gets the new ``metadata.version`` at once.
 """
 
 import contextlib
@@ -69,8 +69,9 @@ def roll(cluster: Cluster, level: Level, note: Note, topic: Topic | None = None)
     features of this level.
 
     Args:
-        note: called for each broker that runs again.
-        topic: its replicas must be in sync before the next broker; None: there is no topic yet.
+        note: gets each broker that runs again.
+        topic: the topic whose replicas must be in sync before the next broker; None without a
+            topic.
 
     Raises:
         HarnessError: a broker does not start, or the replicas are not in sync in time.
@@ -107,7 +108,7 @@ def _height(cluster: Cluster, levels: Sequence[Level]) -> int:
 
 
 def _in_sync(probe: Probe, topic: Topic | None) -> list[frozenset[int]]:
-    """Return each partition's ISR, which has all replicas unless a fault has removed a replica."""
+    """Return each partition's ISR. It has all replicas, unless a fault has removed a replica."""
     if topic is None:
         return []
     return [

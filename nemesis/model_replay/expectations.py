@@ -1,4 +1,4 @@
-"""Compares the state that a schedule expects after a step with the state of the brokers."""
+"""Compare the state that a schedule expects after a step with the state of the brokers."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ def differences(
 
 Value: TypeAlias = int | Collection[int] | Collection[str] | None
 Seen: TypeAlias = list[tuple[str, int | None, Value, Value]]
-"""Each property, its replica, its expected value (None: any), and its actual value."""
+"""Each property, its replica, its expected value (None for any), and its actual value."""
 
 
 def _controller(context: ScheduleContext, cast: ReplicaAssignment, expect: Expect) -> Seen:

@@ -1,4 +1,4 @@
-"""A gate on a link: the wire holds some kinds of messages, and sends one message at a time."""
+"""A gate on a link: the relay holds some kinds of messages, and sends one message at a time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -27,11 +27,11 @@ class MessageGate:
         self._catchers = [network.catch(rule) for rule in rules]
 
     def count(self, event: str) -> int:
-        """Return the number of times that an event has happened to messages of this gate."""
+        """Return how often an event has happened to messages at this gate."""
         return sum(len(catcher.events(event)) for catcher in self._catchers)
 
     def in_hand(self) -> Sequence[Row]:
-        """Return the messages that wait at this gate, in the order in which they came."""
+        """Return the messages that wait at this gate, in the order of arrival."""
         waiting = []
         for catcher in self._catchers:
             gone = {row["message"] for row in catcher.events(*_GONE)}
@@ -42,10 +42,10 @@ class MessageGate:
         """Wait until a message waits at this gate, and return it.
 
         Args:
-            caught: the least number of messages that must have come so far.
+            caught: the least number of messages that must have arrived so far.
 
         Raises:
-            WaitTimeoutError: no message came.
+            WaitTimeoutError: no message arrived.
             ScheduleNotFollowedError: several messages wait, so that one alone cannot pass.
         """
         waiting, _ = await_condition(
@@ -62,12 +62,12 @@ class MessageGate:
         return waiting[0]
 
     def let_pass(self) -> None:
-        """Let the message in hand pass."""
+        """Forward the message that waits at the gate."""
         for catcher in self._catchers:
             catcher.let_pass()
 
     def lose(self) -> None:
-        """Drop the waiting messages, whose connections end."""
+        """Drop the waiting messages, and close their connections."""
         for catcher in self._catchers:
             catcher.let_pass(lose=True)
 
@@ -86,6 +86,6 @@ class MessageGate:
         )
 
     def open(self) -> None:
-        """Let all waiting messages pass, and hold no more messages."""
+        """Forward all waiting messages, and hold no more messages."""
         for catcher in self._catchers:
             catcher.release("schedule")

@@ -1,4 +1,4 @@
-"""Executes a schedule by messages: the wire holds all messages, and each step sends some."""
+"""Execute a schedule by messages: the relay holds all messages, and each step sends some."""
 
 from collections.abc import Callable, Mapping
 from itertools import permutations
@@ -23,9 +23,10 @@ _HOLD: Final = "hold-message"
 _POLL_S: Final = 0.01
 _FETCH_EVERY_S: Final = 2.0
 _ENDED_S: Final = 5.0
-"""The time in which an ended fetcher must not fetch: 50 times its wait between fetches."""
+"""In this time, an ended fetcher must send no fetch: 50 times its wait between fetches."""
 LAG_S: Final = 8.0
-"""The lag limit for a schedule that waits for it, longer than all other steps together."""
+"""The replica lag limit for a schedule with a lag step. It is longer than all other steps together.
+"""
 
 _PATIENCE_MS: Final = "300000"
 
@@ -122,11 +123,11 @@ class MessagePlayer(Player):
             self._context.fault_log.fault(_HOLD, "heal", f"broker {broker} can fetch again", broker)
 
     def run(self, _: ScheduleStep) -> None:
-        """Let all messages pass from now on."""
+        """Forward all messages from now on."""
         self._open()
 
     def send(self, step: ScheduleStep) -> None:
-        """Send records to a broker, whether or not the broker leads by the controller's state."""
+        """Send records to a broker, whether or not it leads according to the controller."""
         address = self._context.cluster.brokers[self.broker(broker_of(step))].address
         self._context.direct.send_batch((step.record or "").split(), 0, address=address)
 
@@ -218,7 +219,7 @@ class MessagePlayer(Player):
                 return
 
     def _apply(self, number: int, gate: MessageGate) -> None:
-        """Let one decision pass; requests of the broker that wait at gates are lost.
+        """Forward one decision to a broker; requests of this broker that wait at gates are lost.
 
         A broker that ends a fetcher waits until its request has a response or loses its connection.
         """
@@ -247,7 +248,7 @@ class MessagePlayer(Player):
         gate.await_message()
 
     def end_fetch(self, step: ScheduleStep) -> None:
-        """Send one fetch whose response ends the fetcher, and make sure that no fetch follows.
+        """Send one fetch whose response ends the fetcher, and check that no fetch follows.
 
         Raises:
             ScheduleNotFollowedError: the follower still fetches.
@@ -286,7 +287,7 @@ class MessagePlayer(Player):
         answers.await_message()
 
     def receive(self, step: ScheduleStep) -> None:
-        """Send a held response to its follower, which may follow another leader now."""
+        """Send a held response to its follower, which may follow another leader by then."""
         if step.asks is None:
             self._answers.pop(broker_of(step)).open()
             return

@@ -1,4 +1,4 @@
-"""The loop over a replay's steps, for both models."""
+"""The loop over the steps of a replay, for both models."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -18,11 +18,11 @@ def replay_steps(
     title: Callable[[_Step], str],
     broker: Callable[[_Step], int | None] = lambda _: None,
 ) -> None:
-    """Take every step, and record each with its number and title.
+    """Execute every step, and record it with its number and title.
 
     Raises:
         ScheduleNotFollowedError: a step could not be taken, or had another effect.
-        HarnessError: the run has to end.
+        HarnessError: the run must end early.
     """
     for number, step in enumerate(steps, start=1):
         context.check()

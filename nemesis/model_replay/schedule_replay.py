@@ -1,9 +1,9 @@
 """Executes a model's schedule on real brokers.
 
 A model takes one step at a time, but real brokers run concurrently. So a broker that must not run
-ahead is frozen (SIGSTOP), and after each step the player waits for the expected state. A broker
-must be frozen for less time than its session and the lag limit; see ``settings``. If a schedule
-cannot be followed, a ScheduleNotFollowedError names the step.
+ahead is paused (SIGSTOP), and after each step the player waits for the expected state. A pause must
+be shorter than the session timeout and the replica lag limit (``settings``). If a schedule cannot
+be followed, a ScheduleNotFollowedError names the step.
 """
 
 import contextlib
@@ -27,17 +27,18 @@ ZOOKEEPER_SESSION_S: Final = 18.0
 at once."""
 
 KRAFT_SESSION_S: Final = 9.0
-"""Session timeout on KRaft, where sessions end only by themselves: an expire waits 9 to 10 s."""
+"""The session timeout on KRaft, where sessions end only without heartbeats. An ``expire`` step
+waits 9 to 10 s."""
 
 SHRINK_S: Final = 4.0
-"""The lag limit if a schedule waits for it."""
+"""The replica lag limit for a schedule with a lag step."""
 
 
 def settings(schedule: Schedule) -> dict[str, str]:
     """Return the broker settings for the replay of a schedule.
 
-    A HW-lag window stays open for ``FETCH_WAIT_S``. Brokers write HWs to disk so rarely that they
-    write none during the schedule, unless the schedule waits for such a write.
+    A HW-lag window is open for ``FETCH_WAIT_S``. Brokers write no HW to disk during the schedule,
+    unless the schedule waits for such a write.
     """
     actions = {step.action for step in schedule.steps}
     by_message = dict(SETTINGS) if schedule.by == "message" else {}
@@ -90,7 +91,7 @@ def plan(schedule: Schedule, kafka: str, *, seed: int = 0, driver: str = "local"
 
 
 def _all_are_down(schedule: Schedule) -> bool:
-    """Return whether no broker with a replica runs after some step."""
+    """Return whether, after some step, no broker with a replica is running."""
     down: set[int | None] = set()
     for step in schedule.steps:
         if step.action in {"kill", "stop"}:
@@ -104,7 +105,7 @@ def _all_are_down(schedule: Schedule) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A model's schedule in the form of a script, which a run executes like a story."""
+    """A model's schedule in the form of a story's script."""
 
     schedule: Schedule
 
@@ -122,7 +123,7 @@ class Replay:
 
         Raises:
             ScheduleNotFollowedError: a step could not be taken, or had another effect.
-            HarnessError: the run has to end.
+            HarnessError: the run must end early.
         """
         play(context, self.schedule)
 
@@ -132,7 +133,7 @@ def play(context: ScheduleContext, schedule: Schedule) -> None:
 
     Raises:
         ScheduleNotFollowedError: a step could not be taken, or had another effect.
-        HarnessError: the run has to end.
+        HarnessError: the run must end early.
     """
     kind = MessagePlayer if schedule.by == "message" else Player
     player = kind(context, schedule)

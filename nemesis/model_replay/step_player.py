@@ -77,11 +77,11 @@ class Player:
 
     @property
     def _silent(self) -> set[int]:
-        """The replicas that do not respond, because they are frozen or dead."""
+        """The replicas that do not respond, because they are paused or dead."""
         return set(self._frozen) | self._down
 
     def _leader(self) -> int:
-        """Return the replica that leads by the controller's state; -1 if there is no leader."""
+        """Return the replica that leads according to the controller; -1 without a leader."""
         return self._cast.number(self._context.state().leader)
 
     def _live(self) -> frozenset[int]:
@@ -91,9 +91,9 @@ class Player:
         )
 
     def _hold(self, numbers: frozenset[int]) -> None:
-        """Freeze these and the paused replicas, and resume all others.
+        """Pause these replicas and those that a step has paused, and resume all others.
 
-        The leader is frozen first, because the others fetch from it.
+        The leader is paused first, because the others fetch from it.
         """
         frozen = (numbers | self._paused) - self._down
         late = frozen - set(self._frozen)
@@ -115,7 +115,7 @@ class Player:
             )
 
     def send(self, step: ScheduleStep) -> None:
-        """Send records to the named broker or the leader, when no frozen broker can fetch them."""
+        """Send records to the named broker or the leader, when no paused broker can fetch them."""
         context = self._context
         number = self._leader() if step.broker is None else step.broker
         if number < 0:
@@ -125,7 +125,7 @@ class Player:
         context.direct.send_batch((step.record or "").split(), context.partition, address=address)
 
     def _drain(self, leader: int) -> None:
-        """Wait until no fetch of a frozen follower waits at the leader.
+        """Wait until no fetch of a paused follower waits at the leader.
 
         The leader would send the next record in its response, which the follower would receive when
         it resumes. After ``FETCH_WAIT_S`` the leader sends an empty response.
@@ -137,7 +137,7 @@ class Player:
             self._context.hold(until - self._context.clock())
 
     def kill(self, step: ScheduleStep) -> None:
-        """Kill the step's broker, whether or not it is frozen."""
+        """Kill the step's broker, whether it is paused or not."""
         number = broker_of(step)
         self._context.nemesis.inject("kill", self.broker(number))
         self._gone(number)

@@ -1,8 +1,8 @@
 """Executes a counterexample of the transaction model on real brokers.
 
-The wire is between the producer and the brokers, and between brokers. The wire holds a request that
-is late in the counterexample, on a connection that the sender has closed. After each step the log
-must have the length that the model predicts for this release and client.
+The relay is between the producer and the brokers, and between brokers. It holds a request that is
+late in the counterexample, on a connection that the sender has closed. After each step the log must
+have the length that the model predicts for this release and client.
 """
 
 import contextlib
@@ -44,13 +44,13 @@ _LIMIT_S: Final = 15.0
 _REPLICAS: Final = 3
 
 _OLD_JAVA: Final = "java:3.9.2"
-"""The last release of Java's clients that has only version 1 of transactions."""
+"""The last release of Java's clients that has only transaction version 1."""
 
 _REQUEST_S: Final = 4.0
-"""The time after which a coordinator repeats a marker request without a response."""
+"""A coordinator repeats a marker request without a response after this time."""
 
 _FORGETS_S: Final = 2.0
-"""The time for which a leader keeps the state of a producer without an open transaction."""
+"""A leader stores the state of a producer without an open transaction for this time."""
 
 _FORGETS_EVERY_S: Final = 0.5
 

@@ -1,4 +1,4 @@
-"""Requirements of a plan's faults: the wire, clocks, or voters that can change."""
+"""Requirements of a plan's faults: the relay, clocks, or voters that can change."""
 
 from typing import Final
 
@@ -31,7 +31,7 @@ def dynamic_quorum(plan: Plan) -> bool:
 
 
 def clocks(plan: Plan) -> bool:
-    """Return whether the plan's brokers need clocks of their own.
+    """Return whether the plan's brokers need their own clocks.
 
     Raises:
         UsageError: the plan names a fault that does not exist.

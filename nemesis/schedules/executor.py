@@ -1,4 +1,4 @@
-"""Injects and heals the steps of a schedule within its budget, and records every step."""
+"""Inject and heal the steps of a schedule within its budget, and record every step."""
 
 import itertools
 import threading
@@ -21,7 +21,7 @@ from highwater.nemesis.schedules.fault_spec import TARGETS, resolve, resolve_con
 
 HEALTH_LIMIT_S: Final = 30.0
 BROKERS: Final = "brokers"
-"""Key in a budget: the most brokers with an open fault at a time."""
+"""The key in a budget for the greatest number of brokers with an open fault at the same time."""
 _OVERLAPS: Final = "it would overlap with an open fault"
 
 
@@ -74,14 +74,14 @@ class ScheduleExecutor:
         self._context.log.step("begin")
 
     def aim(self, step: FaultStep) -> list[int | None]:
-        """Return the current target brokers of a step; without any, leave the step out."""
+        """Return the current target brokers of a step. Without a target, skip the step."""
         numbers = targets(self._context, step)
         if not numbers:
             self.leave_out(step, None, f"there is no {step.target} for it")
         return numbers
 
     def inject(self, step: FaultStep, broker: int | None) -> ActiveFault | None:
-        """Inject a fault; return None if the fault is left out, which is recorded.
+        """Inject a fault. If the fault is skipped, record this and return None.
 
         Args:
             broker: the target; None for a fault without a broker.
@@ -132,7 +132,7 @@ class ScheduleExecutor:
     def leave_out(
         self, step: FaultStep, broker: int | None, why: str, *, number: int | None = None
     ) -> None:
-        """Record that a step is left out, and why.
+        """Record that a step is skipped, and why.
 
         Every such step is recorded. Only the first step with the same fault, broker and reason also
         gets a note.
@@ -204,7 +204,7 @@ def why_not_now(name: str, error: HarnessError, *, ended: bool = False) -> str:
     the harness. But if a broker does not start again, the run fails.
 
     Args:
-        ended: whether the broker was already down, without a fault.
+        ended: whether the broker had already exited, without a fault.
 
     Raises:
         HarnessError: the error itself.

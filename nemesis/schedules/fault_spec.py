@@ -1,7 +1,7 @@
 """The items of ``--nemesis``: a fault, its target, and its weight.
 
-Examples: ``kill``, ``kill@leader``, ``power-failure@all=3``. A target is data: the brokers that it
-means are looked up when the fault is injected.
+Examples: ``kill``, ``kill@leader``, ``power-failure@all=3``. A target is data. The executor looks
+up its brokers when it injects the fault.
 """
 
 import re
@@ -116,10 +116,10 @@ class FaultSpec:
         return cls(fault=fault, target=target, weight=weight)
 
     def require(self, plan: Plan, kafka: Release) -> None:
-        """Reject a fault or target that the plan's release, driver or brokers do not have.
+        """Raise an error for a fault or target that the release, driver or brokers do not support.
 
         Raises:
-            UsageError: says why.
+            UsageError: the message states the reason.
         """
         if reason := self.fault.missing(kafka, plan):
             raise UsageError(
@@ -150,10 +150,10 @@ class FaultSpec:
             raise UsageError(f"there is no broker {self.target}", hint=f"Brokers are {known_ids}.")
 
     def _require_controllers(self, plan: Plan) -> None:
-        """Reject controllers that the plan does not have.
+        """Raise an error for controllers that the plan does not have.
 
         Raises:
-            UsageError: says why.
+            UsageError: the message states the reason.
         """
         name, ids = self.fault.name, controller_ids(plan.controllers)
         if self.target and self.target.isdecimal() and int(self.target) not in ids:
@@ -173,7 +173,7 @@ class FaultSpec:
 
 
 def resolve_controllers(context: ScheduleContext, target: str, choice: float) -> list[int]:
-    """Return the controllers or ZooKeepers that a target means now.
+    """Return the controllers or ZooKeepers that are a target's current members.
 
     Args:
         choice: a number from 0 to 1, which decides between candidates.
@@ -191,10 +191,10 @@ def resolve_controllers(context: ScheduleContext, target: str, choice: float) ->
 
 
 def _require_option(name: str, needs: Needs, plan: Plan) -> None:
-    """Reject a fault or target if the plan lacks the option that it needs.
+    """Raise an error for a fault or target if the plan lacks the option that it needs.
 
     Raises:
-        UsageError: says why the fault or target needs the option.
+        UsageError: the message states why the option is needed.
     """
     workload = plan.workload
     options: dict[Needs, tuple[object, str, str]] = {
@@ -250,7 +250,7 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
 
 
 def resolve(context: ScheduleContext, target: str, partition: int, choice: float) -> list[int]:
-    """Return the brokers that a target means now, without brokers that have an open fault.
+    """Return the brokers that are a target's current members and have no open fault.
 
     If the leader or every follower has a fault already, or if there is no leader, another broker is
     returned. For a controller or a coordinator no other broker is returned.
@@ -302,7 +302,7 @@ def _state(
 
 
 def _answer(look: Callable[[], _Seen], otherwise: _Other) -> _Seen | _Other:
-    """Return a probe's answer, or another value if no node responds."""
+    """Return a probe's response, or another value if no node responds."""
     try:
         return look()
     except (UnreachableError, WaitTimeoutError):

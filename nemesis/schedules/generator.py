@@ -18,9 +18,9 @@ from highwater.nemesis.schedules.fault_spec import FaultSpec
 
 CALM_S = (1.0, 4.0)
 TROUBLE_S = (0.5, 8.0)
-"""Ranges for the seconds before a step (calm) and the duration of a step (trouble). Each range
-begins below a broker's session timeout (2 s) and ends above it, so that some faults end before an
-election and others after it."""
+"""The ranges of the seconds before a step (calm) and of its duration (trouble). Each range begins
+below a broker's session timeout (2 s) and ends above it. So some faults end before an election, and
+others after it."""
 
 LEAST_S: Final = CALM_S[0] + TROUBLE_S[0]
 """The shortest schedule that has room for a fault, in seconds."""
@@ -63,10 +63,10 @@ def draw(plan: Plan, lane: int = 0) -> Steps:
 
 
 def check_duration(seconds: float) -> None:
-    """Reject a random schedule that is too short for any fault.
+    """Raise an error for a random schedule that is too short for any fault.
 
     Raises:
-        UsageError: the duration is too short; names the least duration.
+        UsageError: the duration is too short. The message has the least duration.
     """
     if seconds < LEAST_S:
         raise UsageError(
@@ -88,7 +88,7 @@ def _draw_faults(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) 
 
 
 def _draw_fault(dice: random.Random, choices: Sequence[FaultSpec], plan: Plan) -> FaultStep:
-    """Draw a fault and always a target, so that other draws do not depend on the item."""
+    """Draw a fault and always a target, so that later draws do not depend on this item."""
     chosen, target = dice.choice(choices), dice.choice(("leader", "follower", "any"))
     return FaultStep(
         fault=chosen.fault.name,

@@ -1,4 +1,4 @@
-"""Executes the steps of a schedule (``harness.runs.steps``).
+"""Execute the steps of a schedule (``harness.runs.steps``).
 
 ``play`` takes each step at its own time. Steps may overlap, so each step is injected and healed on
 its own thread; targets are looked up on the calling thread, in the order in which steps start.
@@ -17,14 +17,14 @@ from highwater.nemesis.faults.registry import find_fault
 from highwater.nemesis.schedules.executor import ScheduleExecutor
 
 _TURN_S: Final = 20.0
-"""The longest wait of a step for a target without a fault, because an earlier fault may take longer
-to heal than in the recorded run."""
+"""A step waits at most this long for a target without a fault, because an earlier fault may take
+longer to heal than in the recorded run."""
 
 _LOOK_S: Final = 0.05
 _LOOK_AT_WORK_S: Final = 0.2
 _FIRST_WORK_S: Final = 120.0
-"""The longest wait of the first fault of a program until the program works. The wait does not count
-as the run's time, because on a busy machine an instance may start slowly."""
+"""The first fault waits at most this long until the program works. The wait is not part of the
+run's time, because on a busy machine an instance may start slowly."""
 _THREADS_MOST: Final = 64
 
 
@@ -32,7 +32,7 @@ def play(context: ScheduleContext, steps: Sequence[FaultStep], *, duration_s: fl
     """Execute every step; if the steps end before ``duration_s``, wait until then.
 
     Raises:
-        HarnessError: a fault could not be injected or healed, or the run has to end.
+        HarnessError: a fault could not be injected or healed, or the run must end early.
     """
     executor, ended = ScheduleExecutor(context), threading.Event()
     executor.begin()
@@ -65,12 +65,13 @@ def play_in_turn(
 
     A fault of the program under test is injected only after the program has worked since its last
     fault. Before that, the program's consumer group may wait for a dead member's session to end (45
-    s by default), and another fault would add a member to wait for. With an odd seed the first
-    fault, with an even one the second, and every second fault from there on comes as soon as the
-    program works, perhaps before its first commit. The other faults come after an additional pause.
+    s by default), and another fault would add a member to wait for. With an odd seed the first,
+    third and later odd faults are injected as soon as the program works, perhaps before its first
+    commit; with an even seed the others are. The remaining faults are injected after an additional
+    pause.
 
     Raises:
-        HarnessError: the run has to end.
+        HarnessError: the run must end early.
     """
     executor, done, works = ScheduleExecutor(context), 0, False
     executor.begin()
@@ -111,7 +112,7 @@ def play_in_turn(
 def _works(context: ScheduleContext, done: int, deadline: float) -> bool:
     """Wait until the program's count exceeds ``done``; return False if it does not in time.
 
-    A count that stays unknown, because no broker reports it, counts as work.
+    A count that remains unknown, because no broker reports it, is treated as work.
     """
     while (work := context.work()) is None or work <= done:
         if context.clock() >= deadline:

@@ -30,10 +30,10 @@ def settings(plan: Plan) -> dict[str, str]:
 
 
 def check_levels(plan: Plan) -> None:
-    """Reject an upgrade, a protocol or a message format that Kafka does not support.
+    """Raise an error for an upgrade, protocol or message format that Kafka does not support.
 
     Raises:
-        UsageError: says why.
+        UsageError: the message states the reason.
     """
     if not (plan.to or plan.protocol or plan.format):
         return
@@ -76,10 +76,10 @@ def _check_metadata(plan: Plan) -> None:
 
 
 def _check_path(plan: Plan, path: list[Release]) -> None:
-    """Reject a path to an older release, or between ZooKeeper and KRaft.
+    """Raise an error for a path to an older release, or between ZooKeeper and KRaft.
 
     Raises:
-        UsageError: says why.
+        UsageError: the message states the reason.
     """
     for level in path:
         if level.coordination != path[0].coordination:

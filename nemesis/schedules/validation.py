@@ -1,4 +1,4 @@
-"""Rejects steps and budgets that cannot be followed, before the run starts."""
+"""Raise errors for steps and budgets that cannot be followed, before the run starts."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,10 +16,10 @@ from highwater.nemesis.schedules.fault_spec import FaultSpec
 
 
 def check_budget(plan: Plan) -> None:
-    """Reject a budget for an unknown fault, and a limit that is out of range.
+    """Raise an error for a budget with an unknown fault, or with a limit out of range.
 
     Raises:
-        UsageError: names the fault or the limit.
+        UsageError: the message names the fault or the limit.
     """
     for name, most in plan.budget.items():
         if name != BROKERS:
@@ -32,13 +32,13 @@ def check_budget(plan: Plan) -> None:
 
 
 def check_steps(plan: Plan, kafka: Release) -> None:
-    """Reject steps with unknown names, and two faults on one target at a time.
+    """Raise an error for steps with unknown names, or two faults on one target at a time.
 
-    The broker of a word such as ``leader`` is not known yet. If it has a fault when the step
-    begins, the step is left out.
+    The broker of a word such as ``leader`` is still unknown. If this broker has a fault when the
+    step begins, the step is skipped.
 
     Raises:
-        UsageError: names the step and the reason.
+        UsageError: the message names the step and the reason.
     """
     for number, step in enumerate(plan.steps, start=1):
         try:
@@ -77,7 +77,7 @@ def _check(step: FaultStep, plan: Plan, kafka: Release) -> None:
 
 
 def _check_message(step: FaultStep, plan: Plan, kafka: Release) -> None:
-    """Reject a message that the release does not have, or that the fault does not need."""
+    """Raise an error for a message that the release does not have, or that the fault cannot use."""
     if _scope(step) == "message":
         action = ACTIONS[step.fault.removesuffix("-message")]
         MessageSpec.of(step.message).require(action, plan, kafka)

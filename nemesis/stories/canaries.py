@@ -1,6 +1,6 @@
 """Canaries: schedules that lose data on every release; without a loss, the harness is broken.
 
-Kafka is not at fault here. A record that only its leader holds is lost with the leader, and a
+These losses are no bugs of Kafka. A record that only its leader has is lost with the leader, and a
 leader that is elected from outside the ISR lacks records that the ISR had.
 """
 

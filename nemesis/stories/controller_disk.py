@@ -18,7 +18,7 @@ from highwater.nemesis.stories.helpers import settle
 from highwater.nemesis.stories.story import HazardEnding, Prediction, StoryNeeds, story
 
 _LIMIT_S: Final = 240.0
-"""The limit of the wait for the new log, which grows by two records a second
+"""The limit of the wait for the new metadata log, which grows by two records a second
 (``metadata.max.idle.interval.ms``)."""
 _ANSWERS: Final = (3, 7)
 

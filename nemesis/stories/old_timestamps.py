@@ -5,7 +5,7 @@ Retention compares ``retention.ms`` with the largest timestamp in a segment
 ``CreateTime``, the default, the producer chooses it: a backfill, a replay of old data, or a clock
 that is behind. The active segment is deleted, too: if every record below the high watermark is too
 old, each broker closes the segment and deletes it (``UnifiedLog.deleteSegments``). A new record in
-the same segment keeps all of them.
+the same segment prevents the deletion.
 
 ``append-time`` and ``bounded-timestamp`` are the guards: the brokers' own time, and the refusal of
 old timestamps (KIP-937). Neither helps where the clock of a broker is ahead (``clock-ahead``): a

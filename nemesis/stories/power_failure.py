@@ -39,7 +39,7 @@ _POWER_FAILURE: Final = """
 
 
 def _ends_itself(release: Release) -> str:
-    """Return why the story is not played before 0.11: a follower ahead of its leader then halts.
+    """Return why the story cannot run before 0.11: a follower ahead of its leader halts there.
 
     See ``ReplicaFetcherThread.handleOffsetOutOfRange``, up to 0.10.2: "log truncation is not
     allowed".

@@ -1,4 +1,4 @@
-"""Draw a record's events as a strip: a frame per event, with all replicas near its offset."""
+"""Draw a record's events as a strip: one frame per event, with all replicas near its offset."""
 
 from collections.abc import Sequence
 from typing import Final

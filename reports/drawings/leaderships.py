@@ -12,7 +12,7 @@ from highwater.reports.run_evidence import PartitionObservations
 
 BAND: Final = 16.0
 _NARROWEST: Final = 2.0
-"""The least width of a strip that a person can see."""
+"""The least width at which a strip is visible."""
 
 
 def reigns(leaderships: Sequence[Leadership]) -> list[Leadership]:
@@ -50,7 +50,7 @@ def bands(
 def _intervals(
     rows: Sequence[Leadership], time: Scale, holds: Callable[[Leadership], bool]
 ) -> list[tuple[float, float, int]]:
-    """Return (start, end, epoch) of intervals in which ``holds`` is true; join equal epochs."""
+    """Return (start, end, epoch) of intervals in which ``holds`` is true; merge equal epochs."""
     bands: list[tuple[float, float, int]] = []
     for i, row in enumerate(rows):
         if not holds(row):
@@ -67,7 +67,7 @@ def _intervals(
 def epochs(observed: PartitionObservations, broker: int, time: Scale, top: float) -> list[Markup]:
     """Draw the leader epochs in which a replica responded as a follower.
 
-    KIP-101 and KIP-279 concern replicas that missed a complete epoch.
+    This shows replicas that missed a complete epoch, which KIP-101 and KIP-279 are about.
     """
     track = observed.tracks.get(broker)
     rows = reigns(observed.leaderships)

@@ -1,4 +1,4 @@
-"""Turn a counterexample's states into frames like the frames of real brokers."""
+"""Convert a counterexample's states to frames like those of real brokers."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,7 +24,7 @@ _DOWN: Final = {"dead": "killed", "paused": "paused", "stopped": "shut down"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harm:
-    """The records of a counterexample: lost records, and records in their place."""
+    """The affected records of a counterexample: lost records, and records in their place."""
 
     records: frozenset[str]
     instead: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ class Harm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionFact:
-    """A decision of the controller, or the clients' knowledge, and whether the step changed it."""
+    """A line about the controller or the clients, and whether the step changed it."""
 
     says: str
     is_new: bool
@@ -91,7 +91,7 @@ def model_frames(counterexample: "Counterexample") -> list[ModelFrame]:
 
 
 def subject(counterexample: "Counterexample") -> Anomaly:
-    """Return the record of the drawings, at its first offset."""
+    """Return the record that the drawings are about, at its first offset."""
     harmed = harm(counterexample)
     contents = (
         (offset, entry.record)

@@ -1,7 +1,7 @@
 """The frames of one record's events: all replicas near the record's offset.
 
-An anomaly's evidence is grouped into *beats* (written, fault, cut, elected, end). Each beat becomes
-one frame that shows every replica after the beat took effect.
+An anomaly's evidence is grouped into *beats*, its phases: written, fault, cut, elected, end. Each
+beat becomes one frame, which shows every replica at the end of the beat.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,13 +20,14 @@ from highwater.reports.run_evidence import PartitionObservations, Place, RunObse
 FRAMES_MAX: Final = 9
 _LINES: Final = "events/log_lines"
 _POLLED: Final = {"events/partitions", "events/replicas"}
-"""Tables of the observer, which polls and so observes events later."""
+"""Tables of the observer. It polls, so it observes events later than brokers log them."""
 SETTLE_NS: Final = 1_000_000_000
-"""The time after a beat's last evidence in which later observations may show the beat."""
+"""For this long after a beat's last evidence, observations may still show the beat's effect."""
 _BORN: Final = {"sent", "held", "acknowledged"}
 """Kinds of evidence that prove that the replica had the record."""
 FAULT_NS: Final = 100_000_000
-"""Time before a fault's row at which the broker was certainly intact: the row is written late."""
+"""For this long before a fault's row, the broker may already be affected, because the row is
+written late."""
 BEHIND: Final = 2
 AHEAD: Final = 1
 """Numbers of offsets shown before (``BEHIND``) and after (``AHEAD``) the record's offset."""
@@ -76,7 +77,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A beat or step to show: its frame has the replicas at ``until_ns``, after the effect."""
+    """A beat or step to show. Its frame shows the replicas at ``until_ns``, after its effect."""
 
     title: str
     start_ns: int | None
@@ -91,8 +92,8 @@ class Frame:
     """One beat: its evidence, and every replica at its end.
 
     Attributes:
-        seen_late: the number of an earlier frame that has a later time, or None. That frame shows
-            the cause, which the observer noticed only at its next poll.
+        seen_late: the number of an earlier frame with a later time, or None. That frame shows the
+            cause, which the observer noticed later, at its next poll.
     """
 
     number: int
@@ -114,7 +115,7 @@ class Frame:
 
     @property
     def captions(self) -> tuple[Witness, ...]:
-        """The evidence to list, without log lines of truncations that were also observed."""
+        """The evidence to list, without log lines of truncations that the observer noticed, too."""
         seen = {w.who for w in self.witnesses if w.what == "truncated" and w.source != _LINES}
         return tuple(
             w
@@ -187,7 +188,7 @@ def _seen_late(moments: Sequence[Moment], place: int) -> int | None:
 
 
 def cell_of(offset: int, value: str | None, subject: Anomaly) -> FrameCell:
-    """Return the cell of a record that a replica holds."""
+    """Return the cell for a record of a replica."""
     state = "subject" if value == subject.value else "other"
     here = offset == subject.offset and value is not None
     return FrameCell(offset=offset, state=state if here else "record", value=value)
@@ -256,7 +257,7 @@ class _Stage:
         )
 
     def _acknowledged(self, broker: int) -> int | None:
-        """Return when this broker acknowledged the record, so that it had the record then."""
+        """Return when this broker acknowledged the record, which proves that it had the record."""
         times = (
             w.time_ns
             for w in self.subject.witnesses
@@ -274,12 +275,12 @@ class _Stage:
         return FrameCell(offset=offset, state="gone", value=self._value(broker, offset, since))
 
     def _value(self, broker: int, offset: int, until: int, *, last: bool = False) -> str | None:
-        """Return the record at an offset: the last append from disk, earlier appends from history.
+        """Return the record at an offset: the last append from disk, earlier ones from history.
 
         The disk was read at the end. If the disk's record was sent after the last observed append
-        at the offset, the replica truncated its log unobserved. Then its record after that send is
-        not known, unless the broker was down. Without a disk, a record is known only if it was
-        appended in the leader epoch in which it was sent.
+        at the offset, the replica truncated its log unobserved. Then the replica's record after
+        that send is unknown, unless the broker was down. Without a disk, a record is known only if
+        it was appended in the leader epoch in which it was sent.
         """
         writings = self._writings(broker, offset)
         now = int(np.searchsorted(writings, until, side="right"))
@@ -299,7 +300,7 @@ class _Stage:
         return sent[-1] if sent else self.subject.value if offset == self.offset else None
 
     def _within_an_epoch(self, begin_ns: int, end_ns: int) -> bool:
-        """Return whether the leader epoch is known and the same at the beginning and the end."""
+        """Return whether the leader epoch is known, and equal at the beginning and at the end."""
         epochs = [now and now.epoch for now in map(self.observed.leadership, (begin_ns, end_ns))]
         return epochs[0] == epochs[1] not in (None, UNKNOWN)
 

@@ -114,7 +114,7 @@ def _offsets(observed: PartitionObservations) -> tuple[int, int]:
 def _acks(
     evidence: RunObservations, partition: Partition, marks: Sequence[TimelineMark], time: Scale
 ) -> Markup:
-    """Draw a stroke per acknowledgement at the top; draw their rate if there are too many."""
+    """Draw a line for each acknowledgement at the top, or their rate if there are too many."""
     top, base = 30.0, 24 + ACKS - 12
     acks = evidence.acks.get(partition, np.empty(0, np.int64))
     parts: list[Markup] = [text(LEFT - 10, top + 14, "acks", "lanename", "end")]
@@ -145,14 +145,14 @@ def _triangle(x: float, top: float, half: float, high: float, says: str, class_:
 
 
 def _beside(x: float, y: float, words: str, class_: str, room: float) -> Markup:
-    """Draw text right of a mark, or left of the mark if less than ``room`` is left."""
+    """Draw text to the right of a mark, or to the left if less than ``room`` is left."""
     if x > WIDTH - room:
         return text(x - 9, y, words, class_, "end")
     return text(x + 9, y, words, class_)
 
 
 def _messages(messages: Sequence[MessageSpan], time: Scale, top: float) -> Markup:
-    """Draw the messages that the relay acted on, each for the time that the relay had it."""
+    """Draw the messages to which a relay's rule applied, for the time that the relay held each."""
     parts: list[Markup] = []
     if messages:
         parts.append(text(LEFT - 10, top + 14, "messages", "lanename", "end"))
@@ -259,7 +259,7 @@ def _thinned(
 
 
 def _back(points: Sequence[tuple[float, float]]) -> str:
-    """Return a step path from its end back to its start."""
+    """Return a step path in reverse, from its end to its start."""
     words = []
     for (x, y), (_, before) in zip(points[::-1], [*points[-2::-1], points[0]], strict=True):
         words.append(f"H{number(x)}")

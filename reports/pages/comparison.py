@@ -88,7 +88,7 @@ class ComparedRun:
 
     @property
     def model_sentence(self) -> str:
-        """The word for the model's status, or ``not asked``."""
+        """The word for the model's status, or ``not asked`` without the model."""
         return model_text.WORDS[self.model.status] if self.model else "not asked"
 
 
@@ -102,7 +102,7 @@ class RunAtStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """One step in both runs; ``parts`` is true for the first step after which replicas differ."""
+    """One step in both runs. ``parts`` is true for the first step after which replicas differ."""
 
     number: int
     says: tuple[str | None, str | None]
@@ -158,9 +158,9 @@ def _headline(
     pairs: Sequence[Pair],
     parting: int | None,
 ) -> str:
-    """Return the headline: where the runs first differ, or that this is not known.
+    """Return the headline: where the runs first differ, or that this is unknown.
 
-    Runs are said to be equal only if equally many replicas were observed in both runs.
+    The runs are equal only if the same number of replicas was observed in both.
     """
     left, right = names = [f"Kafka {side.plan.software}" for side in sides]
     if parting is not None:
@@ -252,7 +252,7 @@ def _pairs(sides: tuple[ComparedRun, ComparedRun], subject: Anomaly | None) -> l
 
 
 def _frames_of(side: ComparedRun, subject: Anomaly | None) -> list[Frame]:
-    """Return the replicas after each step of a run: just before the next step, or at the end."""
+    """Return the replicas after each step of a run: before the next step, or at the end."""
     if subject is None:
         return []
     moments = []
@@ -279,8 +279,8 @@ def _cast(same: Sequence[tuple[ComparedStep, ComparedStep]]) -> Mapping[int, int
 def _differ(left: Frame | None, right: Frame | None, part_of: Mapping[int, int]) -> bool:
     """Return whether a log was truncated, or has a different record, in only one of the runs.
 
-    A different log end does not count, because no two runs are equally fast. A replica that was
-    observed in only one of the runs is not a difference either.
+    Different log ends are ignored, because no two runs are equally fast. So are replicas that were
+    observed in only one of the runs.
     """
     if left is None or right is None:
         return False

@@ -40,7 +40,7 @@ class ReplayOutcome:
 
     Attributes:
         link: the link from the page to the run's report.
-        model: the model's explanation of the run; None if the model was not asked.
+        model: the model's explanation of the run; None without one.
         why: the verdict's reasons, a sentence each.
         steps: the predicted and the observed state after each step of the run's schedule.
         cast: the broker of each replica in the model, as a sentence.

@@ -29,8 +29,9 @@ class RunInCell:
     """One run in its cell of the matrix.
 
     Attributes:
-        notes: further remarks, a word or two each.
-        predicted: the result of the rules and the model about the run; empty without one.
+        notes: additional remarks of one or two words.
+        predicted: whether the run agrees with the rules and the model, as text; empty without a
+            prediction.
         odd: colour of ``predicted`` if it disagrees with the run; else empty.
     """
 
@@ -128,7 +129,7 @@ def _broken(rows: Sequence[MatrixRow]) -> str:
 
 
 def sums(rows: Sequence[MatrixRow], matrix: Matrix | None) -> list[str]:
-    """Return the totals of all runs that the headline does not have, a clause each."""
+    """Return the totals of all runs that are not in the headline, one clause each."""
     lost = sum(row.lost for row in rows if row.counted)
     acknowledged = sum(row.acknowledged for row in rows if row.counted)
     verdicts = Counter(row.verdict for row in rows)
@@ -176,7 +177,7 @@ def _lines(rows: Sequence[MatrixRow], kafkas: Sequence[str]) -> list[MatrixLine]
 
 
 def _predicted(row: MatrixRow) -> tuple[str, str]:
-    """Return the result of rules and model about a run, and a colour if they disagree with it."""
+    """Return whether a run agrees with the rules and the model as text, and a colour if not."""
     if row.verdict == UNKNOWN:
         return "not judged", UNKNOWN
     if row.model is not None and row.model not in GOOD:

@@ -79,7 +79,10 @@ def _worst(rows: Iterable[MatrixRow]) -> dict[tuple[object, ...], MatrixRow]:
 
 
 def _gravity(row: MatrixRow) -> tuple[int, bool, bool, bool]:
-    """Return a sort key of a run: greater for a worse outcome, equal for the same outcome."""
+    """Return a sort key of a run.
+
+    A worse outcome has a greater key; equal outcomes have equal keys.
+    """
     return _RANKS.index(row.verdict), _strange(row), bool(row.divergent), bool(row.lost)
 
 

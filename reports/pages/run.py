@@ -50,7 +50,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingStory:
-    """One finding on the page: with its evidence, and with frames if it was observed.
+    """One finding on the page, with its evidence, and with frames if it was observed.
 
     Attributes:
         link: the finding's id on the page, the same each time the page is written.
@@ -200,7 +200,7 @@ def _raws(
 def _frame_of(
     stories: Sequence[FindingStory], finding: ModelFinding, link: ExplanationLink
 ) -> tuple[str, int] | None:
-    """Return the id and step number of the drawing that shows a link of the model's chain."""
+    """Return the id and the step number of the drawing that shows a link of a causal chain."""
     place = (finding.kind, finding.topic, finding.partition, finding.offset)
     for story in stories:
         a = story.anomaly

@@ -26,10 +26,10 @@ class RunListing:
     """One run in the index.
 
     Attributes:
-        verdict: the verdict's word for a person; None for a run that was not judged.
+        verdict: the verdict's word; None for a run that was not judged.
         why: why the run was not judged or cannot be read; empty for a judged run.
         lost: number of lost records; None if the records could not be counted.
-        model: the word for the model's status; empty if the model was not asked.
+        model: the word for the model's status; empty without the model.
     """
 
     name: str

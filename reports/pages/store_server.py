@@ -46,11 +46,11 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "Highwater"
 
     def do_GET(self) -> None:
-        """Answer with a page."""
+        """Respond with a page."""
         self._answer(self.wfile.write)
 
     def do_HEAD(self) -> None:
-        """Answer with the headers of a page."""
+        """Respond with the headers of a page."""
         self._answer(lambda _: None)
 
     def log_message(self, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""The page about many nights: settings with new, ongoing and resolved failures."""
+"""The page about many nightly runs: settings with new, ongoing and resolved failures."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

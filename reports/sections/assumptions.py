@@ -1,4 +1,4 @@
-"""The assumptions behind a verdict: effective faults, an observer that sees all, equal clocks.
+"""The assumptions of a verdict: effective faults, a complete observation, equal clocks.
 
 Every assumption is measured in the run itself. An assumption without evidence is "not observed".
 (etcd's robustness tests also judge assumptions first.)
@@ -112,7 +112,7 @@ def _window(effects: list[Effect]) -> Measured:
 
 
 def _left_out(run: Run) -> Measured | None:
-    """Return whether steps of the schedule were left out; None for a run without a schedule."""
+    """Return whether steps of the schedule were skipped; None for a run without a schedule."""
     try:
         rows = run.table(STEPS_TABLE).select(["event", "fault", "says"]).to_pylist()
     except (StoreError, KeyError):
@@ -150,7 +150,7 @@ def _observer(evidence: RunObservations) -> Measured:
 def _blind(track: Track, faults: list[FaultInterval], end_ns: int) -> Iterator[tuple[int, int]]:
     """Yield intervals in which a broker did not respond although it had no fault.
 
-    A broker may respond late after a fault, because it restarts.
+    The time after a fault is excluded, because a broker that restarts responds late.
     """
     ends = [*track.time_ns[1:], max(end_ns, int(track.time_ns[-1]))] if len(track.time_ns) else []
     for start, end, leo in zip(track.time_ns, ends, track.leo, strict=True):

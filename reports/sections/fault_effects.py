@@ -1,7 +1,7 @@
 """The observed effects of each fault, and whether the HW-lag window was open before the fault.
 
-A recorded fault may have had no effect. Only independent evidence counts here: the observer of the
-replicas, the controller's metadata, and the producers.
+A recorded fault may have had no effect. So this module uses only independent evidence: the observer
+of the replicas, the controller's metadata, and the producers.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,11 @@ from highwater.reports.run_evidence import PartitionObservations, RunObservation
 from highwater.reports.text import seconds
 
 EARLY_NS: Final = 200_000_000
-"""Time before a fault's record in which its effects count: it is recorded after it took effect."""
+"""Effects within this time before a fault's row belong to the fault, because its row is written
+after it took effect."""
 LATE_NS: Final = 1_000_000_000
-"""Time after a fault's healing in which the controller and the disks may still show its effects."""
+"""For this long after a fault's healing, the controller and the disks may still show its effects.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ def _seen(fault: FaultInterval, evidence: RunObservations) -> Iterator[str]:
 
 
 def _of_track(broker: int, track: Track, since: int, until: int) -> Iterator[str]:
-    """Yield a clause if the broker did not respond, and one if its log became shorter."""
+    """Yield a clause if the broker did not respond, and another if its log became shorter."""
     inside = (track.time_ns >= since) & (track.time_ns <= until)
     silent = np.flatnonzero(inside & (track.leo == UNKNOWN))
     if len(silent):
@@ -81,8 +83,8 @@ def _of_controller(
 ) -> Iterator[str]:
     """Yield elections and ISR changes that concern the fault's broker.
 
-    If the fault has no broker, all elections and ISR changes count. The election of the fault's
-    own broker does not count if the fault stops, pauses or isolates that broker.
+    If the fault has no broker, all elections and ISR changes are effects. If the fault stops,
+    pauses or isolates its broker, an election of that broker is no effect.
     """
     broker = fault.broker
     for before, after in zip(observed.leaderships, observed.leaderships[1:], strict=False):

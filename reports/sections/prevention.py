@@ -1,7 +1,7 @@
 """Settings and releases that would have prevented an anomaly, from the model's causal chains.
 
-Only anomalies that the model explains give advice. If no setting and no other release prevents a
-link of the chain, there is no advice.
+There is advice only for anomalies that the model explains, and only if a setting or another release
+prevents a link of the causal chain.
 """
 
 from collections.abc import Iterator

@@ -50,8 +50,8 @@ class ProgramSection:
         counts: outcomes as text, with the number of inputs (or of outputs without an input) that
             have the outcome; empty if the outcomes are not known.
         mistakes: causes as text, with the number of listed findings that have the cause.
-        lives: instance to its numbers of starts, kills, stops, pauses and ends by itself; None if
-            the table of instances cannot be read.
+        lives: the numbers of starts, kills, stops, pauses and exits of each instance; None if the
+            table of instances cannot be read.
     """
 
     command: str

@@ -71,7 +71,7 @@ def cast(plan: Plan, evidence: RunObservations) -> str:
 
 
 def _missed(status: RunStatus) -> Iterator[tuple[int, str]]:
-    """Yield each step that was not followed, with the observed differences or else the problem."""
+    """Yield each step that brokers did not follow, with the observed differences or the problem."""
     for problem in status.problems:
         if (number := legacy_sentences.step(problem)) is None:
             continue

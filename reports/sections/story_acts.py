@@ -76,7 +76,7 @@ class StoryAct:
 def subject(reconciliation: Reconciliation | None, topic: str) -> Anomaly | None:
     """Return the record of a story; None without a script.
 
-    This is a record that the model loses, or else the last record sent before the first fault.
+    The record is one that the model loses, or else the last one before the first fault.
     """
     if reconciliation is None or not reconciliation.course or reconciliation.predicted is None:
         return None
@@ -97,7 +97,7 @@ def subject(reconciliation: Reconciliation | None, topic: str) -> Anomaly | None
 
 
 def _first_blow(course: Sequence[ModelSnapshot]) -> int:
-    """Return the index of the last line before a broker is down, else of the last line."""
+    """Return the index of the last line before a broker is down; without one, of the last line."""
     return next((max(0, i - 1) for i, beat in enumerate(course) if beat.down), len(course) - 1)
 
 
@@ -161,7 +161,7 @@ def _span(
     observed: PartitionObservations,
     since: int,
 ) -> Span | None:
-    """Return when a line's effect was observed, from ``since`` on; None if it was not complete."""
+    """Return when a line's effect was observed, from ``since`` on; None if it was incomplete."""
     verb, *words = beat.line.split()
     if verb in _SENDING:
         records = words if verb == "settle" else words[:1]
@@ -200,7 +200,7 @@ _MARKED: Final = _SENDING | _ENDING | {"kill", "pause", "stop", "expire", "heal"
 def _moments(
     grouped: Sequence[tuple[list[ModelSnapshot], Span | None]], evidence: RunObservations
 ) -> Iterator[Moment | None]:
-    """Yield the moment of each act; None if the act was not observed in the script's order."""
+    """Yield the moment of each act; None if the acts were observed in another order."""
     for i, (beats, span) in enumerate(grouped):
         after = grouped[i + 1][1] if i + 1 < len(grouped) else (evidence.end_ns + 1, 0)
         if span is None or after is None or after[0] <= span[1]:
@@ -248,9 +248,8 @@ def _differs(frame: Frame, seen: Frame, about: Anomaly, *, last: bool) -> Iterat
     """Yield differences at the record's offset, for replicas that are up in both frames.
 
     Args:
-        last: whether this is the last act. Only in the last act leaders are compared, too, and a
-            replica without the record counts as different, because the observer may notice a state
-            late.
+        last: whether this is the last act. Only the last act compares leaders, and treats a replica
+            without the record as different, because the observer may notice a state late.
     """
     brokers: Mapping[int, Lane] = {lane.broker: lane for lane in seen.lanes}
     for lane in frame.lanes:

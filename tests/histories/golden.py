@@ -436,7 +436,7 @@ GOLDEN: Final = (
         name="nothing-acknowledged",
         build=_untested,
         verdict="unknown",
-        says=("no promise was tested",),
+        says=("no guarantee was tested",),
     ),
     *(
         Golden(

@@ -1,6 +1,6 @@
-"""Finds sequence numbers on the disks with which a producer hides copies of its own records.
+"""Find copies of a record on disks that have different sequence numbers.
 
-A broker recognises a record by producer id, epoch and sequence number, and keeps the order of the
+A broker recognises a record by producer id, epoch and sequence number, and checks the order of the
 numbers (KIP-98). It cannot recognise a copy with another number.
 """
 
@@ -57,7 +57,7 @@ def numbered_anew(case: RecordCase) -> Links:
     applies=_is_idempotent,
 )
 def numbered_behind(case: RecordCase) -> Links:
-    """Return two records' offsets on a disk, if they are in the order of their numbers."""
+    """Return two records' offsets on a disk, if the records are in the order of their numbers."""
     earlier, later = (step["value"] for step in case.anomaly["steps"])
     for broker, disk in case.trace.disks.items() if case.trace else ():
         for before, behind in product(disk.copies(later), disk.copies(earlier)):

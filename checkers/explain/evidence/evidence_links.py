@@ -20,10 +20,10 @@ from highwater.harness.runs.partition_trace import Leadership
 
 Row: TypeAlias = dict[str, Any]
 Links: TypeAlias = tuple[ExplanationLink, ...]
-"""The links of an explanation; empty if there is no evidence for the explanation."""
+"""The links of an explanation; empty without evidence for the explanation."""
 
 _LONGEST_NS = 60 * SECOND
-"""The assumed duration of a send without an outcome."""
+"""The assumed duration of a send with an unknown outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +63,10 @@ class RecordCase(AnomalyCase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """The links about an anomaly, in order; ``why_not`` is empty if they explain the anomaly.
+    """The links of an anomaly's explanation; ``why_not`` is empty if they explain the anomaly.
 
-    ``open``: no evidence contradicts the anomaly, but no known rule leads to it. ``unobserved``:
-    the missing observations without which the cause is not known.
+    ``open``: no evidence contradicts the anomaly, but no known rule causes it. ``unobserved``: the
+    missing observations without which the cause is unknown.
     """
 
     links: tuple[ExplanationLink, ...] = ()

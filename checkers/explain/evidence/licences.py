@@ -1,8 +1,8 @@
-"""Licences: an explanation names the rule or fact without which its anomaly cannot happen.
+"""A licence is the rule or the fact without which an anomaly cannot happen.
 
 A licence is a switch of the model that is on or off in a run's software (brokers and client), or a
 fact about the run's release, settings, client or faults. An explanation whose licence is not in
-force is not used, and its anomaly stays unexplained, like a bug in Kafka.
+force is not used. Its anomaly is then unexplained, like a bug of Kafka.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,7 +37,8 @@ _NEW_SETS: Final = (0, 11)
 
 
 Holds: TypeAlias = Callable[[RunTraces, int | None], bool]
-"""A function that returns whether a licence was in force in a run, at a time or (None) ever."""
+"""A function that returns whether a licence was in force in a run, at a time, or (for None) at any
+time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +129,7 @@ def of_plan(name: str, says: str, holds: Callable[[RunTraces], bool]) -> Licence
 
 
 def _says(switch: str) -> str:
-    """Return the sentence about a switch, with a small first letter."""
+    """Return the sentence about a switch, with a lower-case first letter."""
     rules = Rules if switch in Rules.__dataclass_fields__ else TransactionRules
     sentence = str(rules.__dataclass_fields__[switch].metadata["says"])
     return f"{sentence[:1].lower()}{sentence[1:]}"
@@ -163,7 +164,7 @@ class Explanation(Generic[C]):
         return self.licence.holds(case.observed, None) and self.applies(case)
 
     def outcome(self, case: C) -> Chain:
-        """Return the evidence for the explanation, also if its licence is not in force."""
+        """Return the evidence for the explanation, even if its licence is not in force."""
         evidence = self.evidence(case) if self.applies(case) else ()
         return evidence if isinstance(evidence, Chain) else Chain(links=evidence)
 
@@ -202,7 +203,7 @@ def first(explanations: Sequence[Explanation[C]], case: C) -> Links:
 
 
 def if_observed(outcome: Chain, explanations: Iterable[Explanation[C]], case: C) -> Chain:
-    """Return a chain; a refusal becomes "not known" if an allowed explanation lacks observations.
+    """Return a chain. A refusal becomes "unknown" if an allowed explanation lacks observations.
 
     Args:
         outcome: the chain that was found; an explanation is returned unchanged.

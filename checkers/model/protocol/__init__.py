@@ -1,1 +1,1 @@
-"""Kafka's replication as functions over a state, with the rules of every release."""
+"""Kafka's replication as functions of a state, with the rules of every release."""

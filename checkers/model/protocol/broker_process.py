@@ -1,4 +1,4 @@
-"""A broker's process and session: kill, pause, stop, start, and their effects."""
+"""Kill, pause, stop and start a broker's process, with the effects on its session and replica."""
 
 from highwater.checkers.model.protocol import state_layout as layout
 from highwater.checkers.model.protocol.compiled import Constants, State, rule, spend_one
@@ -26,7 +26,10 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def crash(s: State, b: int, end: int) -> None:
-    """Kill a process: its log stays complete (in the page cache), and its HW is that on disk."""
+    """Kill a broker's process.
+
+    The log stays complete in the page cache; the HW becomes that on disk.
+    """
     put(s, b, layout.PROCESS, end)
     if joiner(s, b):
         s[layout.JOIN] = 0
@@ -40,10 +43,10 @@ def crash(s: State, b: int, end: int) -> None:
 def fail_over(s: State, k: Constants) -> bool:
     """Replace the controller by another one; False if this changes nothing.
 
-    With ZooKeeper, decisions that the dead controller had not delivered are lost: the next
-    controller sends only the present state (``ControllerChannelManager`` has a queue for each
-    broker in its memory). With KRaft no decision is lost. If at most one decision is undelivered
-    for each broker, nothing changes.
+    With ZooKeeper, the dead controller's undelivered decisions are lost: its queue for each broker
+    is in memory (``ControllerChannelManager``), and the next controller sends only the present
+    state. With KRaft no decision is lost. Nothing changes if every broker lacks at most one
+    decision.
     """
     if k[K_DECISIONS_LOGGED] or not spend(s, 0, k[K_FAILOVERS]):
         return False
@@ -57,7 +60,7 @@ def fail_over(s: State, k: Constants) -> bool:
 
 @rule
 def wipe(s: State, k: Constants, b: int) -> bool:
-    """Replace a broker's disk by an empty disk, while the broker is down and not in the ISR."""
+    """Replace a broker's disk by an empty disk. The broker must be down and not in the ISR."""
     keeps = isr_of(s, newest(s)) | int(s[layout.ELR])
     if get(s, b, layout.PROCESS) not in (ProcessState.DEAD, ProcessState.STOPPED):
         return False
@@ -85,7 +88,7 @@ def kill(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def pause(s: State, k: Constants, b: int) -> bool:
-    """Pause a broker (SIGSTOP): it does nothing, and messages to it wait."""
+    """Pause a broker (SIGSTOP): the broker does nothing, and messages to it wait."""
     if not is_up(s, b) or not spend_one(s, layout.FAILURES, k[K_FAILURES]):
         return False
     put(s, b, layout.PROCESS, ProcessState.PAUSED)
@@ -94,7 +97,7 @@ def pause(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def resume(s: State, b: int) -> bool:
-    """Resume a broker (SIGCONT): it continues without knowing what it has missed."""
+    """Resume a broker (SIGCONT): the broker continues without the decisions that it missed."""
     if get(s, b, layout.PROCESS) != ProcessState.PAUSED:
         return False
     put(s, b, layout.PROCESS, ProcessState.UP)
@@ -112,7 +115,7 @@ def expire(s: State, k: Constants, b: int, successor: int) -> bool:
 
 @rule
 def start(s: State, k: Constants, b: int) -> bool:
-    """Start a broker on its data and register it; its old session must have ended."""
+    """Start a broker with its data, and register it. Its previous session must have ended."""
     process = get(s, b, layout.PROCESS)
     if process not in (ProcessState.DEAD, ProcessState.STOPPED) or is_live(s, b):
         return False
@@ -123,7 +126,7 @@ def start(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def register(s: State, k: Constants, b: int) -> bool:
-    """Give a new session to a broker that was paused for longer than its session timeout."""
+    """Give a new session to a broker whose pause was longer than its session timeout."""
     if not is_up(s, b) or is_live(s, b):
         return False
     welcome(s, k, b, False)
@@ -132,7 +135,7 @@ def register(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def stop(s: State, k: Constants, b: int, successor: int) -> bool:
-    """Shut a broker down in order: move its leadership, then write the HW to disk."""
+    """Shut a broker down cleanly: move its leadership, then write its HW to disk."""
     if not is_up(s, b) or not is_live(s, b) or not spend_one(s, layout.MOVES, k[K_MOVES]):
         return False
     s[layout.LATE_JOINERS] = int(s[layout.LATE_JOINERS]) | (1 << b)
@@ -160,7 +163,7 @@ def move(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def checkpoint(s: State, b: int) -> bool:
-    """Write a broker's HW to disk, as it does every few seconds."""
+    """Write a broker's HW to disk, as every broker does every few seconds."""
     if not is_up(s, b) or get(s, b, layout.DISK) == get(s, b, layout.HW):
         return False
     put(s, b, layout.DISK, get(s, b, layout.HW))

@@ -21,15 +21,15 @@ _UNREGISTERED: Final[list[Callable[..., Any]]] = []
 
 
 def rule(function: Callable[P, R]) -> Callable[P, R]:
-    """Mark a function as a rule of the model: plain Python and compiled code can call it."""
+    """Mark a function as a rule of the model, which plain Python and compiled code can call."""
     _UNREGISTERED.append(function)
     return function
 
 
 def register_rules() -> None:
-    """Let compiled code call every rule that has been imported. May be repeated.
+    """Let compiled code call every rule that has been imported. A second call changes nothing.
 
-    Numba makes no C wrapper, because no C code calls the compiled form.
+    Numba makes no C wrapper, because no C code calls a rule.
     """
     from numba.extending import register_jitable  # noqa: PLC0415 - only a search needs Numba
 
@@ -41,7 +41,7 @@ def register_rules() -> None:
 def copy_state(source: State, target: State) -> None:
     """Copy a state into another state of the same size.
 
-    Numba would need seconds to compile a slice assignment, with its errors about sizes.
+    A slice assignment would take Numba seconds to compile, because it includes errors about sizes.
     """
     for place in range(source.shape[0]):
         target[place] = source[place]

@@ -23,7 +23,7 @@ _FIRST_SHIFT = 6
 def decide(s: State, leader: int, isr: int, bump: int) -> None:
     """Append a decision with a leader (-1 for none) and an ISR; increase the epoch by ``bump``.
 
-    The replicas do not change.
+    The replicas of the partition do not change.
     """
     last = newest(s)
     if last + 1 >= layout.MAX_DECISIONS:
@@ -40,8 +40,9 @@ def decide(s: State, leader: int, isr: int, bump: int) -> None:
 def eligible(s: State, k: Constants) -> int:
     """Return the brokers that may be elected, as a mask.
 
-    These are the live ISR; if it is empty, the live ELR; else the last known leader (both since
-    KIP-966); else every live replica, if unclean elections are allowed.
+    The live members of the ISR are eligible. If there are none, the live members of the ELR are,
+    and then the last known leader (both since KIP-966). If unclean elections are allowed, every
+    live replica comes last.
     """
     live = int(s[layout.LIVE]) & replicas_of(s, newest(s))
     clean = isr_of(s, newest(s)) & live
@@ -74,7 +75,7 @@ def keep_eligible(s: State, k: Constants, before: int, after: int) -> None:
 
 @rule
 def elect(s: State, k: Constants, chosen: int) -> None:
-    """Make an eligible broker the leader; brokers that are not alive leave the ISR."""
+    """Make an eligible broker the leader. Brokers that are not alive leave the ISR."""
     before = isr_of(s, newest(s))
     in_sync = (before >> chosen) & 1
     isr = (before & int(s[layout.LIVE])) | (1 << chosen) if in_sync else 1 << chosen
@@ -139,7 +140,10 @@ def lose(s: State, k: Constants, b: int, successor: int) -> bool:
 
 @rule
 def _orphan(s: State, k: Constants, b: int, before: int) -> None:
-    """Leave the partition without a leader: the ISR is ``b``, or empty with an ELR (KIP-966)."""
+    """Leave the partition without a leader.
+
+    The ISR becomes ``b``, or empty with an ELR (KIP-966).
+    """
     if k[scope.K_ELR]:
         keep_eligible(s, k, before, 0)
         s[layout.LAST_LEADER] = b + 1
@@ -227,7 +231,7 @@ def complete(s: State, k: Constants) -> bool:
 
 @rule
 def _leader_after(s: State, leader: int, replicas: int, able: int) -> int:
-    """Return the leader of the new replicas: the old leader, the first eligible one, or -1."""
+    """Return the leader among the new replicas: the old leader, an eligible replica, or -1."""
     if leader < 0 or (replicas >> leader) & 1:
         return leader
     first = ((int(s[layout.REASSIGNED]) >> _FIRST_SHIFT) & 3) - 1

@@ -1,4 +1,4 @@
-"""Invariants of every state: promises to clients, and conditions of the protocol."""
+"""Invariants of every state: guarantees to clients, and conditions of the protocol."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def established(s: State) -> int:
-    """Return the leader that the controller named last, if it runs and knows this; else -1."""
+    """Return the newest elected leader if it runs and knows of its election; else -1."""
     leader = leader_of(s, newest(s))
     if leader < 0 or not is_up(s, leader) or get(s, leader, layout.APPLIED_DECISION) != newest(s):
         return -1
@@ -197,7 +197,7 @@ def fetches_on(s: State, k: Constants) -> bool:
 
 @rule
 def type_ok(s: State, k: Constants) -> bool:
-    """Every value is in its range."""
+    """Every value of a state is in its range."""
     for b in range(k[K_BROKERS]):
         hw, leo = get(s, b, layout.HW), get(s, b, layout.LEO)
         decided = -1 <= get(s, b, layout.APPLIED_DECISION) <= newest(s)
@@ -213,7 +213,7 @@ class Invariant:
     Attributes:
         bit: the invariant's bit in the mask that ``broken`` returns.
         says: the invariant as a sentence.
-        promise: whether clients rely on it; if not, only the protocol does.
+        promise: whether clients rely on the invariant; otherwise only the protocol does.
     """
 
     bit: int

@@ -1,4 +1,4 @@
-"""The leader's part of the ISR: it adds and drops followers by requests to the controller."""
+"""Changes of the ISR by the leader: it adds and removes followers by requests to the controller."""
 
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
@@ -22,7 +22,7 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def progress(s: State, k: Constants, leader: int, b: int) -> None:
-    """Record a follower's LEO at the leader: this may change the ISR and the HW."""
+    """Store a follower's LEO at the leader. This may change the ISR and the HW."""
     leo = get(s, b, layout.LEO)
     put(s, leader, layout.REMOTE + b, leo)
     if not (get(s, leader, layout.VIEW) >> b) & 1 and _may_join(s, k, leader, b, leo):
@@ -58,7 +58,7 @@ def _may_write(s: State, leader: int) -> bool:
 
 @rule
 def _grow(s: State, k: Constants, leader: int, b: int) -> None:
-    """Add ``b`` to the ISR. If the request is late, the HW waits for ``b`` until the response."""
+    """Add ``b`` to the ISR. While the request is late, the HW also waits for ``b``."""
     if s[layout.JOIN] == layout.ARMED:
         s[layout.JOIN] = layout.IN_FLIGHT | leader << 1 | b << 3
         return
@@ -94,13 +94,13 @@ def _shrink(s: State, k: Constants, leader: int, b: int) -> bool:
 
 @rule
 def shrink(s: State, k: Constants, leader: int, b: int) -> bool:
-    """Drop a dead follower, which has not fetched for replica.lag.time.max.ms, from the ISR."""
+    """Remove a dead follower, which has not fetched for replica.lag.time.max.ms, from the ISR."""
     return not is_up(s, b) and _shrink(s, k, leader, b)
 
 
 @rule
 def lag(s: State, k: Constants, leader: int, b: int) -> bool:
-    """Drop a running follower from the ISR, because it cannot reach the leader."""
+    """Remove a running follower from the ISR, because the follower cannot reach the leader."""
     if not is_up(s, b) or not spend_one(s, layout.FAILURES, k[scope.K_FAILURES]):
         return False
     return _shrink(s, k, leader, b)
@@ -108,7 +108,7 @@ def lag(s: State, k: Constants, leader: int, b: int) -> bool:
 
 @rule
 def confirm(s: State, k: Constants, leader: int) -> bool:
-    """Let a leader learn that the controller has accepted the smaller ISR."""
+    """Tell a leader that the controller has accepted the smaller ISR."""
     pending = get(s, leader, layout.PENDING)
     if not presumes(s, leader) or not pending:
         return False
@@ -122,9 +122,9 @@ def confirm(s: State, k: Constants, leader: int) -> bool:
 def admit(s: State, k: Constants, leader: int) -> bool:
     """Deliver a leader's late request for a larger ISR to the controller, and its response.
 
-    The controller refuses the request if it has made a decision since then, or if the follower has
-    no session (KIP-841). Since KIP-903 it also refuses a follower that has restarted since the
-    leader saw it.
+    The controller refuses the request if it has made a decision after the request was sent, or if
+    the follower has no session (KIP-841). Since KIP-903 it also refuses a follower that restarted
+    after its last fetch from the leader.
     """
     mask = joiner(s, leader)
     if not mask or not is_up(s, leader):

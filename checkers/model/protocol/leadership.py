@@ -1,4 +1,4 @@
-"""The effect of the controller's decisions on a broker: leader, follower, or neither."""
+"""The effect of the controller's decisions on a broker: it becomes leader, follower or neither."""
 
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
@@ -23,7 +23,7 @@ from highwater.checkers.model.protocol.state_layout import (
 
 @rule
 def learn(s: State, k: Constants, b: int) -> bool:
-    """Apply the next decision; a broker whose session had ended gets only the newest decision.
+    """Apply the controller's next decision; after a lost session, only the newest decision.
 
     With ZooKeeper, brokers ignore a decision without a leader: they keep the epoch and the leader
     that they know (``ReplicaManager.makeFollowers``), so a broker can miss an epoch.
@@ -92,9 +92,9 @@ def apply_decision(s: State, k: Constants, b: int, decision: int, deletes: bool)
 def _become_leader(
     s: State, k: Constants, b: int, before: int, old_epoch: int, old_replicas: int
 ) -> None:
-    """Become leader with the broker's own HW, maybe a stale one, and without the followers' LEOs.
+    """Become leader with the broker's own HW, which may be stale, and without followers' LEOs.
 
-    A broker that led before keeps the LEOs of brokers that are still replicas, or that one delta
+    A previous leader remembers the LEOs of brokers that are still replicas, or that one delta
     removed and added again (``Partition.updateAssignmentAndIsr``, ``remoteReplicasMap``).
 
     Args:
@@ -116,7 +116,7 @@ def _become_leader(
 
 @rule
 def _become_follower(s: State, k: Constants, b: int, before: int, old_epoch: int) -> None:
-    """Become follower, and truncate by the rules of the release; see ``rules_by_release``."""
+    """Become follower, and truncate by the rules of the release (``rules_by_release``)."""
     _retire(s, b)
     leader = follows(s, b)
     gap = epoch_of(s, b) - old_epoch

@@ -1,4 +1,4 @@
-"""The steps of the cluster, its operator and its clients, as functions of a state."""
+"""The steps of the cluster, of its operator and of its clients, as functions of a state."""
 
 from enum import IntEnum
 from itertools import product
@@ -49,10 +49,10 @@ from highwater.checkers.model.protocol.state_layout import (
 class Move(IntEnum):
     """The kind of a step.
 
-    Kinds up to LAG come from outside; the cluster takes the other steps by itself. RUN, TELL and
-    SAVE are steps of a search by rounds, and combine many other steps. The kinds after SAVE are
-    only in scopes with batches, failovers, replaced disks, late joins, reassignments or elections
-    by hand.
+    Kinds up to LAG are commands from outside the cluster; the cluster takes the other steps by
+    itself. RUN, TELL and SAVE are steps of a search by rounds; each combines many other steps. The
+    kinds after SAVE occur only in scopes with batches, failovers, replaced disks, late joins,
+    reassignments or elections by hand.
     """
 
     SEND = 0
@@ -100,10 +100,10 @@ _ACKS_ALL = 2
 def moves(scope: Scope) -> np.ndarray[Any, np.dtype[np.int8]]:
     """Return all steps that the scope can need, as rows ``(kind, broker, other broker)``.
 
-    In a round the broker is a mask of the brokers that run. The other broker is the successor for
-    STOP and EXPIRE (the same broker: no successor), and the follower for LAG and SHRINK. For BATCH
-    the last number is the number of records; elsewhere it is 0. For REASSIGN the two numbers are
-    the mask of the new replicas and the first new replica.
+    In a round, ``broker`` is a mask of the brokers that run. ``other broker`` is the successor for
+    STOP and EXPIRE (the same broker means no successor), and the follower for LAG and SHRINK. It is
+    the number of records for BATCH. For REASSIGN the two numbers are the mask of the new replicas
+    and the first new replica.
     """
     kinds = [kind for kind in Move if kind not in (ROUNDS if scope.by == "message" else _MESSAGES)]
     rows = [
@@ -137,7 +137,7 @@ def _seconds(kind: Move, scope: Scope) -> range:
 
 @rule
 def send_batch(s: State, k: Constants, b: int, count: int) -> bool:
-    """Append several records as one batch of a producer (KIP-98; before it, one batch a record)."""
+    """Append records as one batch of a producer (KIP-98); in older releases, one batch a record."""
     first = int(s[layout.SENT])
     if not k[K_EPOCHS] or first + count > k[K_RECORDS]:
         return False
@@ -176,7 +176,8 @@ def send(s: State, k: Constants, b: int) -> bool:
 def possible(s: State, k: Constants, kind: int, b: int) -> bool:  # noqa: ARG001 - as apply
     """Return whether a step may be possible, by a cheap test.
 
-    It is never False if ``apply`` would return True. The search calls it before it copies a state.
+    The result is never False if ``apply`` would return True. The search calls this function before
+    it copies a state.
     """
     if kind >= Move.RUN:
         return True
@@ -294,7 +295,7 @@ def _by_itself(s: State, k: Constants, kind: int, b: int, other: int) -> bool:
 def attempt(s: State, k: Constants, row: tuple[int, int, int]) -> State | None:
     """Return the state after a step taken under other rules; None if these rules do not allow it.
 
-    If the step elects a broker that these rules do not allow, another broker is elected.
+    If these rules do not allow the election of the step's broker, another broker is elected.
     """
     kind, b, other = row
     for successor in (other, *range(3)) if kind in (Move.STOP, Move.EXPIRE) else (other,):

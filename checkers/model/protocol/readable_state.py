@@ -1,4 +1,4 @@
-"""The state of the model in readable form, for people, files and drawings."""
+"""The state of the model in readable form, for reports, files and drawings."""
 
 import msgspec
 
@@ -53,10 +53,11 @@ class ModelReplica(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         process: ``up``, ``paused``, ``dead`` (killed) or ``stopped`` (shut down in order).
         hw_on_disk: the HW with which the broker would start.
-        follows: the leader that it knows, maybe itself; -1 for none.
+        follows: the leader that the broker knows, which may be the broker itself; -1 for none.
         epoch: the leader epoch that the broker knows; -1 for none.
         isr: the ISR that the broker knows, if it believes that it leads.
-        fetcher: ``none``, ``truncating`` (must ask where to truncate), ``fetching`` or ``ended``.
+        fetcher: ``none``, ``truncating`` (it must request the offset to truncate to), ``fetching``
+            or ``ended``.
         answer: the fetch answer in flight to the broker.
     """
 
@@ -83,7 +84,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         leader: the leader that the controller named last; -1 for none.
         live: brokers with a session.
         elr: replicas that may lead although they are not in the ISR (KIP-966).
-        last_leader: the last known leader, kept while no broker leads (KIP-966); -1 for none.
+        last_leader: the last known leader, stored while the partition has no leader (KIP-966); -1
+            for none.
         acked: records that were acknowledged to producers.
         assigned: the brokers that have a replica by the newest decision; empty in scopes without
             reassignments.

@@ -17,7 +17,7 @@ UNDEFINED = -1
 
 @rule
 def append(s: State, b: int, entry: int) -> None:
-    """Append an entry to the log; an epoch entry that has no records yet is dropped."""
+    """Append an entry to the log. An epoch entry without records is removed."""
     leo = get(s, b, layout.LEO)
     put(s, b, layout.LOG + leo, entry)
     put(s, b, layout.LEO, leo + 1)
@@ -43,7 +43,7 @@ def cut(s: State, k: Constants, b: int, offset: int) -> None:
 
 @rule
 def delete(s: State, b: int) -> None:
-    """Delete the replica with its epochs and its HW, also on disk, as StopReplica does."""
+    """Delete the replica with its epochs and its HW, in memory and on disk, as StopReplica does."""
     for field in range(layout.PROCESS):
         put(s, b, field, 0)
     put(s, b, layout.ELECTED, 0)
@@ -53,7 +53,7 @@ def delete(s: State, b: int) -> None:
 def least_isr(s: State, k: Constants, b: int) -> int:
     """Return the number of members that a leader's ISR needs for acks=all.
 
-    Since KAFKA-15583 it is at most the number of replicas (``Partition.effectiveMinIsr``).
+    Since KAFKA-15583 this number is at most the number of replicas (``Partition.effectiveMinIsr``).
     """
     least = int(k[scope.K_MIN_ISR])
     if k[scope.K_STRICT_MIN_ISR]:
@@ -63,7 +63,7 @@ def least_isr(s: State, k: Constants, b: int) -> int:
 
 @rule
 def _empty_batch(s: State, b: int, offset: int) -> None:
-    """Leave a gap if the offset is inside a batch, because the file then ends before this batch.
+    """Make a gap if the offset is inside a batch, because the file then ends before this batch.
 
     ``LogSegment.truncateTo`` truncates before the batch that contains the offset, but
     ``Log.truncateTo`` (1.1.1; ``LocalLog.truncateTo`` in 3.9.0) still sets the LEO to the offset.
@@ -117,10 +117,10 @@ def start_after(s: State, b: int, epoch: int) -> int:
 
 @rule
 def told_epoch(s: State, k: Constants, b: int, number: int) -> int:
-    """Return the epoch that a leader returns for epoch ``number``; UNDEFINED if it knows none.
+    """Return the epoch that a leader returns for epoch ``number``; UNDEFINED if it has none.
 
-    ``LeaderEpochFileCache.endOffsetFor`` since KIP-279. Since 2.0.1 a leader treats an epoch below
-    all its epochs as a known, empty epoch.
+    The rule is ``LeaderEpochFileCache.endOffsetFor`` since KIP-279. Since 2.0.1 a leader treats an
+    epoch below all its epochs as a known, empty epoch.
     """
     latest = last_epoch(s, b)
     if number > latest:

@@ -1,4 +1,4 @@
-"""Fetching: the transport of records, truncations and high watermarks from leader to follower."""
+"""Fetching: records, truncations and high watermarks go from leader to follower."""
 
 from highwater.checkers.model.protocol import scope
 from highwater.checkers.model.protocol import state_layout as layout
@@ -68,7 +68,7 @@ def truncate(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def _end_by_first_rule(s: State, leader: int, b: int, number: int) -> int:
-    """Return where to truncate by KIP-101: the epoch's end in the leader, or the follower's HW."""
+    """Return where KIP-101 truncates: at the epoch's end in the leader, or at the follower's HW."""
     latest = last_epoch(s, leader)
     if number == latest:
         return get(s, leader, layout.LEO)
@@ -79,10 +79,10 @@ def _end_by_first_rule(s: State, leader: int, b: int, number: int) -> int:
 
 @rule
 def cut_to_epoch(s: State, k: Constants, b: int, number: int, end: int) -> bool:
-    """Truncate by KIP-279 to the end of the largest common epoch; False: ask again.
+    """Truncate by KIP-279 to the end of the largest common epoch; False for another request.
 
     Args:
-        number: the epoch in the leader's answer, UNDEFINED if the answer has no epoch.
+        number: the epoch in the leader's response; UNDEFINED if the response has no epoch.
         end: the end offset of that epoch in the leader's log.
     """
     if number == UNDEFINED:
@@ -102,7 +102,7 @@ def cut_to_epoch(s: State, k: Constants, b: int, number: int, end: int) -> bool:
 
 @rule
 def fetch(s: State, k: Constants, b: int) -> bool:
-    """Fetch from the leader, and apply the answer."""
+    """Fetch from the leader, and apply the response."""
     if not request(s, k, b):
         return False
     return get(s, b, layout.ANSWER) == 0 or take(s, k, b)
@@ -110,7 +110,7 @@ def fetch(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def ask(s: State, k: Constants, b: int) -> bool:
-    """Fetch from the leader; its response is in flight afterwards."""
+    """Fetch from the leader. Its response is in flight afterwards."""
     if not spend_one(s, layout.LATES, k[scope.K_LATE]):
         return False
     if not request(s, k, b) or get(s, b, layout.ANSWER) == 0:
@@ -121,13 +121,13 @@ def ask(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def receive(s: State, k: Constants, b: int) -> bool:
-    """Apply the fetch answer that is in flight to ``b``."""
+    """Apply the fetch response that is in flight to ``b``."""
     return get(s, b, layout.ANSWER) != 0 and is_up(s, b) and take(s, k, b)
 
 
 @rule
 def propose(s: State, k: Constants, b: int) -> bool:
-    """Fetch, so that the leader requests to add the follower to the ISR; this request is late."""
+    """Fetch, so that the leader sends a late request to add the follower to the ISR."""
     if not k[scope.K_ASYNC_ISR] or s[layout.JOIN] or not spend(s, 4, k[scope.K_JOINS]):
         return False
     s[layout.JOIN] = layout.ARMED
@@ -136,7 +136,7 @@ def propose(s: State, k: Constants, b: int) -> bool:
 
 @rule
 def request(s: State, k: Constants, b: int) -> bool:
-    """Handle a fetch at the leader: record the follower's progress, and respond."""
+    """Handle a fetch at the leader: store the follower's LEO, and respond."""
     leader = follows(s, b)
     if (
         not is_up(s, b)
@@ -183,14 +183,14 @@ def _put_answer(s: State, b: int, kind: int, offset: int, count: int) -> None:
 
 @rule
 def clear_answer(s: State, b: int) -> None:
-    """Drop the answer in flight to ``b``."""
+    """Drop the response in flight to ``b``."""
     for field in range(layout.ANSWER, layout.BLOCK):
         put(s, b, field, 0)
 
 
 @rule
 def take(s: State, k: Constants, b: int) -> bool:
-    """Apply a fetch answer to a follower, unless its fetcher does not expect it any more."""
+    """Apply a fetch response to a follower, unless its fetcher no longer expects the response."""
     kind, leader = get(s, b, layout.ANSWER), get(s, b, layout.ANSWER_FROM)
     offset, count = get(s, b, layout.ANSWER_OFFSET), get(s, b, layout.ANSWER_COUNT)
     same_epoch = get(s, b, layout.ANSWER_KNOWN) == epoch_of(s, b)

@@ -1,9 +1,9 @@
 """Rounds: some brokers are frozen, and the others run until they are idle.
 
-SIGSTOP freezes a broker while the others continue. So a schedule for real brokers is made of
+SIGSTOP freezes a broker while the others continue. So a schedule for real brokers consists of
 commands and rounds: in a round some brokers run until they are idle, and the others are frozen. A
-search by rounds reaches fewer interleavings than a search by single messages, but its findings can
-be replayed without holding messages.
+search by rounds reaches fewer interleavings than a search by messages. But its findings can be
+replayed without a proxy that delays messages.
 """
 
 from highwater.checkers.model.protocol import state_layout as layout
@@ -42,7 +42,7 @@ _LONGEST = 40
 def run(s: State, k: Constants, running: int) -> bool:
     """Let some brokers run until all of them are idle; the other brokers are frozen.
 
-    An idle follower's fetch waits at its leader, so the follower does not know an increased HW yet.
+    An idle follower's fetch waits at its leader, so the follower does not know the newest HW yet.
     """
     changed = False
     for _ in range(_LONGEST):
@@ -58,11 +58,11 @@ def run(s: State, k: Constants, running: int) -> bool:
 
 @rule
 def shut_down(s: State, k: Constants, b: int, successor: int) -> bool:
-    """Shut a broker down in order. On KRaft all other brokers then run for a round.
+    """Shut a broker down cleanly. On KRaft all other brokers then run for a round.
 
     A KRaft controller lets a broker shut down only when every live broker has applied the decision
-    (``BrokerHeartbeatManager.nextState``, ``lowestActiveOffset``), so no broker can stay frozen. A
-    broker without leadership may shut down at once; in the model it waits, too.
+    (``BrokerHeartbeatManager.nextState``, ``lowestActiveOffset``), so no broker can stay frozen.
+    Kafka lets a broker without leadership shut down at once; in the model it waits, too.
     """
     if not stop(s, k, b, successor):
         return False
@@ -73,9 +73,9 @@ def shut_down(s: State, k: Constants, b: int, successor: int) -> bool:
 
 @rule
 def tell(s: State, k: Constants, running: int) -> bool:
-    """Answer the waiting fetches of running brokers; the responses have the leader's HW.
+    """Respond to the waiting fetches of running brokers; the responses have the leader's HW.
 
-    A running broker learns a decision at once, which ends its waiting fetch.
+    A decision of the controller reaches a running broker at once, and ends its waiting fetch.
     """
     changed = False
     for b in range(k[K_BROKERS]):
@@ -118,7 +118,7 @@ def save(s: State, k: Constants, running: int) -> bool:
 
 @rule
 def _step(s: State, k: Constants, b: int, running: int) -> bool:
-    """Take one broker's next step. A broker that was frozen learns all decisions at once."""
+    """Take one broker's next step. A broker that was frozen gets all decisions at once."""
     if register(s, k, b) or skip(s, k, b) or learn(s, k, b) or confirm(s, k, b):
         return True
     leader = follows(s, b)
@@ -129,7 +129,7 @@ def _step(s: State, k: Constants, b: int, running: int) -> bool:
 
 @rule
 def _fetch(s: State, k: Constants, b: int, leader: int) -> bool:
-    """Fetch. A fetch without new records waits, but the leader has recorded the follower's LEO."""
+    """Fetch. A fetch without new records waits, but the leader stores the follower's LEO."""
     leo, last = get(s, b, layout.LEO), last_epoch(s, b)
     remote_leo = get(s, leader, layout.REMOTE + b)
     view, hw = get(s, leader, layout.VIEW), get(s, leader, layout.HW)

@@ -1,7 +1,7 @@
 """The rules of each release of Kafka: a table of switches.
 
 Every switch is one rule or one bug fix, on or off. It cites the KIP or issue that introduced the
-rule, and the class of Kafka's source in which we read the rule, release by release.
+rule. It also cites the class in Kafka's source, which we read release by release.
 """
 
 from dataclasses import dataclass, field, fields
@@ -13,7 +13,7 @@ from highwater.harness.releases.catalogue import CATALOGUE
 
 
 def switch_field(says: str, source: str) -> Any:  # noqa: ANN401 - as dataclasses.field is typed
-    """Return the field of a switch, with its meaning and the source in which it was read."""
+    """Return the field of a switch, with its meaning and its source."""
     return field(metadata={"says": says, "source": source})
 
 
@@ -180,13 +180,13 @@ def rules_of(name: str, *, protocol: str = "", written: str = "") -> Rules:
     """Return the rules of a catalogued release under limits on its protocol and format.
 
     Args:
-        name: such as ``2.8.2``, or ``3.9.2-zk`` for the same jars on ZooKeeper.
+        name: a release such as ``2.8.2``, or ``3.9.2-zk`` for 3.9.2 on ZooKeeper.
         protocol: the newest ``inter.broker.protocol.version``, if it is not the release's own. The
             requests from followers to leaders and from leaders to the controller depend on it
             (``ReplicaFetcherThread``). On KRaft it is the newest ``metadata.version``, with the
             features of that release (KIP-584).
         written: the newest ``log.message.format.version``. A log in a format before 0.11 has no
-            epochs; since 2.1 its follower asks no leader, and truncates to its HW
+            epochs; since 2.1 its follower sends no request to a leader, and truncates to its HW
             (``AbstractFetcherThread.fetchTruncatingPartitions``).
 
     Raises:

@@ -40,7 +40,7 @@ def require_bounds(scope: object, bounds: Mapping[str, tuple[int, int]]) -> None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The bounds of a search, and the settings that decide what Kafka promises.
+    """The bounds of a search, and the settings on which Kafka's guarantees depend.
 
     Attributes:
         brokers: replicas of the partition, 2 or 3.
@@ -56,8 +56,8 @@ class Scope:
         min_isr: ``min.insync.replicas``.
         unclean: ``unclean.leader.election.enable``.
         by_hand: an operator may ask for an unclean election where no broker leads (KIP-460).
-        by: the unit of a step, a message or a round. In a round some brokers run until they are
-            idle, and the others are frozen; real brokers can replay rounds.
+        by: the unit of a step, ``message`` or ``round``. In a round some brokers run until they are
+            idle, and the others are frozen. Real brokers can replay rounds.
         stops: whether a planned move may also be an orderly stop.
         old_format: records have the format from before 0.11, without leader epochs.
 

@@ -16,7 +16,7 @@ MAX_RECORDS: Final = 6
 MAX_DECISIONS: Final = 12
 
 NO_LEADER: Final = 3
-"""The leader in a decision without a leader."""
+"""The leader's number in a decision without a leader."""
 
 # The controller: its decisions so far (leader, ISR and epoch), and the brokers with a session.
 DECISION: Final = 0
@@ -72,7 +72,7 @@ ANSWER_LOG: Final = ANSWER_COUNT + 1
 BLOCK: Final = ANSWER_LOG + MAX_RECORDS
 
 WIDTH: Final = -(-(BLOCKS + MAX_BROKERS * BLOCK) // 8) * 8
-"""Bytes of a state, whole words of eight."""
+"""The size of a state in bytes, a multiple of eight."""
 
 
 class ProcessState(IntEnum):
@@ -85,7 +85,10 @@ class ProcessState(IntEnum):
 
 
 class Fetcher(IntEnum):
-    """The state of a follower's fetcher: TRUNCATING asks where to truncate; ENDED is permanent."""
+    """The state of a follower's fetcher.
+
+    TRUNCATING requests the offset to truncate to; ENDED is permanent.
+    """
 
     NONE = 0
     TRUNCATING = 1
@@ -94,7 +97,7 @@ class Fetcher(IntEnum):
 
 
 class ProducerStatus(IntEnum):
-    """The answer to the producer of a record."""
+    """The response to the producer of a record."""
 
     UNSENT = 0
     UNKNOWN = 1
@@ -102,7 +105,7 @@ class ProducerStatus(IntEnum):
 
 
 class AnswerKind(IntEnum):
-    """The kind of a fetch answer in flight."""
+    """The kind of a fetch response in flight."""
 
     NONE = 0
     RECORDS = 1
@@ -111,9 +114,9 @@ class AnswerKind(IntEnum):
 
 IN_FLIGHT: Final = 1
 STALE: Final = 32
-"""A bit of JOIN: the follower has restarted since the leader's request."""
+"""A bit of JOIN: the follower has restarted after the leader's request."""
 ARMED: Final = 64
-"""A value of JOIN within a step: the next request for a larger ISR is late."""
+"""A temporary value of JOIN: the next request for a larger ISR is late."""
 
 FLAG_REREAD: Final = 1
 """A consumer has read two records at one offset."""
@@ -124,13 +127,13 @@ FLAG_OVERFLOW: Final = 2
 
 @rule
 def signed(value: int) -> int:
-    """Return the signed number that has the same eight bits."""
+    """Return the signed number with the same eight bits."""
     return value - 256 if value > 127 else value  # noqa: PLR2004 - the largest signed byte
 
 
 @rule
 def spend(s: State, shift: int, most: int) -> bool:
-    """Count one more failover (0), replaced disk (2), late join (4) or reassignment (6).
+    """Count another failover (0), replaced disk (2), late join (4) or reassignment (6).
 
     Return False if the scope's bound ``most`` is reached already.
     """
@@ -150,7 +153,8 @@ def block(b: int) -> int:
 def get(s: State, b: int, field: int) -> int:
     """Return a field of broker ``b``.
 
-    The sum of a byte and 0 is a machine word, so rules that take it are compiled only once.
+    The result is a machine word, the sum of a byte and 0. So rules with this argument are compiled
+    only once.
     """
     return int(s[BLOCKS + b * BLOCK + field]) + 0
 
@@ -251,7 +255,7 @@ def is_live(s: State, b: int) -> bool:
 
 @rule
 def joiner(s: State, leader: int) -> int:
-    """Return the follower (a mask) whose ISR join ``leader`` has requested, without an answer."""
+    """Return the follower, as a mask, for which ``leader`` has an open request to join the ISR."""
     join = int(s[JOIN])
     return 1 << ((join >> 3) & 3) if join & IN_FLIGHT and (join >> 1) & 3 == leader else 0
 

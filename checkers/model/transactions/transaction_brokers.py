@@ -1,6 +1,6 @@
-"""The brokers' moves: the coordinator's decisions, and the appends of leaders.
+"""The brokers' moves: decisions of the coordinator, and appends to logs by leaders.
 
-A function that handles a request returns its answer: ``OK``, ``WAIT`` (an error after which the
+A function that handles a request returns the response: ``OK``, ``WAIT`` (an error after which the
 client retries, such as CONCURRENT_TRANSACTIONS), or ``REFUSED`` (a permanent error).
 """
 
@@ -32,7 +32,7 @@ OK: Final = 0
 WAIT: Final = 1
 REFUSED: Final = 2
 LATER: Final = 3
-"""The request is handled, and its response comes later."""
+"""The request was handled. Its response comes later."""
 
 
 @rule
@@ -92,7 +92,7 @@ def end_transaction(s: State, k: Constants, commit: int, epoch: int) -> int:  # 
 
 @rule
 def prepare(s: State, decided: int, bump: int) -> None:
-    """Write a decision, after which the coordinator must write its markers."""
+    """Write a decision. After that, the coordinator must write the markers."""
     s[layout.STATE] = decided
     s[layout.EPOCH] = int(s[layout.EPOCH]) + bump
     s[layout.PENDING] = s[layout.PARTS]
@@ -125,7 +125,7 @@ def write_marker(s: State, k: Constants, p: int, commit: int, epoch: int) -> boo
 
 @rule
 def complete(s: State, p: int) -> None:
-    """Record that a partition's marker is written; the last marker completes the transaction."""
+    """Mark a partition's marker as written. The last marker completes the transaction."""
     left = int(s[layout.PENDING]) & ~(1 << p)
     s[layout.PENDING] = left
     if left == 0:
@@ -135,7 +135,7 @@ def complete(s: State, p: int) -> None:
 
 @rule
 def append_record(s: State, k: Constants, r: int) -> int:
-    """Append a record, unless the leader has the record already or the rules refuse it."""
+    """Append a record, unless the leader already has the record, or the rules refuse it."""
     p, epoch = int(s[layout.R_PARTITION + r]), int(s[layout.R_EPOCH + r])
     sequence, own_epoch = int(s[layout.R_SEQUENCE + r]), leader(s, p, layout.LEADER_EPOCH) - 1
     if k[K_STALE_EPOCH_FIRST] and epoch < own_epoch:

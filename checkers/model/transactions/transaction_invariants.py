@@ -16,9 +16,9 @@ NOWHERE: Final = 0
 UNDECIDED: Final = 1
 PUBLISHED: Final = 2
 WITHDRAWN: Final = 4
-"""The outcome of a record in a log, one bit for each of its offsets: no marker after it, a commit,
-or an abort. A read_committed reader decides in the same way (``Fetcher``, aborted transactions): by
-the next marker after the record."""
+"""The outcome of a record in a log, one bit for each of its offsets: no marker after the record, a
+commit, or an abort. Like a read_committed reader (``Fetcher``, aborted transactions), it uses the
+next marker after the record."""
 
 
 @rule
@@ -182,7 +182,7 @@ _ALL: Final = (1 << len(TRANSACTION_INVARIANTS)) - 1
 
 @rule
 def overflowed(s: State) -> bool:
-    """Return whether a state had no room for a message or an entry."""
+    """Return whether a state had no space for a message or an entry."""
     return int(s[layout.FLAGS]) & layout.FLAG_OVERFLOW != 0
 
 
@@ -190,7 +190,7 @@ def overflowed(s: State) -> bool:
 def broken_of(s: State, k: Constants) -> int:  # noqa: ARG001 - of all machines
     """Return a mask of the invariants that a state breaks, in their order.
 
-    A state without room for a message or an entry breaks all invariants.
+    A state without space for a message or an entry breaks all invariants.
     """
     if overflowed(s):
         return _ALL

@@ -20,7 +20,7 @@ CACHED_MOST: Final = 5
 
 COMMIT: Final = 7
 ABORT: Final = 8
-"""Markers in a log; lower numbers are records."""
+"""The numbers of markers in a log. Lower numbers are records."""
 
 # The coordinator: the state of the transactional id, its epoch, its partitions, markers to write.
 STATE: Final = 0
@@ -141,22 +141,23 @@ class Request(IntEnum):
 
 
 COORDINATOR: Final = MAX_PARTITIONS
-"""The coordinator receives AddPartitionsToTxn and EndTxn; all other receivers are leaders."""
+"""The number of the coordinator as a receiver (AddPartitionsToTxn, EndTxn). All other receivers are
+leaders."""
 
 BROKERS_WAY: Final = 9
 """The number of the connection for markers, from the coordinator to a leader."""
 
 CLOSED: Final = 9
-"""The number of the connection for requests whose producer has failed."""
+"""The number of the connection for requests of a producer that has failed."""
 
 FLAG_OVERFLOW: Final = 1
-"""A log or the message list is full: the scope is too large for the state."""
+"""The state has no space for an entry of a log or a message: the scope is too large."""
 
 FLAG_REFUSED: Final = 2
 """A producer got a permanent error, although it was not fenced."""
 
 FLAG_SUCCESSOR_REFUSED: Final = 4
-"""The refused producer was the second one, which had replaced the first."""
+"""The second producer, which had replaced the first, was refused."""
 
 
 @rule

@@ -45,7 +45,7 @@ TRANSACTION_LAWS: Final = MachineFunctions(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionSettings:
-    """A release, a client and bounds: everything that a search of transactions depends on.
+    """The settings of a search of transactions: a release, a client and bounds.
 
     Attributes:
         switched: rules that differ from those of the release and the client, by name.
@@ -57,7 +57,7 @@ class TransactionSettings:
     switched: Mapping[str, bool] = field(default_factory=dict)
 
     def rules(self) -> TransactionRules:
-        """Return the rules that hold.
+        """Return the rules of the release and the client, with the switched rules.
 
         Raises:
             UsageError: the model does not know the release, the client or a rule.
@@ -66,7 +66,7 @@ class TransactionSettings:
         return switch(rules, self.switched, TRANSACTION_SWITCHES, "rule of transactions")
 
     def machine(self) -> Machine:
-        """Return the model as a machine. Raises what ``rules`` raises."""
+        """Return the model as a machine. Raises the errors of ``rules``."""
         return Machine(
             laws=TRANSACTION_LAWS,
             moves=transaction_moves(self.scope),
@@ -106,7 +106,7 @@ class TransactionSettings:
 
 
 class TransactionStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One move: the name of its ``TransactionMove``, its arguments, and the state after it."""
+    """One move: its name (``TransactionMove``), its arguments, and the state after it."""
 
     move: str
     arguments: tuple[int, int]
@@ -119,12 +119,12 @@ class TransactionStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class TransactionCounterexample(ModelFile, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A way to break an invariant with a release and a client, within a scope.
+    """A path that breaks an invariant with a release and a client, within a scope.
 
     Attributes:
-        model: the word that separates such a file from a counterexample of replication.
+        model: the word that marks the file as a counterexample of transactions.
         switched: rules that differ from those of the release and the client.
-        invariant: the invariant that the last step breaks, and no step before it.
+        invariant: the invariant that only the last step breaks.
         says: the invariant as a sentence.
         shortest: whether a search has shown that there is no shorter counterexample.
     """
@@ -156,7 +156,7 @@ class TransactionCounterexample(ModelFile, frozen=True, kw_only=True, forbid_unk
         return f"{self.invariant} on Kafka {self.kafka} with {self.client}"
 
     def replay(self) -> tuple[PathStep, ...] | None:
-        """Return the path by the present rules; None if the path no longer breaks the invariant.
+        """Return the path by today's rules; None if the path no longer breaks the invariant.
 
         Raises:
             UsageError: the model does not know the release, a rule, a move or the invariant.
@@ -165,8 +165,8 @@ class TransactionCounterexample(ModelFile, frozen=True, kw_only=True, forbid_unk
 
 
 def transaction_invariants(names: Iterable[str]) -> tuple[str, ...]:
-    """Return names of invariants; ``promises`` and ``all`` both stand for all invariants.
+    """Return names of invariants. ``promises`` and ``all`` both mean all invariants.
 
-    Raises what ``invariants_by_name`` raises.
+    Raises the errors of ``invariants_by_name``.
     """
     return invariants_by_name(names, TRANSACTION_INVARIANTS, "invariant of transactions")

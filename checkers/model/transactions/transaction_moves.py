@@ -137,7 +137,7 @@ def take(s: State, k: Constants, kind: int, a: int, b: int) -> bool:  # noqa: C9
 
 @rule
 def _is_its_turn(s: State, kind: int, a: int) -> bool:  # noqa: PLR0911 - one for each case
-    """Return whether the mode ``in_turn`` allows a move now (``TransactionScope.in_turn``)."""
+    """Return whether a move is allowed now, if applications wait for responses (``in_turn``)."""
     controls = _is_awaited(s, Request.ADD_PARTITION, Request.END_TXN)
     if kind == TransactionMove.ARRIVE:
         late = message(s, a, layout.M_CONNECTION) != 0
@@ -181,7 +181,7 @@ def _is_awaited(s: State, kind: int, other: int) -> bool:
 
 @rule
 def _arrive(s: State, k: Constants, slot: int) -> bool:
-    """Deliver a request to its broker; the response arrives or is lost with the connection."""
+    """Deliver a request to its broker. The response arrives, or is lost with the connection."""
     kind = message(s, slot, layout.M_KIND)
     if kind == 0 or not is_first(s, slot):
         return False
@@ -242,7 +242,7 @@ def _write(s: State, k: Constants, p: int) -> bool:
 
 @rule
 def _repeat(s: State, k: Constants, p: int) -> bool:
-    """Send a marker that will be late; the coordinator sends the marker again."""
+    """Send a marker that will be late. The coordinator sends the marker again."""
     number = int(s[layout.LATE_MARKERS]) + 1
     if number > k[K_LATE_MARKERS] or not is_preparing(s):
         return False
@@ -256,7 +256,7 @@ def _repeat(s: State, k: Constants, p: int) -> bool:
 
 @rule
 def _expire(s: State, k: Constants) -> bool:
-    """Abort a transaction that lasts too long (``abortTimedOutTransactions``)."""
+    """Abort a transaction that has been open for too long (``abortTimedOutTransactions``)."""
     if int(s[layout.STATE]) != CoordinatorState.ONGOING:
         return False
     if not spend_one(s, layout.EXPIRIES, k[K_EXPIRIES]):

@@ -71,7 +71,7 @@ def begin(s: State, k: Constants, c: int) -> bool:
 
 @rule
 def send(s: State, k: Constants, c: int, p: int) -> bool:
-    """Give the producer a record, to be sent as soon as its partition is in the transaction.
+    """Call ``send``: the record is sent as soon as its partition is in the transaction.
 
     Partitions are interchangeable, so the first record always goes to the first partition.
     """
@@ -173,7 +173,7 @@ def give_up(s: State, k: Constants, c: int, receiver: int) -> bool:
 
 @rule
 def on_added(s: State, c: int, p: int) -> None:
-    """Record that the coordinator has added a partition, and send the records that waited."""
+    """Handle the response of AddPartitionsToTxn, and send the records that waited for it."""
     set_producer(s, c, layout.ADDED, producer(s, c, layout.ADDED) | 1 << p)
     set_producer(s, c, layout.ADDING, producer(s, c, layout.ADDING) & ~(1 << p))
     if producer(s, c, layout.PHASE) == Phase.OPEN:
@@ -190,7 +190,7 @@ def on_acknowledged(s: State, c: int, r: int) -> None:
 
 @rule
 def on_ended(s: State, k: Constants, c: int) -> None:
-    """Record that the transaction has ended as the application requested."""
+    """Handle the response of EndTxn: the transaction has ended as requested."""
     if producer(s, c, layout.PHASE) == Phase.COMMITTING:
         s[layout.STATUS + producer(s, c, layout.TRANSACTION) - 1] = Status.COMMITTED
     set_producer(s, c, layout.PHASE, Phase.READY)
@@ -205,7 +205,7 @@ def on_ended(s: State, k: Constants, c: int) -> None:
 
 @rule
 def fail(s: State, c: int) -> None:
-    """End a producer permanently after an error; requests that it has sent may still arrive.
+    """End a producer permanently after an error. Its requests in flight may still arrive.
 
     If the application has not requested a commit, its transaction counts as aborted.
     """
@@ -270,7 +270,7 @@ def _end_drained(s: State, c: int) -> None:
 
 @rule
 def _count(s: State, number: int, state: int) -> int:
-    """Return how many records of a transaction are in a state."""
+    """Return how many records of a transaction are in this state."""
     count = 0
     for r in range(int(s[layout.SENT])):
         if int(s[layout.R_TRANSACTION + r]) == number and int(s[layout.R_STATE + r]) == state:
@@ -285,7 +285,7 @@ def _outstanding(s: State, number: int) -> int:
 
 @rule
 def _has(s: State, c: int, p: int, state: int) -> bool:
-    """Return whether the open transaction has a record of a partition in a state."""
+    """Return whether the open transaction has a record of this partition in this state."""
     number = producer(s, c, layout.TRANSACTION)
     for r in range(int(s[layout.SENT])):
         if (

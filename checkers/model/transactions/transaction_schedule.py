@@ -1,8 +1,8 @@
 """A counterexample of transactions as a schedule for brokers, and its predicted outcome.
 
-The schedule is for one producer and one partition. The relay (a proxy) holds a request that is late
-in the counterexample; all other requests pass. The client and the release need not be those of the
-search.
+The schedule is for one producer and one partition. The relay (a proxy) delays a request that is
+late in the counterexample; all other requests pass. The client and the release may differ from
+those of the search.
 """
 
 from collections.abc import Sequence
@@ -43,10 +43,10 @@ from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import CATALOGUE
 
 END: Final = "end"
-"""The name of a held EndTxn; a held Produce has its record's name, such as ``m1``."""
+"""The name of a delayed EndTxn. A delayed Produce has the name of its record, such as ``m1``."""
 
 MARKER: Final = "marker"
-"""The name of a held WriteTxnMarkers, from the coordinator to the leader."""
+"""The name of a delayed WriteTxnMarkers, from the coordinator to the leader."""
 
 _FORGETS_ALONE: Final = (3, 4)
 """The first release with a separate setting for the time after which a leader forgets a producer
@@ -62,11 +62,11 @@ class TransactionAction(msgspec.Struct, frozen=True, kw_only=True):
     """One step of a schedule.
 
     Attributes:
-        action: ``begin``, ``send``, ``commit``, ``abort``, ``renew``; ``given-up`` (its sender
-            closes the connection of a held request), ``release`` (a held request is sent),
+        action: ``begin``, ``send``, ``commit``, ``abort``, ``renew``; ``given-up`` (the sender of a
+            delayed request closes its connection), ``release`` (a delayed request is sent),
             ``answered`` (every record has a response), ``forgotten`` (the leader has no state of
             the producer), ``await`` (wait only for the log).
-        held: name of the held request that this step sends or concerns.
+        held: name of the delayed request of this step.
         says: the step of the counterexample as a sentence.
         length: entries in the log after the step; None if the next step happens by itself.
         refused: whether the record of the step gets a permanent error.
@@ -84,7 +84,7 @@ class ForetoldRecords(msgspec.Struct, frozen=True, kw_only=True):
     """The predicted outcome of the records on a release.
 
     Attributes:
-        lost: records of committed transactions that are in no log, or aborted there.
+        lost: records of committed transactions that no log has, or that are aborted in the log.
         published: committed records of transactions that the application aborted or left open.
         hanging: first records of transactions that never end.
         repeated: records that are in the log twice.
@@ -141,8 +141,8 @@ def predict_records(
 ) -> ForetoldRecords:
     """Return the outcome of a counterexample's steps by the rules of a release and a client.
 
-    Release and client may differ from those of the search. A step that the rules refuse is left
-    out. At the end the application aborts an open transaction.
+    Release and client may differ from those of the search. A step that the rules refuse is ignored.
+    At the end the application aborts an open transaction.
     """
     settings = TransactionSettings(
         kafka=kafka,
@@ -199,7 +199,7 @@ def _subject(state: State, slot: int) -> str:
 
 
 def _same_request(row: Row, before: State, state: State) -> list[Row]:
-    """Return a move for another state, in which the same request may be in another slot.
+    """Return the same move for another state, in which its request may have another slot.
 
     With version 2, each transaction has its own epoch, so the request may have another one.
     """
@@ -215,7 +215,7 @@ def _same_request(row: Row, before: State, state: State) -> list[Row]:
 
 
 def _goes_on(state: State) -> bool:
-    """Return whether the log may already be longer, because a transaction is ending."""
+    """Return whether the log may be longer than expected, because a transaction is ending."""
     phases = {producer(state, c, layout.PHASE) for c in range(layout.MAX_PRODUCERS)}
     return int(state[layout.PENDING]) != 0 or bool(phases & _ENDING)
 
@@ -251,7 +251,7 @@ def _require_playable(counterexample: TransactionCounterexample, kafka: str) -> 
 
 
 def _require_client(counterexample: TransactionCounterexample, kafka: str, client: str) -> None:
-    """Refuse a client that handles records without a response differently at an abort."""
+    """Raise an error if the client handles records without a response differently at an abort."""
     searched = transaction_rules_of(counterexample.kafka, counterexample.client)
     played = transaction_rules_of(kafka, client)
     if played.purges_unanswered == searched.purges_unanswered:
@@ -292,7 +292,7 @@ def _states(counterexample: TransactionCounterexample) -> list[State]:
 
 
 def _action(rows: Sequence[Row], states: Sequence[State], number: int) -> tuple[str, str, str]:
-    """Return an action, its record, and its held request."""
+    """Return a step's action, its record, and its delayed request."""
     kind, a, b = rows[number]
     before = states[number]
     if kind == TransactionMove.SEND:
@@ -317,7 +317,7 @@ def _action(rows: Sequence[Row], states: Sequence[State], number: int) -> tuple[
 
 
 def _held_at_end(rows: Sequence[Row], number: int) -> str:
-    """Return the request that the relay holds while a transaction ends."""
+    """Return the request that the relay delays while a transaction ends."""
     following = [row[0] for row in rows[number + 1 :]]
     if following[:1] == [TransactionMove.GIVE_UP]:
         return END
@@ -351,7 +351,7 @@ def _arrival(
 
 
 def _is_held(rows: Sequence[Row], states: Sequence[State], sent: int, r: int) -> bool:
-    """Return whether a Produce is held, because it is abandoned or comes after a late request."""
+    """Return whether a Produce is delayed, because it is abandoned or follows a late request."""
     for number in range(sent + 1, len(rows)):
         kind, slot, receiver = rows[number]
         before = states[number]

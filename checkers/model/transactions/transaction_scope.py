@@ -36,7 +36,7 @@ class TransactionScope:
         records: maximum number of records that all producers send.
         transactions: maximum number of transactions that all producers begin.
         producers: producers with one ``transactional.id``. The second producer replaces the first,
-            which does not know that and continues.
+            which continues because it gets no message about this.
         late: maximum of connections to leaders that a producer closes while a Produce is in flight;
             that Produce arrives later or never.
         late_controls: maximum of connections to the coordinator that a producer closes while an
@@ -68,7 +68,7 @@ class TransactionScope:
     in_turn: int = 0
 
     def __post_init__(self) -> None:
-        """Raise an error for bounds that do not fit in a state."""
+        """Raise an error if a state has no space for the bounds."""
         require_bounds(self, TRANSACTION_BOUNDS)
 
 

@@ -1,4 +1,4 @@
-"""The state of the model of transactions in readable form, for people, files and drawings."""
+"""The state of the model of transactions in readable form, for reports, files and drawings."""
 
 from typing import Final
 
@@ -51,7 +51,7 @@ class ModelProducer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionLeader(msgspec.Struct, frozen=True, kw_only=True):
-    """A leader's log, and its knowledge about the producer.
+    """A leader's log, and its state of the producer.
 
     Attributes:
         log: names of records, and ``commit`` and ``abort`` for markers.
@@ -70,8 +70,8 @@ class TransactionState(msgspec.Struct, frozen=True, kw_only=True):
     """The complete state at one time.
 
     Attributes:
-        coordinator: the state of the ``transactional.id``; ``epoch``: its producer epoch.
-        partitions: partitions in the transaction; ``markers``: those that still need a marker.
+        coordinator, epoch: the state and the producer epoch of the ``transactional.id``.
+        partitions, markers: the partitions in the transaction, and those that still need a marker.
         transactions: the outcome of each transaction for its application, in order.
         on_the_way: requests that have not arrived yet, as text.
     """
@@ -93,7 +93,7 @@ def record_name(number: int) -> str:
 
 
 def words(member: CoordinatorState | Phase | Status | RecordState) -> str:
-    """Return the name of a state as words."""
+    """Return the name of a state in words."""
     return member.name.lower().replace("_", " ")
 
 

@@ -24,7 +24,7 @@ from aiokafka.errors import (
 Request = dict[str, Any]
 LATE_S = 0.1
 UNREACHED = {"NoBrokersAvailable", "KafkaConnectionError", "KafkaTimeoutError"}
-"""Errors of a call that may be repeated, because no broker responded."""
+"""Errors after which a call may be repeated, because no broker responded."""
 
 FATAL = {"ProducerFenced", "ProducerClosed", "IllegalStateError"} | {
     "TransactionalIdAuthorizationFailed",
@@ -60,13 +60,16 @@ READS = {
 
 
 def renamed(config: Request, names: dict[str, str]) -> Request:
-    """Return the settings that aiokafka has, by its names."""
+    """Return settings under aiokafka's names, without those that aiokafka does not have."""
     ours = {names[name]: value for name, value in config.items() if name in names}
     return {**ours, "bootstrap_servers": config["bootstrap.servers"].split(",")}
 
 
 def producing(config: Request) -> Request:
-    """Return an ``AIOKafkaProducer``'s settings; its one timeout limits a record's life, too."""
+    """Return an ``AIOKafkaProducer``'s settings.
+
+    Its only timeout limits a record's delivery, too.
+    """
     times = (config[f"{name}.timeout.ms"] for name in ("socket", "request", "message"))
     codec = config["compression.type"]
     return {
@@ -89,13 +92,13 @@ def reading(config: Request) -> Request:
 
 
 def answer(number: int, **words: object) -> None:
-    """Answer a request, or report an event in the group."""
+    """Respond to a request, or report an event in the group."""
     sys.stdout.write(json.dumps({"id": number, **words}) + "\n")
     sys.stdout.flush()
 
 
 def failed(number: int, raised: BaseException, **words: object) -> None:
-    """Answer with an exception."""
+    """Respond with an exception."""
     name = type(raised).__name__
     code = raised.errno if isinstance(raised, BrokerResponseError) else -1
     words = {"again": name in UNREACHED, "fatal": name in FATAL, "message": str(raised), **words}
@@ -108,7 +111,7 @@ def offsets(request: Request) -> dict[TopicPartition, int]:
 
 
 class AiokafkaClient:
-    """A client that the first call starts, because the start waits for a broker."""
+    """A client that starts at its first call, because the start waits for a broker."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.calls: dict[str, Callable[[Request], Awaitable[object]]] = {}
@@ -129,7 +132,7 @@ class AiokafkaClient:
         return self.client
 
     def serve(self, request: Request) -> None:
-        """Begin to serve a request."""
+        """Begin to execute a request."""
         if request["op"] not in self.calls:
             answer(request["id"], error="UNKNOWN_REQUEST", queued=False)
             return
@@ -161,7 +164,7 @@ class AiokafkaProducer(AiokafkaClient):
         }
 
     def serve(self, request: Request) -> None:
-        """Queue a record, or begin a call."""
+        """Queue a record, or begin another call."""
         if request["op"] == "send":
             self._records.put_nowait(request)
         else:
@@ -180,7 +183,10 @@ class AiokafkaProducer(AiokafkaClient):
                 future.add_done_callback(lambda sent, to=number: written(to, sent))
 
     def _refused(self) -> Request:
-        """Return the meaning of a refusal: without its sender a producer refuses everything."""
+        """Return the meaning of an exception.
+
+        A producer whose sender task has ended refuses everything.
+        """
         sender = self.client._sender.sender_task if self.client else None  # noqa: SLF001 - it is not public
         ended = {"fatal": True} if sender is not None and sender.done() else {}
         return {"queued": False, "again": False, **ended}
@@ -197,7 +203,7 @@ class AiokafkaProducer(AiokafkaClient):
 
 
 def written(number: int, sent: "asyncio.Future[Any]") -> None:
-    """Answer a send; with acks=0 it has no offset."""
+    """Respond to a send. With acks=0 the response has no offset."""
     if sent.cancelled():
         return
     raised, record = sent.exception(), None if sent.exception() else sent.result()
@@ -208,7 +214,7 @@ def written(number: int, sent: "asyncio.Future[Any]") -> None:
 
 
 class AiokafkaConsumer(AiokafkaClient, ConsumerRebalanceListener):  # type: ignore[misc]  # no types
-    """A consumer, and the listener to events in its group, also during its start."""
+    """A consumer, and the listener to events in its group, even while the client starts."""
 
     def __init__(self, config: Request) -> None:
         super().__init__(self._made)
@@ -240,7 +246,7 @@ class AiokafkaConsumer(AiokafkaClient, ConsumerRebalanceListener):  # type: igno
         return consumer
 
     async def opened(self) -> Any:  # noqa: ANN401 - the same
-        """Return aiokafka's client, at the positions that were sought before."""
+        """Return aiokafka's client, with the positions of earlier seeks."""
         started = self.started
         consumer = await super().opened()
         if not started:
@@ -327,13 +333,13 @@ class AiokafkaConsumer(AiokafkaClient, ConsumerRebalanceListener):  # type: igno
             await self.client.stop()
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Report that partitions are revoked, and wait until that is handled."""
+        """Report that partitions are revoked, and wait until the harness has handled this."""
         for place in revoked:
             self._positions.pop(place.partition, None)
         await self._happened("revoked", revoked)
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Report that partitions are assigned, and wait until that is handled."""
+        """Report that partitions are assigned, and wait until the harness has handled this."""
         self._positions |= {place.partition: -1 for place in assigned}
         await self._happened("assigned", assigned)
 
@@ -351,7 +357,7 @@ def text(data: bytes | None) -> str | None:
 
 
 def read(record: Any) -> Request:  # noqa: ANN401 - aiokafka has no types
-    """Return a record that was read."""
+    """Return a record in the form of the driver's specification."""
     return {
         "partition": record.partition,
         "offset": record.offset,
@@ -362,7 +368,7 @@ def read(record: Any) -> Request:  # noqa: ANN401 - aiokafka has no types
 
 
 async def main() -> None:
-    """Serve requests until there are no more."""
+    """Execute requests until the input ends."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     opening = json.loads(sys.stdin.readline())
     opened = AiokafkaProducer if opening["role"] == "producer" else AiokafkaConsumer

@@ -1,7 +1,7 @@
 """Clients in another process, in any language: client drivers (docs/driver.md).
 
-A driver reads requests as JSON lines, and answers each of them once, in any order. It has one
-producer, or one consumer. A crash of the client is the end of its process.
+A driver reads requests as JSON lines, and responds to each of them once, in any order. A driver has
+one producer, or one consumer. A crash of the client is the end of the driver's process.
 """
 
 import itertools
@@ -60,25 +60,26 @@ class DriverRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A driver's answer to the request with the same id, or an event in its consumer's group.
+    """A driver's response to the request with the same id, or an event in its consumer's group.
 
     Attributes:
-        library: the library and its version, as in ``franz-go 1.20.7``; of ``open`` alone.
-        offset: the record's offset, of ``send`` alone; None if the broker did not return it.
+        library: the library and its version, such as ``franz-go 1.20.7``; only for ``open``.
+        offset: the record's offset, only for ``send``; None if the broker did not return it.
         error: the library's name of the error; empty if the request succeeded.
-        code: Kafka's number of the error; -1 if it is the client's own.
+        code: Kafka's error code; -1 for an error of the client itself.
         queued: False if the record was certainly not sent.
         fatal: the producer cannot be used any more.
-        again: the same request may be repeated, and continues where it stopped.
-        records: the next records, of ``poll`` alone.
-        out_of_range: partition to its position, if that is not in the log; of ``poll`` alone.
-        first: the first offset of a partition's log, of ``bounds`` alone.
-        end: the end of a partition's log for this reader, of ``bounds`` alone.
-        offsets: the group's offset of each partition that has one, of ``committed`` alone.
-        member: a group member's metadata for the driver's producers, in the driver's own form
-            (only in answers to ``member``).
-        event: empty for an answer. The driver numbers its events, and waits after each until
-            ``handled`` has its number.
+        again: the same request may be repeated; it then resumes.
+        records: the next records, only for ``poll``.
+        out_of_range: each partition whose position is not in the log, with this position; only for
+            ``poll``.
+        first: the first offset of a partition's log, only for ``bounds``.
+        end: the end of a partition's log for this reader, only for ``bounds``.
+        offsets: the group's committed offsets by partition, only for ``committed``.
+        member: a group member's metadata for the driver's producers, in the driver's own form; only
+            for ``member``.
+        event: the kind of event; empty for a response. The driver numbers its events. After each
+            event it waits until ``handled`` has the event's number.
         generation: the group's generation, or the member's epoch; 0 if it is not known.
     """
 
@@ -102,7 +103,7 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 0
 
     def as_error(self) -> DriverError:
-        """Return the answer's error."""
+        """Return the response's error."""
         return DriverError(
             kind=self.error,
             message=self.message,
@@ -118,7 +119,7 @@ def given_settings(settings: Settings, *, member: bool = False, every: bool = Fa
 
     Args:
         member: whether its consumer joins a group.
-        every: whether it also gets settings that the specification does not name.
+        every: whether the driver also gets settings that are not in the specification.
     """
     names = tuple(settings) if every else SETTINGS + OF_MEMBERS
     return {
@@ -134,22 +135,22 @@ class DriverProcess(Protocol):
     requests: FileIO
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of its standard output until it has ended, and then close the output."""
+        """Yield the lines of the driver's standard output until its end; then close the output."""
 
     def last_words(self) -> str:
-        """Return the last line of its standard error; empty if there is none."""
+        """Return the last line of the driver's standard error; empty without a line."""
 
     def kill(self) -> None:
-        """Kill it. Never raises; may be called twice."""
+        """Kill the driver. Never raises an error. A second call does nothing."""
 
 
 class ClientDriver:
-    """The requests to one driver, and its answers. Safe to use from several threads.
+    """The requests to one driver, and its responses. Threads can share this object.
 
     Attributes:
         broken: why the driver cannot be used any more; empty if it can.
-        library: its library, as the driver names it; empty until it has been opened.
-        happened: called in another thread with each event in its consumer's group.
+        library: the driver's name of its library; empty until ``open`` has returned.
+        happened: gets each event in the consumer's group, in another thread.
     """
 
     def __init__(self, process: DriverProcess) -> None:
@@ -166,7 +167,7 @@ class ClientDriver:
             threading.Thread(target=work, name="client-driver", daemon=True).start()
 
     def ask(self, op: str, answered: Callable[[DriverAnswer], None], **words: object) -> None:
-        """Send a request; ``answered`` gets the answer in another thread."""
+        """Send a request. ``answered`` gets the response in another thread."""
         with self._lock:
             number = next(self._numbers)
             if not self.broken:
@@ -176,7 +177,7 @@ class ClientDriver:
         answered(DriverAnswer(id=number, error=ENDED, message=self.broken, queued=False))
 
     def call(self, op: str, **words: object) -> "Future[DriverAnswer]":
-        """Send a request; return its answer as a Future."""
+        """Send a request; return its response as a Future."""
         future: Future[DriverAnswer] = Future()
         self.ask(op, future.set_result, **words)
         return future
@@ -189,14 +190,14 @@ class ClientDriver:
         member: bool = False,
         every: bool = False,
     ) -> "Future[DriverAnswer]":
-        """Open the producer or the consumer; see ``given_settings``."""
+        """Open the producer or the consumer with the settings of ``given_settings``."""
         config = given_settings(settings, member=member, every=every)
         return self.call("open", protocol=PROTOCOL, role=role, config=config)
 
     def fulfil(
         self, op: str, result: Callable[[DriverAnswer], Result], **words: object
     ) -> "Future[Result]":
-        """Send a request; return the Future of a result, which is made from its answer.
+        """Send a request; return the Future of a result, which is made from its response.
 
         Raises:
             HarnessError: the driver has ended by itself, or has broken its specification.
@@ -223,12 +224,12 @@ class ClientDriver:
             raise HarnessError(f"the client driver cannot be used: {self.broken}")
 
     def kill(self) -> None:
-        """End the driver as in a crash. Never raises; may be called twice."""
+        """Kill the driver, as in a crash. Never raises an error. A second call does nothing."""
         self._ended = True
         self._fail("it was ended")
 
     def _write(self) -> None:
-        """Write the requests, as many together as are waiting, because a driver may read slowly."""
+        """Write all waiting requests together, because a driver may read slowly."""
         with self._process.requests:
             while True:
                 lines = [self._lines.get()]
@@ -254,7 +255,7 @@ class ClientDriver:
         self._fail(why)
 
     def _take(self, line: bytes) -> str:
-        """Pass on an answer; return an error in it as text."""
+        """Handle a response. Return an error in it as text."""
         try:
             answer = msgspec.json.decode(line, type=DriverAnswer)
         except msgspec.MsgspecError as error:
@@ -295,7 +296,7 @@ def opened(
     member: bool = False,
     every: bool = False,
 ) -> ClientDriver:
-    """Return a driver whose client is open; see ``given_settings``.
+    """Return a driver whose client is open, with the settings of ``given_settings``.
 
     Raises:
         HarnessError: the driver did not open its client, or not in time.

@@ -43,7 +43,7 @@ class DriverClients:
     single = producer
 
     def consumer(self, settings: Settings) -> DriverConsumer:
-        """Return a consumer, which is opened later, when it joins a group or not."""
+        """Return a consumer, which opens its driver when it subscribes or gets partitions."""
         return DriverConsumer(
             lambda member: self._opened(settings, "consumer", member=member), settings
         )
@@ -53,7 +53,7 @@ class DriverClients:
         raise HarnessError(f"{settings['client.id']} cannot be in a share group with this library")
 
     def close(self) -> None:
-        """End all clients that this object opened. Never raises."""
+        """Kill all clients that this object opened. Never raises an error."""
         for driver in tuple(self._drivers):
             driver.kill()
 

@@ -1,11 +1,11 @@
 """A client driver's consumer, with librdkafka's methods.
 
-The driver's thread puts answers and events into a queue, in their order: a poll's records, assigned
-partitions, partitions to be revoked, a commit's answer. The reader's own thread processes the
-queue, within ``consume`` and ``close``; after an event the driver waits for that.
+The driver's thread puts responses and events into a queue, in order: a poll's records, assigned
+partitions, partitions to be revoked, a commit's response. The reader's own thread processes the
+queue within ``consume`` and ``close``. After an event the driver waits until it is processed.
 
-A record is passed on only if its poll ended after the last seek in its partition, and while the
-member has the partition.
+A record is returned only if its poll ended after the last seek in its partition, and while the
+member owns the partition.
 """
 
 import contextlib
@@ -51,7 +51,8 @@ class DriverConsumer(BufferedConsumer):
     """A consumer for one topic. Not thread-safe.
 
     Args:
-        opens: opens the driver's consumer; the argument is whether it joins the settings' group.
+        opens: opens the driver's consumer. Its argument states whether the consumer joins the group
+            in the settings.
     """
 
     def __init__(self, opens: Callable[[bool], ClientDriver], settings: Settings) -> None:
@@ -124,10 +125,10 @@ class DriverConsumer(BufferedConsumer):
         self._mail.put(partial(self._take, given, dict(self._seeks)))
 
     def _take(self, given: DriverAnswer, seeks: Mapping[int, int]) -> None:
-        """Process a poll's answer.
+        """Process the response to a poll.
 
         Args:
-            seeks: partition to the number of seeks before the answer came.
+            seeks: partition to the number of seeks before the response came.
         """
         self._polling = False
         if given.error:
@@ -147,7 +148,7 @@ class DriverConsumer(BufferedConsumer):
         self._go_to({partition.partition: partition.offset})
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """Return the group's offsets; below zero for a partition without an offset."""
+        """Return the group's committed offsets; below zero for a partition without one."""
         numbers = [place.partition for place in partitions]
         there = self._driver.fulfil(
             "committed", lambda given: given.offsets, topic=self._topic, partitions=numbers
@@ -181,11 +182,11 @@ class DriverConsumer(BufferedConsumer):
         return _needed("commits no offsets in transactions", member)
 
     def epoch(self) -> int | None:
-        """Return the group's generation; None if it is not known."""
+        """Return the group's generation; None if unknown."""
         return self._generation or None
 
     def close(self) -> None:
-        """Leave the group, if the consumer is in a group, and end."""
+        """Leave the group, if the consumer is in a group, and close the consumer."""
         if self._open is not None:
             left = self._open.fulfil("close", lambda _: None)
             left.add_done_callback(lambda _: self._mail.put(lambda: None))
@@ -193,7 +194,7 @@ class DriverConsumer(BufferedConsumer):
             self.drop()
 
     def drop(self) -> None:
-        """End as in a crash: the group is not notified."""
+        """Kill the consumer, as in a crash: the group gets no request."""
         if self._open is not None:
             self._open.kill()
 
@@ -206,7 +207,7 @@ class DriverConsumer(BufferedConsumer):
         self._drop_read(offsets)
 
     def _serve(self, deadline: float, done: Callable[[], bool]) -> None:
-        """Process the queue until ``done`` returns True, or until the deadline."""
+        """Process the queue until ``done`` returns True, or until the time limit."""
         while not done() and (left := deadline - time.monotonic()) > 0:
             with contextlib.suppress(queue.Empty):
                 self._mail.get(timeout=left)()

@@ -1,7 +1,7 @@
 """Errors of client drivers, and their meaning for a record or a transaction.
 
-*A record* that was not queued is ``fail``. A later error comes from the last attempt; with retries
-an earlier attempt may be in the log, so the record is ``info``, as with librdkafka
+*A record* that was not queued is ``fail``. Other errors come from the last attempt. With retries an
+earlier attempt may be in the log, so the record is ``info``, as with librdkafka
 (``harness.clients.delivery_outcomes``).
 
 *A transaction.* kafka-python and aiokafka refuse to commit after an error, and the application must
@@ -24,7 +24,7 @@ class DriverError(LibraryError):
 
     Attributes:
         kind: the library's name of the error.
-        again: whether the call may be repeated, and then continues where it stopped.
+        again: whether the call may be repeated; it then resumes.
         ended: whether the client has ended and cannot be used any more.
     """
 
@@ -41,19 +41,19 @@ class DriverError(LibraryError):
         return self.ended
 
     def retriable(self) -> bool:
-        """Return whether the same call may be repeated, and then continues where it stopped."""
+        """Return whether the same call may be repeated. It then resumes."""
         return self.again
 
 
 def as_error(raised: BaseException) -> DriverError:
-    """Return a call's exception as an error; a ``KafkaException`` of a driver has one already."""
+    """Return a call's exception as an error. A driver's ``KafkaException`` already has one."""
     if isinstance(raised, KafkaException) and isinstance(raised.args[0], DriverError):
         return raised.args[0]
     return DriverError(kind=type(raised).__name__, message=str(raised))
 
 
 class DriverOutcomes:
-    """The meaning of these errors for the history."""
+    """The outcomes of records and transactions after these errors."""
 
     def delivered(self, error: DriverError, *, retries: bool) -> str:
         """Return the outcome of a record that ``send`` refused, or whose Future failed."""
@@ -62,7 +62,7 @@ class DriverOutcomes:
         return delivery_outcomes.delivered(error.number, retries=retries)
 
     def unanswered(self, error: DriverError) -> bool:
-        """Return whether the error only means that we stopped waiting."""
+        """Return whether the error only means that the client stopped waiting."""
         return error.kind == GAVE_UP
 
     def not_committed(self, error: DriverError, *, aborted: bool) -> str:

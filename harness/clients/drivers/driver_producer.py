@@ -1,7 +1,7 @@
 """A client driver's producer, with librdkafka's methods.
 
-Answers arrive in the driver's thread, and wait until ``poll`` serves them. So recorded intervals
-may be wider than real intervals, but never narrower.
+Responses arrive in the driver's thread, and wait until ``poll`` handles them. So a recorded
+interval may be longer than the real interval, but never shorter.
 """
 
 import weakref
@@ -32,7 +32,7 @@ _OPS: Final = {
 class DriverProducer(LibraryProducer):
     """A driver's producer. Not thread-safe; ``poll`` and ``flush`` call the callbacks.
 
-    Its driver ends with the last reference to this object, like librdkafka's client.
+    The driver exits when the last reference to this object is deleted, like librdkafka's client.
     """
 
     def __init__(self, driver: ClientDriver) -> None:
@@ -73,11 +73,11 @@ class DriverProducer(LibraryProducer):
         self._driver.ask("send", answered, topic=topic, partition=partition, value=text)
 
     def poll(self, timeout: float = -1) -> int:
-        """Wait for callbacks, and serve them; return their number."""
+        """Wait for callbacks, and call them; return their number."""
         return self._mailbox.serve(timeout)
 
     def purge(self) -> None:
-        """End the client, and report every record without an answer as abandoned."""
+        """Kill the client, and report every record without a response as abandoned."""
         self._mailbox.give_up(DriverError(kind=GAVE_UP))
         self._driver.kill()
 
@@ -89,7 +89,7 @@ class DriverProducer(LibraryProducer):
             raise WaitTimeoutError(f"the producer does not know {topic}: {raised!r}") from raised
 
     def drop(self) -> None:
-        """End the producer as in a crash: send nothing to its coordinator."""
+        """Kill the producer, as in a crash: its coordinator gets no request."""
         self._driver.kill()
 
     close = drop

@@ -17,13 +17,13 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 Request = dict[str, Any]
 BLOCKS_MS = 5_000
-"""Limit of a call that waits for brokers."""
+"""The time limit of a call that waits for brokers."""
 
 WRITES_S = 0.02
-"""Time in which a record is written to its connection."""
+"""A producer writes a record to its connection within this time."""
 
 UNREACHED = {"NoBrokersAvailable", "KafkaConnectionError", "KafkaTimeoutError"}
-"""Errors of a call that may be repeated, because no broker responded."""
+"""Errors after which a call may be repeated, because no broker responded."""
 
 FATAL = {"ProducerFencedError", "IllegalStateError", "ClusterAuthorizationFailedError"} | {
     "TransactionalIdAuthorizationFailedError"
@@ -45,13 +45,13 @@ RENAMED = {
     "ssl.key.location": "ssl_keyfile",
     "ssl.key.password": "ssl_password",
 }
-"""librdkafka's names that differ from kafka-python's, which have dots."""
+"""librdkafka's names of settings whose names in kafka-python differ in more than the dots."""
 
 WRITES: Request = kafka.KafkaProducer.DEFAULT_CONFIG
 
 
 def settings(config: Request, supported: Request, **more: object) -> Request:
-    """Return a client's settings, as far as this release knows them."""
+    """Return those of a client's settings that this release has."""
     ours = {RENAMED.get(name, name.replace(".", "_")): value for name, value in config.items()}
     ours.setdefault("metadata_max_age_ms", 1_000)  # it may miss a topic to which it subscribes
     ours |= {"bootstrap_timeout_ms": BLOCKS_MS, "metrics_enabled": False, **more}
@@ -94,7 +94,7 @@ writing = threading.Lock()
 
 
 def answer(number: int, **words: object) -> None:
-    """Answer a request, or report an event in the group."""
+    """Respond to a request, or report an event in the group."""
     line = json.dumps({"id": number, **words}) + "\n"
     with writing:
         sys.stdout.write(line)
@@ -102,7 +102,7 @@ def answer(number: int, **words: object) -> None:
 
 
 def failed(number: int, raised: BaseException, **words: object) -> None:
-    """Answer with an exception."""
+    """Respond with an exception."""
     name = type(raised).__name__
     code = raised.errno if isinstance(raised, BrokerResponseError) else None
     words = {"again": name in UNREACHED, "fatal": name in FATAL, "message": str(raised), **words}
@@ -116,9 +116,9 @@ def placed(request: Request) -> dict[TopicPartition, OffsetAndMetadata]:
 
 
 class KafkaPythonClient:
-    """A client that the first call opens, because this waits for a broker.
+    """A client that opens at its first call, because this waits for a broker.
 
-    Calls may never return.
+    A call of this class may never return.
     """
 
     def __init__(self, make: Callable[[], Any]) -> None:
@@ -141,7 +141,7 @@ class KafkaPythonClient:
             return self.client
 
     def serve(self, _: float, request: Request) -> None:
-        """Begin to serve a request."""
+        """Begin to execute a request."""
         if request["op"] in self.calls:
             threading.Thread(target=self._call, args=(request,), daemon=True).start()
         else:
@@ -177,7 +177,7 @@ class KafkaPythonProducer(KafkaPythonClient):
         }
 
     def serve(self, arrived: float, request: Request) -> None:
-        """Send a record, or begin a call."""
+        """Send a record, or begin another call."""
         if request["op"] != "send":
             super().serve(arrived, request)
         elif arrived < self._in_vain[0]:
@@ -188,7 +188,8 @@ class KafkaPythonProducer(KafkaPythonClient):
     def _send(self, request: Request) -> None:
         """Send a record.
 
-        If the record waits for brokers until its limit, so do all records that arrived meanwhile.
+        If a record waits for brokers until its time limit, all records that arrive meanwhile wait,
+        too.
         """
         number, value = request["id"], request["value"].encode()
         try:
@@ -210,7 +211,7 @@ class KafkaPythonProducer(KafkaPythonClient):
             self._unwritten.put(number)
 
     def _answer_later(self) -> None:
-        """Answer sends with acks=0, which kafka-python writes after it has reported them."""
+        """Respond later to sends with acks=0: kafka-python reports them before it writes them."""
         while True:
             numbers = [self._unwritten.get()]
             while not self._unwritten.empty():
@@ -258,7 +259,7 @@ class KafkaPythonConsumer(KafkaPythonClient, Listener):  # type: ignore[misc]  #
             consumer.seek(TopicPartition(self._topic, number), offset)
 
     def serve(self, arrived: float, request: Request) -> None:
-        """Serve a request, or begin to serve it."""
+        """Execute a request, or begin to execute it."""
         op = request["op"]
         if op == "seek":
             self._seek(request)
@@ -273,7 +274,10 @@ class KafkaPythonConsumer(KafkaPythonClient, Listener):  # type: ignore[misc]  #
             super().serve(arrived, request)
 
     def _seek(self, request: Request) -> None:
-        """Continue at these offsets, after the last poll's answer or during an event."""
+        """Continue at these offsets.
+
+        This happens after the response to the last poll, or in an event.
+        """
         offsets = {int(number): offset for number, offset in request["offsets"].items()}
         with self._changed:
             self._changed.wait_for(lambda: not self._polling or self._unhandled)
@@ -295,7 +299,7 @@ class KafkaPythonConsumer(KafkaPythonClient, Listener):  # type: ignore[misc]  #
                 self._changed.notify_all()
 
     def _poll(self, request: Request) -> Request:
-        """Return the next records, or the positions that are not in the log."""
+        """Return the next records, or the positions that are out of range."""
         try:
             polled = self.opened().poll(timeout_ms=request["wait_ms"], max_records=request["max"])
         except KafkaError as raised:
@@ -361,7 +365,7 @@ def text(data: bytes | None) -> str | None:
 
 
 def read(record: Any) -> Request:  # noqa: ANN401 - kafka-python has no types
-    """Return a record that was read."""
+    """Return a record in the form of the driver's specification."""
     place = {"partition": record.partition, "offset": record.offset}
     epoch = getattr(record, "leader_epoch", None)
     return {
@@ -377,14 +381,14 @@ requests: "queue.SimpleQueue[tuple[float, str]]" = queue.SimpleQueue()
 
 
 def take() -> None:
-    """Read the requests, with their times of arrival."""
+    """Read the requests, with the times at which they arrive."""
     for line in sys.stdin:
         requests.put((time.monotonic(), line))
     os._exit(0)
 
 
 def missing(config: Request) -> str:
-    """Return the feature that these settings need and this release lacks; else an empty text."""
+    """Return the feature that these settings need and this release lacks, or an empty text."""
     if config.get("enable.idempotence") and "enable_idempotence" not in WRITES:
         return "this release has no idempotent producers"
     lacks_groups = "group.id" in config and Listener is object
@@ -392,7 +396,7 @@ def missing(config: Request) -> str:
 
 
 def main() -> None:
-    """Serve requests until there are no more."""
+    """Execute requests until the input ends."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     opening = json.loads(sys.stdin.readline())
     opened = KafkaPythonProducer if opening["role"] == "producer" else KafkaPythonConsumer

@@ -30,25 +30,25 @@ positions: dict[int, int] = {}
 
 
 def read() -> None:
-    """Read the requests in a separate thread, so that the producer is always served."""
+    """Read the requests in a separate thread, so that the producer's callbacks run all the time."""
     for line in sys.stdin:
         requests.put(json.loads(line))
     requests.put(None)
 
 
 def answer(number: int, **words: object) -> None:
-    """Answer a request, or report an event in the group."""
+    """Respond to a request, or report an event in the group."""
     print(json.dumps({"id": number, **words}), flush=True)
 
 
 def failed(number: int, error: KafkaError, **words: object) -> None:
-    """Answer with an error; numbers below zero are librdkafka's own."""
+    """Respond with an error. Error codes below zero are librdkafka's own."""
     words |= {"code": max(error.code(), -1), "message": error.str(), "fatal": error.fatal()}
     answer(number, error=error.name(), again=error.retriable(), **words)
 
 
 def delivered(number: int, error: KafkaError | None, record: Message) -> None:
-    """Answer a send."""
+    """Respond to a send."""
     if error is not None:
         failed(number, error)
     else:
@@ -57,7 +57,7 @@ def delivered(number: int, error: KafkaError | None, record: Message) -> None:
 
 
 def send(producer: Producer, request: Request) -> None:
-    """Send a record: its delivery is the answer."""
+    """Send a record. Its delivery report is the response."""
     value, answered = request["value"].encode(), partial(delivered, request["id"])
     try:
         producer.produce(
@@ -74,7 +74,7 @@ def placed(request: Request) -> list[TopicPartition]:
 
 
 def seek(consumer: Consumer, request: Request) -> None:
-    """Read partitions from these offsets. Some may be read already."""
+    """Read partitions from these offsets. The consumer may already read some of them."""
     places = placed(request)
     offsets = {at.partition: at.offset for at in places}
     if eager and not offsets.keys() <= positions.keys():  # they have just been revoked
@@ -88,7 +88,7 @@ def seek(consumer: Consumer, request: Request) -> None:
 
 
 def rebalanced(event: str, consumer: Consumer, places: list[TopicPartition]) -> None:
-    """Report assigned or revoked partitions; serve requests until that is handled."""
+    """Report assigned or revoked partitions, and execute requests until this is handled."""
     for place in places:
         positions[place.partition] = OFFSET_STORED
         if event != "assigned":
@@ -143,7 +143,7 @@ def texts(**data: Any) -> Request:  # noqa: ANN401 - bytes, which confluent-kafk
 
 
 def poll(consumer: Consumer, request: Request) -> Request:
-    """Return the next records, and the positions that are not in the log."""
+    """Return the next records, and the positions that are out of range."""
     records, out_of_range = [], {}
     for record in consumer.consume(request["max"], request["wait_ms"] / 1000):
         error, partition = record.error(), record.partition()
@@ -189,7 +189,7 @@ DEFAULTS = {"group.id": "unused", "enable.auto.commit": False, "auto.offset.rese
 
 
 def serve(client: Producer | Consumer, request: Request) -> None:
-    """Serve a request."""
+    """Execute a request."""
     calls = PRODUCERS if isinstance(client, Producer) else CONSUMERS
     if request["op"] == "send" and isinstance(client, Producer):
         send(client, request)
@@ -205,11 +205,11 @@ def serve(client: Producer | Consumer, request: Request) -> None:
 
 
 eager = False
-"""Whether each rebalance of the consumer's group revokes all partitions (not KIP-848)."""
+"""Whether each rebalance of the consumer's group revokes all partitions (false with KIP-848)."""
 
 
 def main() -> None:
-    """Serve requests until there are no more."""
+    """Execute requests until the input ends."""
     global eager  # noqa: PLW0603 - a driver has one consumer
     threading.Thread(target=read, daemon=True).start()
     opening = requests.get()

@@ -1,4 +1,4 @@
-"""Reads the offsets that a group has committed, when all members have ended."""
+"""Read the offsets that a group has committed, after all members have ended."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -15,18 +15,19 @@ from highwater.harness.runs.recorder import Recorder
 from highwater.harness.runs.store import COORDINATOR_TOPICS
 
 READER: Final = "reader"
-"""The process that requests the offsets."""
+"""The name of the process that requests the offsets."""
 
 _ASK_S: Final = 5.0
 _SETTLES_S: Final = 1.0
-"""Seconds in which a coordinator applies committed records of its log; it needs milliseconds."""
+"""A coordinator applies committed records of its log within this number of seconds. It usually
+takes milliseconds."""
 
 _LIMIT_S: Final = 30.0
 _Answer = TypeVar("_Answer", bound=tuple[Any, ...])
 
 
 def committed_offsets(places: Iterable[TopicPartition]) -> dict[int, int | None]:
-    """Return a group's offsets from an answer; None for a partition without an offset."""
+    """Return a group's offsets from a response; None for a partition without an offset."""
     return {
         place.partition: None if place.offset < 0 else place.offset
         for place in places
@@ -35,7 +36,7 @@ def committed_offsets(places: Iterable[TopicPartition]) -> dict[int, int | None]
 
 
 class GroupAnswer(NamedTuple):
-    """A coordinator's answer about the offsets of a group.
+    """A coordinator's response about the offsets of a group.
 
     Attributes:
         begun_ns: the time of the request.
@@ -51,9 +52,9 @@ class GroupAnswer(NamedTuple):
 def read_group_offsets(plan: Plan, recorder: Recorder, settings: Settings) -> None:
     """Record the group's offset in every partition, with a client that does not join the group.
 
-    A response is used after it has been the same for a while, without a new record in the
-    coordinators' log. Otherwise the last response is used, without the end of that log. If no
-    coordinator responds in time, no row is written, and the final offsets are not judged.
+    A response is used if it did not change for some time, and the coordinators' log did not grow.
+    Otherwise the last response is used, without the end of that log. If no coordinator responds in
+    time, no row is written, and the final offsets are not judged.
 
     Args:
         settings: settings from ``client_config.consumer``, with the group.
@@ -94,15 +95,15 @@ def settled(
     passing: tuple[type[Exception], ...],
     for_s: float = _SETTLES_S,
 ) -> _Answer:
-    """Ask a coordinator until it has answered the same for a while; return the last answer.
+    """Send a request to a coordinator until its response stays the same; return the last one.
 
     Args:
-        ask: returns an answer; its first field is its time, which does not count.
-        what: what is waited for, in words.
-        passing: errors of ``ask`` that only mean "not yet".
+        ask: returns a response. Its first field is its time, which is ignored.
+        what: the name of the condition, for the error message.
+        passing: errors of ``ask`` that are ignored until the time limit.
 
     Raises:
-        WaitTimeoutError: that did not happen in time.
+        WaitTimeoutError: the response still changed at the time limit.
     """
     answers: deque[_Answer] = deque(maxlen=2)
 
@@ -115,7 +116,7 @@ def settled(
 
 
 def _end(client: Consumer) -> int:
-    """Return the end of ``__consumer_offsets``, which has one partition in our own clusters."""
+    """Return the end of ``__consumer_offsets``, which has only one partition in our clusters."""
     place = TopicPartition(COORDINATOR_TOPICS[1], 0)
     bounds = client.get_watermark_offsets(place, timeout=_ASK_S)
     if bounds is None:

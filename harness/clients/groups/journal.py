@@ -18,7 +18,7 @@ Begun = dict[tuple[int, int], deque[int]]
 
 
 class MemberJournal(ABC):
-    """The journal of one life of a member. Only the member's thread uses it, also in callbacks.
+    """The journal of a group member from its start to its end. Only the member's thread uses it.
 
     Args:
         process: the member's name in the history.
@@ -30,7 +30,7 @@ class MemberJournal(ABC):
         self._row = {"process": process, "group": group}
 
     def ended(self, invoke_ns: int, *, crashed: bool) -> None:
-        """Record the requests without a response, and that the member left or crashed."""
+        """Record the requests without a response, and whether the member left or crashed."""
         self._give_up()
         self._add("ended", invoke_ns, self.clock(), outcome=INFO if crashed else OK)
 
@@ -97,7 +97,7 @@ class GroupJournal(MemberJournal):
                 )
 
     def commits(self, places: Iterable[TopicPartition]) -> int:
-        """Record that a commit begins now; ``answered`` gets the response. Return the time."""
+        """Record that a commit begins now, and return the time; ``answered`` gets the response."""
         begun_ns = self.clock()
         for place in places:
             self._begun[place.partition, place.offset].append(begun_ns)
@@ -105,11 +105,11 @@ class GroupJournal(MemberJournal):
 
     @property
     def unanswered(self) -> frozenset[int]:
-        """The partitions with a commit that has no answer yet."""
+        """The partitions with a commit that has no response yet."""
         return frozenset(partition for (partition, _), begun in self._begun.items() if begun)
 
     def answered(self, error: ClientError | None, places: Iterable[TopicPartition]) -> None:
-        """Record the answer to a commit; this is the consumer's ``on_commit``.
+        """Record the response to a commit; this is the consumer's ``on_commit``.
 
         Every error is ``info``, because an earlier attempt of the client may have been written.
         """

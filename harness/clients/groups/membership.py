@@ -12,11 +12,11 @@ class GroupMembership:
 
     Attributes:
         group: the group's name.
-        reset: ``auto.offset.reset``, as in an application's consumer; by default the consumer looks
-            up its first offsets itself.
+        reset: ``auto.offset.reset``, as in an application's consumer. By default the harness
+            requests the consumer's first offsets.
         protocol: the group's protocol: ``classic`` or ``consumer`` (KIP-848).
-        refresh_s: seconds until the consumer looks for new partitions again
-            (``topic.metadata.refresh.interval.ms``); None: often.
+        refresh_s: seconds between the consumer's metadata requests
+            (``topic.metadata.refresh.interval.ms``); None for a short default.
         commits_every_s: ``auto.commit.interval.ms`` of a member with ``enable.auto.commit``, whose
             client also chooses its first offsets; None: the member commits the offsets that it has
             read.

@@ -1,7 +1,8 @@
-"""Members of a share group (KIP-932): a record goes to one member, until a member accepts it.
+"""Members of a share group (KIP-932): each record is delivered until a member accepts it.
 
-A member gets records in any order, and some records again, because it has no position. So the
-history has a rebalance in every poll, which excuses steps between offsets, but no other anomaly.
+A member has no position, so it gets records in any order, and some records again. The harness
+writes a rebalance to the history for every poll. It excuses wrong steps between offsets, but no
+other anomaly.
 """
 
 import json
@@ -23,7 +24,7 @@ _STATISTICS_MS: Final = 200
 
 
 class ShareLoop:
-    """One member of a share group. Runs in its own thread, through every fault.
+    """One member of a share group, in a thread of its own. No fault stops it.
 
     Each poll accepts the records of the previous poll.
 
@@ -59,13 +60,13 @@ class ShareLoop:
 
     @property
     def reading(self) -> frozenset[int]:
-        """The same as ``assigned``, because brokers know the next record of a share group."""
+        """The same as ``assigned``, because brokers choose the next record of a share group."""
         return self.assigned
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
-        """Poll until ``stop`` is set; then leave the group if ``answer_limit_s`` allows any time.
+        """Poll until ``stop`` is set; then leave the group, unless ``answer_limit_s`` is 0.
 
-        To leave, the member accepts the last records, and waits for the brokers' responses.
+        A member that leaves accepts the last records, and waits for the brokers' responses.
         """
         client = ShareConsumer(self._settings)
         self._tape.moved(SUBSCRIBE, dict.fromkeys(range(self._topic.partitions)), within=False)
@@ -88,8 +89,8 @@ class ShareLoop:
     def _look(self, statistics: str) -> None:
         """Record the assigned partitions; librdkafka calls this within a poll.
 
-        A member has no callback for assignments. In the statistics, an assigned partition is
-        ``desired`` and has a broker.
+        A member has no callback for assignments. In librdkafka's statistics, an assigned partition
+        is ``desired`` and has a broker.
         """
         topic = json.loads(statistics)["topics"].get(self._topic.name, {"partitions": {}})
         self.assigned = frozenset(

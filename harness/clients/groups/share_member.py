@@ -2,8 +2,8 @@
 
 Every second member acknowledges implicitly: each poll accepts the records of the previous one. The
 other members acknowledge every record after some work, which sometimes takes longer than the
-record's lock. At the end all members only accept, until no record arrives for longer than a lock
-lasts.
+record's lock. At the end all members accept all records, until no record arrives for longer than
+the lock's duration.
 """
 
 import threading
@@ -49,8 +49,8 @@ class ShareMember:
     Args:
         common: returns the settings of a client with the given name.
         number: number of the member; every second member acknowledges implicitly.
-        draining: set when no new records are written: from then on the member accepts every
-            record, and does not crash.
+        draining: set when producers have ended. From then on the member accepts every record, and
+            does not crash.
         library: the library of its clients.
 
     Attributes:
@@ -82,7 +82,7 @@ class ShareMember:
         self._random = draws(plan, self._name)
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
-        """Live until ``stop`` is set; then leave if ``answer_limit_s`` allows any time."""
+        """Run until ``stop`` is set; then leave the group, unless ``answer_limit_s`` is 0."""
         mean_s = self._plan.workload.churn_s
         for life in lives(stop, self._random, mean_s):
             self._live(life, stop, answer_limit_s)
@@ -175,7 +175,10 @@ class ShareMember:
                 self._warn(error)
 
     def _flush(self, client: SharingConsumer) -> None:
-        """Send the acknowledgements now, by chance; otherwise the next poll sends them."""
+        """Send the acknowledgements now with some probability.
+
+        Otherwise the next poll sends them.
+        """
         if self._random.random() >= _WAITS_FOR_ANSWER:
             return
         try:

@@ -1,4 +1,4 @@
-"""Responses about records. They arrive in another thread, and wait until a producer serves them."""
+"""Responses about records. They arrive in another thread; a producer's ``poll`` handles them."""
 
 import math
 import queue
@@ -13,7 +13,7 @@ _LONGEST_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnsweredRecord:
-    """A record that waits for no response: it has one, or will never have one."""
+    """A record with a response, or a record that will never get a response."""
 
     at: int
     place: int | None
@@ -42,7 +42,7 @@ class WaitingRecord:
 
 
 class Mailbox:
-    """One producer's records without a response, and the responses that were not served yet.
+    """One producer's records without a response, and the responses that are not handled yet.
 
     ``answer`` may be called from any thread, all other methods only from the producer's thread.
     """
@@ -63,14 +63,15 @@ class Mailbox:
         return self._number
 
     def answer(self, number: int, error: ClientError | None, offset: int | None) -> None:
-        """Add the answer about a record."""
+        """Add the response about a record."""
         self._answers.put((number, error, offset))
 
     def serve(self, timeout: float) -> int:
-        """Call the callbacks of the waiting responses; return their number.
+        """Call the callbacks of all responses that have arrived; return their number.
 
         Args:
-            timeout: seconds to wait for the first answer; below zero waits without limit.
+            timeout: seconds to wait for the first response; a negative number waits without a
+                limit.
         """
         deadline = time.monotonic() + (timeout if timeout >= 0 else math.inf)
         served = 0
@@ -86,7 +87,7 @@ class Mailbox:
                 served += self._report(*answer)
 
     def give_up(self, error: ClientError) -> None:
-        """Report an error for every record without an answer."""
+        """Report an error for every record without a response."""
         self.serve(0)
         for number in list(self._sent):
             self._report(number, error, None)

@@ -25,14 +25,14 @@ class ClientError(Protocol):
         """Return whether the producer cannot be used any more."""
 
     def retriable(self) -> bool:
-        """Return whether the same call may be repeated, and then continues where it stopped."""
+        """Return whether the same call may be repeated. It then resumes."""
 
     def txn_requires_abort(self) -> bool:
         """Return whether the application must abort its transaction."""
 
 
 class DeliveredRecord(Protocol):
-    """A record that waits for no response: it has one, or will never have one."""
+    """A record with a response, or a record that will never get a response."""
 
     def partition(self) -> int | None:
         """Return the record's partition."""
@@ -45,7 +45,7 @@ class DeliveredRecord(Protocol):
 
 
 OnDelivery = Callable[[Any, Any], None]
-"""Called with a ``ClientError`` or None, and a ``DeliveredRecord``."""
+"""A delivery callback. Its arguments are a ``ClientError`` or None, and a ``DeliveredRecord``."""
 
 
 class RecordProducer(Protocol):
@@ -63,16 +63,16 @@ class RecordProducer(Protocol):
         """Queue a record; wait while the queue is full."""
 
     def poll(self, timeout: float = -1) -> int:
-        """Serve callbacks; return their number."""
+        """Run callbacks; return their number."""
 
     def flush(self, timeout: float = -1) -> int:
-        """Serve callbacks until no record waits; return the number of records that still wait."""
+        """Run callbacks until no record waits; return the number of records that still wait."""
 
     def purge(self) -> None:
-        """Give up every record; later callbacks report this for each record."""
+        """Abandon every record; later callbacks report this for each record."""
 
     def close(self) -> object:
-        """End, after ``purge``, without further requests to brokers. May be repeated."""
+        """Close the producer after ``purge``, without requests to brokers. May be repeated."""
 
     def __len__(self) -> int:
         """Return the number of waiting records and callbacks."""
@@ -82,14 +82,14 @@ class SingleProducer(RecordProducer, Protocol):
     """A producer of single records, for stories, whose first record is as fast as later ones."""
 
     def reach(self, topic: str, *, limit_s: float) -> None:
-        """Learn the partitions of a topic, and their leaders.
+        """Request the partitions of a topic, and connect to their leaders.
 
         Raises:
-            WaitTimeoutError: the producer did not learn them within the limit.
+            WaitTimeoutError: no broker responded within the limit.
         """
 
     def trust_flush(self, timeout: float) -> bool:
-        """Call the library's flush; report each record without an error as acknowledged then.
+        """Call the library's flush; afterwards report each record without an error as acknowledged.
 
         Returns:
             Whether the flush has returned; if not, a second call waits for the same flush.
@@ -104,7 +104,7 @@ class TransactionCalls(Protocol):
     """
 
     def init_transactions(self, timeout: float) -> object:
-        """Replace every other producer with this ``transactional.id``."""
+        """Fence every other producer with this ``transactional.id``."""
 
     def begin_transaction(self) -> object:
         """Begin a transaction."""
@@ -123,7 +123,7 @@ class TransactionsProducer(RecordProducer, TransactionCalls, Protocol):
     """A transactional producer."""
 
     def drop(self) -> None:
-        """End the producer as in a crash: send nothing to its coordinator."""
+        """Close the producer as in a crash: its coordinator gets no request."""
 
 
 class ReadRecord(Protocol):
@@ -152,14 +152,14 @@ class ReadRecord(Protocol):
 
 
 OnPartitions = Callable[[Any, list[TopicPartition]], None]
-"""Called with a ``RecordConsumer`` and the partitions that were assigned, revoked or lost."""
+"""A callback with a ``RecordConsumer`` and the partitions that were assigned, revoked or lost."""
 
 
 class RecordConsumer(Protocol):
     """A consumer for one topic. Not thread-safe; ``consume`` and ``close`` call the callbacks.
 
     Its methods raise a ``KafkaException`` whose argument is a ``ClientError``. A group member
-    reports the answer to every commit to ``on_commit`` in its settings.
+    reports the response to every commit to ``on_commit`` in its settings.
     """
 
     def assign(self, partitions: list[TopicPartition]) -> None:
@@ -181,8 +181,8 @@ class RecordConsumer(Protocol):
     ) -> None:
         """Join the group that the settings name.
 
-        ``on_assign`` sets the first offsets, by ``assign`` or ``incremental_assign``; no record
-        from an assigned partition is returned before.
+        ``on_assign`` sets the first offsets by ``assign`` or ``incremental_assign``. Before that
+        call, no record from an assigned partition is returned.
         """
 
     def consume(self, num_messages: int, timeout: float) -> Sequence[ReadRecord]:
@@ -192,7 +192,7 @@ class RecordConsumer(Protocol):
         """Continue at a different offset."""
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """Return the group's offsets; below zero for a partition without an offset."""
+        """Return the group's committed offsets; below zero for a partition without one."""
 
     # Commit offsets of the group: ``on_commit`` gets the answer; else wait for it and return it.
     @overload
@@ -210,24 +210,24 @@ class RecordConsumer(Protocol):
         """Return the metadata that its library's producers send with offsets in a transaction."""
 
     def epoch(self) -> int | None:
-        """Return the generation of a classic group, or the member's epoch; None: not known."""
+        """Return the generation of a classic group, or the member's epoch; None if unknown."""
 
     def close(self) -> None:
-        """Leave the group, if the consumer is in a group, and end."""
+        """Leave the group, if the consumer is in a group, and close the consumer."""
 
     def drop(self) -> None:
-        """End as in a crash: the brokers are not notified. It must not be used afterwards."""
+        """Close the consumer as in a crash: brokers get no request. Do not use it afterwards."""
 
 
 class SharedRecord(ReadRecord, Protocol):
     """A record that a share group member got, or an error in its place."""
 
     def delivery_count(self) -> int | None:
-        """Return the number of deliveries of the record to members, with this one."""
+        """Return how often the record was delivered to members, including this delivery."""
 
 
 OnAcknowledged = Callable[[Mapping[TopicPartition, Iterable[int]], KafkaException | None], None]
-"""Called with offsets, and with the error of their acknowledgements, if any."""
+"""A callback with offsets, and with the error of their acknowledgements, if there is one."""
 
 
 class SharingConsumer(Protocol):
@@ -253,20 +253,20 @@ class SharingConsumer(Protocol):
         """Send the acknowledgements, and wait for the brokers' responses."""
 
     def close(self) -> None:
-        """Send the acknowledgements, leave the group, and end."""
+        """Send the acknowledgements, leave the group, and close the consumer."""
 
     def drop(self) -> None:
-        """End as in a crash: the brokers are not notified. It must not be used afterwards."""
+        """Close the consumer as in a crash: brokers get no request. Do not use it afterwards."""
 
 
 class Outcomes(Protocol):
-    """The meaning of a library's errors for the history."""
+    """The outcomes of records and transactions after a library's errors."""
 
     def delivered(self, error: Any, *, retries: bool) -> str:  # noqa: ANN401 - a ClientError
         """Return the outcome of a record whose delivery failed with an error."""
 
     def unanswered(self, error: Any) -> bool:  # noqa: ANN401 - a ClientError
-        """Return whether the error only means that the client stopped waiting at our request."""
+        """Return whether the error only means that the harness purged the record."""
 
     def not_committed(self, error: Any, *, aborted: bool) -> str:  # noqa: ANN401 - a ClientError
         """Return the outcome of a transaction whose requested commit failed."""

@@ -1,7 +1,7 @@
 """Kafka's own Java clients as a library of clients: ``KafkaProducer`` with librdkafka's methods.
 
-``send`` returns a Future; ``poll`` checks whether the oldest Future of each partition is done. So
-recorded intervals may be wider than real intervals, but never narrower.
+``send`` returns a Future; ``poll`` checks whether the oldest Future of each partition is done. So a
+recorded interval may be longer than the real interval, but never shorter.
 """
 
 import contextlib
@@ -71,7 +71,7 @@ class JavaProducer(LibraryProducer):
         self._size += 1
 
     def poll(self, timeout: float = -1) -> int:
-        """Wait for callbacks, and serve them; return their number."""
+        """Wait for callbacks, and run them; return their number."""
         with contextlib.suppress(WaitTimeoutError):
             return await_condition(
                 self._serve,
@@ -83,9 +83,9 @@ class JavaProducer(LibraryProducer):
         return 0
 
     def trust_flush(self, timeout: float) -> bool:
-        """Call Java's own flush, and trust it; see ``SingleProducer``.
+        """Call Java's own flush, and count records without an error as acknowledged.
 
-        Its Javadoc promises that every earlier record is completed, so no Future is checked.
+        Its Javadoc states that every earlier record is completed, so no Future is checked.
         """
         try:
             self._within("flush", timeout)
@@ -99,7 +99,7 @@ class JavaProducer(LibraryProducer):
         return True
 
     def purge(self) -> None:
-        """End the producer, and report every record without a response as abandoned."""
+        """Close the producer, and report every record without a response as abandoned."""
         self._serve()
         self._gateway.close_now(self._java)
         for partition, waiting in self._waiting.items():
@@ -123,7 +123,7 @@ class JavaProducer(LibraryProducer):
             return
 
     def drop(self) -> None:
-        """End the producer as in a crash: send nothing to its coordinator."""
+        """Close the producer as in a crash: its coordinator gets no request."""
         self._gateway.close_now(self._java)
 
     close = drop

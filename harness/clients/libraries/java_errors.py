@@ -57,7 +57,7 @@ REFUSED_BEFORE_QUEUE: Final = frozenset(
         "UnknownTopicOrPartitionException",
     }
 )
-"""Errors that ``KafkaProducer.doSend`` may raise before it adds a record to its queue."""
+"""Errors that ``KafkaProducer.doSend`` raises only before it adds a record to its queue."""
 
 FATAL: Final = frozenset(
     {
@@ -79,10 +79,10 @@ KIP-1050). Since 2.5 OutOfOrderSequenceException is not fatal (KIP-360); before 
 it fails, too."""
 
 LOST_PRODUCER: Final = frozenset({"UnknownProducerIdException", "InvalidPidMappingException"})
-"""The coordinator no longer knows the producer; the client then aborts without an EndTxn."""
+"""The coordinator no longer has state of the producer. The client then aborts without an EndTxn."""
 
 RETRIABLE: Final = frozenset({"TimeoutException", "InterruptException"})
-"""Errors after which the call may be repeated, and then continues where it stopped."""
+"""Errors after which the call may be repeated. It then resumes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,16 +105,16 @@ class JavaError(LibraryError):
         return refused or self.among(FATAL)
 
     def retriable(self) -> bool:
-        """Return whether the same call may be repeated, and then continues where it stopped."""
+        """Return whether the same call may be repeated. It then resumes."""
         return self.among(RETRIABLE) or self.name() == SLOW
 
     def among(self, names: frozenset[str]) -> bool:
-        """Return whether the exception is in, or extends, one of these classes."""
+        """Return whether the exception is an instance of one of these classes."""
         return not names.isdisjoint(self.classes)
 
 
 class JavaOutcomes:
-    """The meaning of Java's errors for the history."""
+    """The outcomes of records and transactions after Java's errors."""
 
     def delivered(self, error: JavaError, *, retries: bool) -> str:
         """Return the outcome of a record whose Future failed, or whose ``send`` threw."""
@@ -123,7 +123,7 @@ class JavaOutcomes:
         return FAIL if error.name() in REFUSED_BEFORE_APPEND and not retries else INFO
 
     def unanswered(self, error: JavaError) -> bool:
-        """Return whether the error only means that we stopped waiting."""
+        """Return whether the error only means that the harness purged the record."""
         return error.name() == GAVE_UP
 
     def not_committed(self, error: JavaError, *, aborted: bool) -> str:

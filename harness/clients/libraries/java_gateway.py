@@ -1,8 +1,8 @@
 """A Py4J gateway to a JVM with Kafka's clients on its class path, without Java code of ours.
 
-A call is a request and an answer over loopback. An object that a call returns stays alive in the
-JVM until we release it. Python's garbage collector does not release it, because the collector may
-run after the JVM's end.
+A call is a request and a response over loopback. An object that a call returns remains in the JVM
+until the harness releases it. Python's garbage collector does not do this, because it may run after
+the JVM's end.
 """
 
 import threading
@@ -24,7 +24,8 @@ _CLIENTS: Final = "org.apache.kafka.clients.producer"
 _FORGOTTEN_AT_ONCE: Final = 100
 
 FENCES_MEMBERS: Final = (2, 5)
-"""The first release whose producers name the group member for which they commit (KIP-447)."""
+"""The first release whose producers send the metadata of the group member with offsets (KIP-447).
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,7 @@ class KafkaGateway:
         return self.opened("producer", self._producer, settings)
 
     def opened(self, what: str, kind: Any, settings: Mapping[str, str]) -> Any:  # noqa: ANN401 - of Java
-        """Return a new client of a Java class.
+        """Return a new object of a Java client class.
 
         Raises:
             HarnessError: Java refuses the settings.
@@ -120,7 +121,7 @@ class KafkaGateway:
         return self._metadata(*words, self._optional.empty())
 
     def close_now(self, producer: Any) -> None:  # noqa: ANN401 - of Java
-        """End a producer without waiting, and without a request to a coordinator."""
+        """Close a producer without waiting, and without a request to a coordinator."""
         try:
             if self.release >= (2, 0):
                 producer.close(self._duration.ofMillis(0))
@@ -142,7 +143,7 @@ class KafkaGateway:
         """Return a call's exception in the form that librdkafka's clients raise.
 
         Raises:
-            HarnessError: the JVM is gone.
+            HarnessError: the JVM has ended.
         """
         if not isinstance(raised, Py4JJavaError):
             raise HarnessError(
@@ -188,8 +189,8 @@ class KafkaGateway:
 class RaisingConnections(GatewayClient):  # type: ignore[misc]  # py4j has no types
     """Connections to the JVM that raise errors themselves.
 
-    PySpark replaces the function that raises errors for all gateways of a process, and its function
-    would ask Spark's JVM about our exceptions.
+    PySpark replaces the function that raises errors, for all gateways of a process. PySpark's
+    function would search for our exceptions in Spark's JVM.
     """
 
     def send_command(

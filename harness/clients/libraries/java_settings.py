@@ -1,7 +1,7 @@
-"""Settings for Kafka's Java clients, made from librdkafka's, so that both behave alike.
+"""Settings for Kafka's Java clients, converted from those for librdkafka.
 
 Names are from Kafka's documentation ("Producer Configs", "Consumer Configs"). The table also has
-settings that some releases do not know: their clients log a warning, and continue.
+settings that some releases do not have. Clients of these releases log a warning, and continue.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from highwater.harness.clients.client_config import REPORTED, Settings, renamed
 Number = tuple[int, ...]
 
 _BLOCKS_MS: Final = 5_000
-"""Time for which a send may wait for metadata or memory before it is refused."""
+"""The time that a send may wait for metadata or memory before the client refuses it."""
 
 _SERIALIZER: Final = "org.apache.kafka.common.serialization.ByteArraySerializer"
 _SAME: Final = (
@@ -93,7 +93,7 @@ def producer(settings: Settings, release: Number) -> dict[str, str]:
     """Return the settings for a Java producer.
 
     Args:
-        settings: librdkafka's settings; settings that Java does not have are left out.
+        settings: librdkafka's settings. Settings that Java does not have are ignored.
         release: the client's release.
     """
     ours = _texts(settings, _WRITES)

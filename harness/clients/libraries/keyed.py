@@ -21,7 +21,7 @@ from highwater.harness.runs.topics.record_keys import parts, tombstone_name
 
 
 class KeyedProducer(Producer):
-    """A producer whose records have a key from their name, or the name itself as key.
+    """A producer that makes a record's key from its name, or uses the name itself as the key.
 
     The name of a tombstone is in its timestamp, and in its delivery report.
     """
@@ -70,7 +70,7 @@ class _SingleProducer(KeyedProducer, ReachingProducer):
 
 
 class _Tombstone(NamedTuple):
-    """A tombstone's delivery report, with the value that names the tombstone."""
+    """The delivery report of a tombstone, with the tombstone's name as its value."""
 
     message: DeliveredRecord
     named: bytes

@@ -15,13 +15,13 @@ _SERVED_S: Final = 0.05
 _BEGIN_S: Final = 5.0
 
 NO_NUMBER: Final = -1
-"""The number of an error of the client itself."""
+"""The error code of an error of the client itself."""
 
 SLOW: Final = "_TIMED_OUT"
-"""Our own name for the error of a call that has not returned yet."""
+"""Our own name for the error of a call that has not returned within the time limit."""
 
 GAVE_UP: Final = "_PURGED"
-"""Our own name for the error of a record without a response when we stopped waiting."""
+"""Our own name for the error of a record that had no response when the harness stopped waiting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class LibraryError(ABC):
 
     @abstractmethod
     def retriable(self) -> bool:
-        """Return whether the same call may be repeated, and then continues where it stopped."""
+        """Return whether the same call may be repeated. It then resumes."""
 
     def code(self) -> int:
         """Return Kafka's number of the error; -1 if it has no number."""
@@ -63,7 +63,7 @@ class LibraryError(ABC):
 
 
 class WaitingProducer:
-    """Waits for the producer's queue, with ``produce`` and ``poll`` of a ``RecordProducer``."""
+    """``queue``, ``flush`` and ``trust_flush`` for a producer with ``produce`` and ``poll``."""
 
     def queue(
         self: RecordProducer, topic: str, value: bytes, partition: int, *, on_delivery: OnDelivery
@@ -92,8 +92,8 @@ class WaitingProducer:
 class LibraryProducer(WaitingProducer, ABC):
     """The transactions of a Java or Python library's producer, with librdkafka's methods.
 
-    A call continues after its timeout; the next call of the same method waits for it. Such calls
-    have no timeout in the Python libraries, and in Java up to 2.x.
+    In the Python libraries, and in Java up to 2.x, such calls have no timeout. So a call continues
+    after the harness's time limit, and the next call of the same method waits for it.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class LibraryProducer(WaitingProducer, ABC):
 
     @abstractmethod
     def poll(self, timeout: float = -1) -> int:
-        """Wait for callbacks, and serve them; return their number."""
+        """Wait for callbacks, and run them; return their number."""
 
     @abstractmethod
     def _begin(self, method: str, *words: object) -> Future[object]:
@@ -113,10 +113,10 @@ class LibraryProducer(WaitingProducer, ABC):
 
     @abstractmethod
     def _slow(self, message: str) -> ClientError:
-        """Return the error ``SLOW``, after which a call may be repeated."""
+        """Return the error ``SLOW``. After it, the call may be repeated."""
 
     def init_transactions(self, timeout: float) -> None:
-        """Replace every other producer with this ``transactional.id``."""
+        """Fence every other producer with this ``transactional.id``."""
         self._within("init_transactions", timeout)
 
     def begin_transaction(self) -> None:

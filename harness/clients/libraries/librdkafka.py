@@ -18,18 +18,18 @@ _ASK_S: Final = 1.0
 
 
 class Producer(WaitingProducer, confluent_kafka.Producer):
-    """A producer whose fatal error appears in refused calls and in delivery reports.
+    """A producer that reports a fatal error in refused calls and in delivery reports.
 
-    Python's client raises a fatal error (of an idempotent or transactional producer) once, from the
-    call that serves callbacks, instead of the remaining callbacks. Later calls are refused with
+    Python's client raises a fatal error of an idempotent or transactional producer once, from the
+    call that runs callbacks. It then skips the remaining callbacks. Later calls are refused with
     that error, and every waiting record gets its delivery report, which the history needs.
 
-    ``flush`` is our own and does not call the client's. After a fatal error the client's method
-    still serves callbacks, in which calls fail, so that a callback would never release its lock.
+    This class has its own ``flush``. After a fatal error the client's ``flush`` still runs
+    callbacks, but calls inside them fail, so that a callback would never release its lock.
     """
 
     def drop(self) -> None:
-        """Do nothing: the producer ends with its last reference, without a request."""
+        """Do nothing: the producer is destroyed with its last reference, without a request."""
 
     def poll(self, timeout: float = -1) -> int:
         """Serve callbacks; return their number."""
@@ -87,7 +87,7 @@ class DroppedShareConsumer(ShareConsumer):
     """A share group member that can end as in a crash."""
 
     def drop(self) -> None:
-        """Do nothing: a consumer that was not closed ends with its last reference."""
+        """Do nothing: an unclosed consumer is destroyed when its last reference is deleted."""
 
 
 class _Outcomes:

@@ -78,7 +78,7 @@ def read_outputs(
 def record_exempt(
     program: ProgramPlan, inputs: Iterable[tuple[str, bytes]], recorder: Recorder
 ) -> list[str]:
-    """Record the inputs that need no output, because the program's ``when`` does not match them.
+    """Record the inputs that need no output, because they do not match the program's ``when``.
 
     Args:
         inputs: names and values of all inputs that were sent.

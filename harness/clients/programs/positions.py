@@ -1,4 +1,4 @@
-"""Wait until a program has reached the end of its input, and its output no longer grows."""
+"""Wait until a program has reached the end of its input, and its output has stopped growing."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -22,13 +22,15 @@ from highwater.harness.runs.history import READ_UNCOMMITTED
 from highwater.harness.runs.plan import Plan, ProgramPlan
 
 STILL_S: Final = 3.0
-"""Seconds for which the output must not grow after the last input, if some may be missing."""
+"""The wait ends if the output has not grown for this many seconds after the last input. This
+applies if outputs may be missing."""
 
 FULL_S: Final = 1.0
-"""The same, if there are at least as many outputs as the inputs need."""
+"""The wait ends if the output has not grown for this many seconds, if all inputs have their
+outputs."""
 
 TOTAL_LIMIT_S: Final = 300.0
-"""Limit of the wait for a program that still makes progress."""
+"""The limit of the wait for a program that still makes progress, in seconds."""
 
 _ASK_S: Final = 5.0
 EOF: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - that is its public name
@@ -50,7 +52,7 @@ class Progress(NamedTuple):
 
     @property
     def behind(self) -> dict[int, int | None]:
-        """The committed offset of each partition whose end the group has not reached."""
+        """The committed offset of each partition whose end the group has not reached yet."""
         return {
             partition: self.committed.get(partition)
             for partition, end in self.ends.items()
@@ -59,7 +61,7 @@ class Progress(NamedTuple):
 
     @property
     def done(self) -> int:
-        """The sum of the committed offsets; of a group without any, the number of outputs."""
+        """The sum of the committed offsets; for a group without commits, the number of outputs."""
         return sum(offset or 0 for offset in self.committed.values()) or self.written
 
     def needed(self, outputs: int) -> int:
@@ -71,11 +73,11 @@ class StoodStill:
     """The condition that a program makes no more progress, at the end of its input or before.
 
     Args:
-        outputs: the most outputs that an input needs.
-        limit_s: seconds without progress before the end.
+        outputs: the greatest number of outputs of an input.
+        limit_s: seconds without progress after which the wait ends.
 
     Attributes:
-        at_end: whether it has reached the end, and its output has not grown for long enough.
+        at_end: whether the program has reached the end, and its output has stopped growing.
     """
 
     def __init__(
@@ -128,7 +130,7 @@ class WorkDone:
         return outputs + sum(offset or 0 for offset in positions.values())
 
     def close(self) -> None:
-        """End the client."""
+        """Close the client."""
         self._client.close()
 
 
@@ -140,11 +142,11 @@ def await_end(
     Args:
         settings: settings for a client that has the program's group, but does not join it.
         printed: returns the number of outputs that the program has printed, if no topic has them.
-        limit_s: seconds without progress before the end.
+        limit_s: seconds without progress after which the wait ends.
 
     Returns:
-        Sentences with reasons why missing outputs prove nothing. Single inputs that were not
-            reached are no such reason: the judge finds them by the group's position.
+        Sentences with reasons why missing outputs prove nothing. Single inputs that the group did
+            not reach are no reason, because the judge finds them by the group's position.
     """
     client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
     reader = Consumer({**settings, "enable.partition.eof": True})
@@ -227,7 +229,7 @@ def _why(
 
 
 def _instead(plan: Plan, settings: Settings) -> str:
-    """Return why a program commits no positions in its input with its group."""
+    """Return why a program does not commit positions in its input topic with its group."""
     nothing = "nothing shows that the program reads it as HIGHWATER_GROUP"
     of_consumers = consumer({})
     with suppress(KafkaException):

@@ -60,7 +60,7 @@ class FaultCounts:
 
     @property
     def nothing(self) -> bool:
-        """True if no fault was injected, no step taken and no broker restarted."""
+        """True if no fault was injected, no step was taken and no broker was restarted."""
         return not (self.faults or self.steps or self.restarted)
 
     @property
@@ -75,7 +75,7 @@ class FaultCounts:
 
     @property
     def counted(self) -> str:
-        """``kill 3 times, pause once``."""
+        """The faults with their counts, such as ``kill 3 times, pause once``."""
         faults = {
             name: number
             for name, number in self.faults.items()
@@ -92,7 +92,7 @@ class FaultCounts:
 
     @property
     def says(self) -> str:
-        """``kill 3 times, pause once, in 12 s``."""
+        """The faults with counts and duration, such as ``kill 3 times, pause once, in 12 s``."""
         if self.rolled_s and not self.faults.keys() - {ROLLING}:
             first, last = self.rolled_s
             return f"{self.counted}, from {first:.0f} s to {last:.0f} s of the run"
@@ -103,7 +103,7 @@ class FaultCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """The events in a run's cluster, in a few words, with their meaning."""
+    """The faults and other events of a run in a few words, with their meaning."""
 
     value: str
     means: str
@@ -133,7 +133,7 @@ class Happening:
 
 
 def title(plan: Plan, fault_counts: FaultCounts | None) -> str:
-    """Return the events in a title's length: ``kill 3 times``, ``loss``, ``calm``."""
+    """Return the faults in the length of a title: ``kill 3 times``, ``loss``, ``calm``."""
     scripted = plan.story or plan.schedule is not None
     if fault_counts is not None and fault_counts.nothing and not plan.calm:
         return "no fault was injected"

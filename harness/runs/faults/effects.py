@@ -1,4 +1,4 @@
-"""The effect of a fault: a sentence for people, and the offsets that the fault removed from logs.
+"""The effect of a fault: a sentence, and the offsets that the fault removed from logs.
 
 The explanation of a loss needs these offsets, because no rule of Kafka and no line of a broker's
 log explains them.
@@ -48,6 +48,6 @@ def removed_offsets(row: Mapping[str, Any], topic: str, partition: int) -> Itera
 
 
 def step_of(row: Mapping[str, Any]) -> int | None:
-    """Return the number of the schedule's step in a row of ``events/faults``, if there is any."""
+    """Return the number of the schedule's step in a row of ``events/faults``, if it has one."""
     step = row.get("step")
     return legacy_sentences.step(row["says"]) if step is None else int(step)

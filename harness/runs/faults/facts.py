@@ -15,12 +15,12 @@ class FaultFacts:
 
     Attributes:
         state: a word for the state of a broker that the fault stops, pauses or isolates.
-        silent: whether the broker responds to no request until the healing.
-        idle: whether the broker certainly does no work until the healing.
-        frozen: whether the broker continues afterwards, and may still believe that it leads.
+        silent: whether the broker responds to no request until the fault is healed.
+        idle: whether the broker does nothing until the fault is healed.
+        frozen: whether the broker resumes after the fault, and may still believe that it leads.
         killed: whether a signal or a command kills the broker's process.
         empties: whether the fault removes records of every topic from the broker's disk.
-        of_message: whether the fault is on single messages.
+        of_message: whether the fault affects single messages.
         moves_clock: whether the fault moves the broker's wall clock.
     """
 
@@ -62,7 +62,7 @@ _FACTS: Final[Mapping[str, FaultFacts]] = {
 }
 
 STATES: Final = frozenset(facts.state for facts in _FACTS.values() if facts.state)
-"""The words for the state of a broker under a fault."""
+"""The words for the state of a broker during a fault."""
 
 
 def facts_of(fault: str) -> FaultFacts:

@@ -1,4 +1,4 @@
-"""Faults over time: each from its injection to its healing, read from ``events/faults``."""
+"""Faults over time, from injection to healing, read from ``events/faults``."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,10 +10,10 @@ from highwater.harness.runs.faults.facts import facts_of
 from highwater.harness.runs.faults.times import Strike, Strikes, strike_of
 
 NEVER: Final = (1 << 63) - 1
-"""In nanoseconds, a time that is never reached."""
+"""A time in nanoseconds that no run reaches."""
 
 _MESSAGE: Final = re.compile(r"to be \w+: (.+)|the message (.+) is (?:healed|mended)")
-"""Matches the message in a row about a message fault: in its injection or in its healing."""
+"""A pattern for the message's name in a row about a message fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +22,11 @@ class FaultInterval:
 
     Attributes:
         broker: None for a fault without a broker.
-        start_ns: when the schedule began to inject the fault, or else when it had taken effect.
+        start_ns: when the schedule began to inject the fault; if unknown, when the fault had taken
+            effect.
         end_ns: when the fault was healed; None if never.
-        healing_ns: when the healing began, which may take long; None if not known.
-        says: the fault's effect in a sentence.
+        healing_ns: when the healing began, which may take some time; None if unknown.
+        says: the fault's effect as a sentence.
         healed: the sentence about the healing.
         row: the row of ``events/faults``, with the offsets that the fault removed from disks.
     """
@@ -51,12 +52,12 @@ class FaultInterval:
 
     @property
     def sure_until_ns(self) -> int:
-        """The time until which the fault was certainly in effect: its healing had not begun."""
+        """The time until which the fault was certainly active: when its healing began."""
         return min(self.until_ns, self.healing_ns or NEVER)
 
     @property
     def effect_ns(self) -> int:
-        """When the fault had taken effect; messages since ``start_ns`` may already be affected."""
+        """When the fault had taken effect. It may affect messages earlier, since ``start_ns``."""
         return int(self.row.get("time_ns", self.start_ns))
 
     @property
@@ -72,7 +73,7 @@ class FaultInterval:
 def fault_intervals(
     rows: Iterable[Mapping[str, Any]], strikes: Strikes
 ) -> tuple[list[FaultInterval], list[FaultInterval]]:
-    """Pair each injection with the next healing; return the faults by injection, and the notes.
+    """Pair each injection with its healing; return the faults by injection, and the notes.
 
     A fault that kills a paused broker ends the pause. ``rows`` come from ``events/faults``.
     """

@@ -1,4 +1,4 @@
-"""Reads facts from the sentences of old runs (up to 0.2), which had no fields for these facts."""
+"""Parse sentences of old runs (up to 0.2), which had no fields for these facts."""
 
 import ast
 import re
@@ -40,7 +40,7 @@ def without_step(says: str) -> str:
 
 
 def differences(problem: str) -> list[tuple[str, int | None, _Value, _Value]]:
-    """Return a missed step's last differences: (field, replica or None, observed, expected)."""
+    """Parse what a missed step last observed into (field, replica or None, observed, expected)."""
     match = _SEEN.search(problem)
     try:
         seen = ast.literal_eval(match[1]) if match else None
@@ -58,7 +58,7 @@ def _difference(what: str, text: str) -> tuple[str, int | None, _Value, _Value]:
 
 
 def _value(text: str) -> _Value:
-    """Return a number, or a tuple of a list's items."""
+    """Return the value in a text: a number, or a tuple for a list."""
     value = ast.literal_eval(text)
     return tuple(value) if isinstance(value, list) else value
 

@@ -27,9 +27,9 @@ class MessageSpan:
         name: the message's name: ``EndTxn client:producer-0>broker-1``.
         verb: the relay's action: held, dropped, repeated, delayed or refused.
         start_ns: when the message reached the relay.
-        end_ns: when the relay sent, dropped or lost the message; None if that was not recorded.
-        says: the events of the message, in a sentence.
-        overtaken: number of messages that passed between the same two ends meanwhile.
+        end_ns: when the relay sent or dropped the message; None if unknown.
+        says: the events of the message as a sentence.
+        overtaken: number of later messages between the same two nodes that the relay sent earlier.
     """
 
     name: str

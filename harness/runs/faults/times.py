@@ -1,4 +1,4 @@
-"""The begins of faults and healings; ``events/faults`` has only the times of their effects."""
+"""When faults and healings began; ``events/faults`` only has when they had taken effect."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,22 +11,24 @@ from highwater.harness.runs.store import Run, is_table_among
 
 
 class Strike(NamedTuple):
-    """A step's begin of a fault, and the planned healing (None: never or unknown)."""
+    """When a step began to inject a fault, and its planned healing (None: never or unknown)."""
 
     begun_ns: int
     healing_ns: int | None = None
 
 
 Strikes: TypeAlias = Mapping[tuple[str, int | None], Sequence[Strike]]
-"""(Fault, broker) to the times of the steps that injected it; None: a fault without broker."""
+"""The times of the steps that injected a fault, by fault and broker (None: a fault without a
+broker)."""
 
 
 def strikes(run: Run, *, without: Iterable[str] = ()) -> Strikes:
-    """Return when a run's schedule injected and healed faults; empty for a story or without table.
+    """Return when a run's schedule injected and healed faults; empty for a story.
 
     Args:
         run: the run.
-        without: paths of the run's files that cannot be used; such a table counts as missing.
+        without: paths of the run's files that cannot be used. Such a table is handled like a
+            missing one.
     """
     steps: dict[tuple[str, int | None], list[Strike]] = defaultdict(list)
     if is_table_among(STEPS_TABLE, without):
@@ -44,6 +46,6 @@ def strikes(run: Run, *, without: Iterable[str] = ()) -> Strikes:
 
 
 def strike_of(strikes: Strikes, fault: str, broker: int | None, time_ns: int) -> Strike:
-    """Return when a fault in effect at ``time_ns`` began; ``time_ns`` itself if no step says so."""
+    """Return when a fault that was in effect at ``time_ns`` began; else ``time_ns``."""
     before = [strike for strike in strikes.get((fault, broker), ()) if strike.begun_ns <= time_ns]
     return max(before, key=itemgetter(0), default=Strike(time_ns))

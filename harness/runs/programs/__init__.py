@@ -1,1 +1,1 @@
-"""Inputs of a program under test: their names in records, and the user's own records."""
+"""Inputs of a program under test: their names in records, and records from the user's file."""

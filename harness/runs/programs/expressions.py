@@ -34,7 +34,7 @@ class ProgramRecord(NamedTuple):
 
 
 Expression = Callable[[ProgramRecord], tuple[str, ...]]
-"""A function that returns the distinct names in a record; empty if the record has none."""
+"""A function that returns the distinct names in a record; empty for a record without a name."""
 
 
 def expression(text: str) -> Expression:
@@ -104,7 +104,7 @@ def _of_function(text: str, module: str, name: str) -> Expression:
 
 
 def _names(values: Iterable[Any]) -> tuple[str, ...]:
-    """Return the distinct values as names; null, false and empty values are left out."""
+    """Return the distinct values as names, without null, false and empty values."""
     texts = (_text(value) for value in values if value is not None and value is not False)
     return tuple(dict.fromkeys(text for text in texts if text))
 

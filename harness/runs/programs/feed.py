@@ -15,7 +15,7 @@ from highwater.harness.base.wording import count
 from highwater.harness.runs.programs.expressions import Expression, ProgramRecord
 
 _FILE_BYTES_MOST: Final = 256 << 20
-"""Limit of the file, which stays in memory while the program gets its inputs."""
+"""The greatest size of the file, which is in memory while the harness sends the inputs."""
 
 _LETTERS_MOST: Final = 60
 _HINT: Final = "Write one JSON object per line (docs/apps.md)."

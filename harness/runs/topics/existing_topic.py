@@ -1,4 +1,4 @@
-"""Make a run's topic like an existing topic: its settings, its partitions and their placement."""
+"""Copy an existing topic for a run: its settings, its partitions and their placement."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from highwater.harness.runs.plan import Plan, Topic
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"
 ALWAYS: Final = frozenset(Topic().settings())
-"""Settings that every run's topic has; their values in the existing topic must be known."""
+"""Settings that every run's topic has. Their values in the existing topic must be known."""
 
 _OPTIONS: Final = {
     MIN_ISR: "--min-isr",
@@ -45,7 +45,7 @@ _FIT_FOR_KEYS: Final[Mapping[str, str]] = {
     "message.timestamp.difference.max.ms": _ANY_AGE,
     "message.timestamp.before.max.ms": _ANY_AGE,
 }
-"""Kafka's defaults, with which a broker accepts timestamps of 2004."""
+"""Kafka's default settings with which a broker accepts timestamps of 2004."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ def of_plan(path: Path) -> ExistingTopic:
 
 
 def likened(plan: Plan, existing: ExistingTopic, given: Mapping[str, str]) -> Plan:
-    """Return a plan for an external cluster whose topic is made like an existing topic.
+    """Return a plan for an external cluster whose topic copies an existing topic.
 
     Args:
         plan: the plan with the topic's name and the workload.

@@ -1,9 +1,9 @@
 """Keys of a workload on a compacted topic: the names of its records, and the topic's settings.
 
 A record's name contains its key: ``k5=p0-17`` gives the key ``k5`` a value, and ``k5~p0-17``
-deletes the key. A tombstone has no value for its name. So its timestamp, which compaction keeps,
-encodes the name: producer and sequence number, added to a time in 2004. The brokers' retention of
-tombstones does not depend on timestamps (LogCleaner).
+deletes the key. A tombstone has no value that could contain its name. So its timestamp, which
+compaction preserves, encodes the name: producer and sequence number, added to a time in 2004. The
+brokers' retention of tombstones does not depend on timestamps (LogCleaner).
 """
 
 import hashlib

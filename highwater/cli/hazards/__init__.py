@@ -1,1 +1,1 @@
-"""The commands about hazards: the catalogue, and advice for a running cluster."""
+"""The commands about hazards: the catalogue of hazards, and advice for a cluster."""

@@ -51,7 +51,7 @@ _COLOURS: Final[dict[Status, str]] = {
 }
 _OLDEST_CLIENT: Final = (0, 8)
 _OTHER_LIBRARIES: Final = ("kafkajs", "platformatic")
-"""Libraries with findings that run through drivers of the user's (docs/driver.md)."""
+"""Libraries with known problems that the user runs through a client driver (docs/driver.md)."""
 
 
 def _answers(  # noqa: PLR0913 - a command's options are its arguments
@@ -146,7 +146,7 @@ def _cluster(
         Option(help="Release of the brokers; else a range, by what they support."),
     ] = None,
 ) -> Callable[[], ClusterFacts]:
-    """Return the function that reads the cluster: a running one, or that of the files."""
+    """Return the function that reads the cluster's facts, from brokers or from files."""
     from highwater.clusters.external.client_properties import read_properties
     from highwater.clusters.external.cluster_survey import ClusterSurvey
     from highwater.clusters.external.described_cluster import read_files
@@ -211,7 +211,7 @@ def advise(
 
 
 def _read_baseline(path: Path) -> dict[str, tuple[Status, frozenset[str]]]:
-    """Return the status and the topics of each hazard in an earlier ``--json``."""
+    """Return the status and the topics of each hazard in an earlier output of ``--json``."""
     try:
         hazards = json.loads(path.read_text(encoding="utf-8"))["hazards"]
         return {row["id"]: (row["status"], frozenset(row["topics"])) for row in hazards}
@@ -301,7 +301,7 @@ def _show(cluster: ClusterFacts, every: Sequence[Advice], *, show_all: bool) -> 
 
 
 def _show_by_reason(every: Sequence[Advice], status: Status) -> None:
-    """Print the hazards with a status, those with the same reason in one line."""
+    """Print the hazards with a status; hazards with the same reason share a line."""
     needs = "needs " if status == "cannot tell" else ""
     for reason, hazards in by_reason(every, status).items():
         console.out.print(_heading(status), Text(f"{', '.join(hazards)}: {needs}{reason}"))

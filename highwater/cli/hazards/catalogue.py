@@ -64,7 +64,7 @@ def hazards(
 
 
 def _table_of_release(title: str, listed: Sequence[Hazard]) -> None:
-    """Print hazards that a release has, with the conditions beyond the release."""
+    """Print the hazards of a release, with their conditions besides the release."""
     rows = [[row.id, row.title, "; ".join(row.other_conditions) or "always"] for row in listed]
     _table(title, ["id", "what happens", "if"], rows)
 
@@ -99,7 +99,7 @@ def _show_upgrade(before: Release, after: Release, *, as_json: bool) -> None:
 
 
 def _other_coordination(entry: Release) -> str:
-    """Return a sentence with the release's name on ZooKeeper or KRaft, if the other has it, too."""
+    """Return a sentence with the release's name on ZooKeeper or KRaft, if it exists on both."""
     for other in CATALOGUE.values():
         if other.version == entry.version and other.coordination != entry.coordination:
             there = coordination_name(other.coordination)
@@ -113,7 +113,7 @@ def _other_coordination(entry: Release) -> str:
 def matrix_command(before: Release, after: Release, changed: Sequence[Hazard]) -> str:
     """Return the matrix command for hazards' stories on both releases; empty if there is none.
 
-    A story that shows its hazard only with another option is left out.
+    A story that shows its hazard only with another option is ignored.
     """
     from highwater.nemesis.stories.registry import find_story
 

@@ -57,7 +57,7 @@ DEFAULT_STORE = Path("store")
 
 
 def following(plan: Plan, runs: int) -> list[Plan]:
-    """Return ``runs`` plans, at least one; each plan has the next seed."""
+    """Return ``runs`` plans, at least one. Each plan has the next seed."""
     return [replace(plan, seed=plan.seed + number) for number in range(max(1, runs))]
 
 
@@ -95,7 +95,7 @@ def spark_options(
     """Return the options of the Spark that judges, as a group of options.
 
     Raises:
-        UsageError: both a master and a server are named.
+        UsageError: the user named both a master and a server.
     """
     if spark_master and spark_remote:
         raise UsageError(
@@ -141,7 +141,7 @@ def takes(
 
 
 on_spark = takes(spark=spark_options)
-"""Gives a command the options of the Spark that judges, as its parameter ``spark``."""
+"""A decorator that gives a command the Spark options as its parameter ``spark``."""
 
 
 def group_of(

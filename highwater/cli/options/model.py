@@ -1,4 +1,4 @@
-"""The model's answer as text: a verdict per invariant, and counterexamples step by step."""
+"""The model's result as text: a verdict per invariant, and counterexamples step by step."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -45,10 +45,10 @@ _MB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """The words for the answers of a model.
+    """The words for the responses of a model.
 
     Attributes:
-        heading: names the question.
+        heading: the title, with the release and the scope.
         legend: explains the notation of a state. state: formats a state as a line.
         draw: writes a counterexample as a page, whose suffix is one of ``drawings``.
     """
@@ -128,7 +128,7 @@ def show(answers: Sequence[SearchAnswer[Any]], words: Words, written: Sequence[P
 
 
 def settings(scope: Scope) -> str:
-    """Return the settings on which the promises depend."""
+    """Return the settings on which Kafka's guarantees depend."""
     elections = "unclean elections allowed" if scope.unclean else "clean elections"
     if scope.by_hand:
         elections += " and others by hand"
@@ -149,7 +149,7 @@ def bounds(scope: Scope) -> str:
 
 
 def rare_bounds(scope: Scope) -> list[str]:
-    """Return the bounds that most searches do not have."""
+    """Return the bounds that most searches do not set."""
     rare = {
         "controller failover": scope.failovers,
         "replaced disk": scope.wipes,

@@ -18,7 +18,7 @@ from highwater.reports.markdown import table
 from highwater.reports.pages.counterexample import write
 
 _SECONDS: Final = 120.0
-"""Limit of a search with one rule switched."""
+"""The time limit of a search with one switched rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class TriedRule:
     """A rule that the release lacks, and the result of a search of the same scope with this rule.
 
     Attributes:
-        answer: None if the same steps break the promise even with the rule.
+        answer: None if the same steps break the guarantee even with the rule.
     """
 
     rule: str
@@ -36,7 +36,7 @@ class TriedRule:
 def tried_rules(counterexample: Counterexample) -> tuple[TriedRule, ...]:
     """Switch on, one by one, the rules that the release lacks, and search the same scope again.
 
-    A rule with which the same steps still break the promise is not searched.
+    There is no search with a rule if the same steps still break the guarantee.
     """
     setting, tried = counterexample.settings, list[TriedRule]()
     for rule in SWITCHES:
@@ -53,7 +53,7 @@ def tried_rules(counterexample: Counterexample) -> tuple[TriedRule, ...]:
 
 
 def _breaks(counterexample: Counterexample, setting: ModelSettings) -> bool:
-    """Return whether the steps that are possible under other rules break the same promise."""
+    """Return whether the steps that other rules allow break the same guarantee."""
     machine = setting.machine()
     moves = [step.numbers() for step in counterexample.steps]
     return play(machine, moves, machine.invariants[counterexample.invariant]) is not None

@@ -78,7 +78,7 @@ class DriverBench:
         return client_config.producer(Plan(kafka=MODERN, workload=workload), self.common_settings)
 
     def new_group(self) -> str:
-        """Return the name of a group that no part has used."""
+        """Return the name of a new group."""
         return f"driver-check-{next(self._groups)}"
 
     def transacting(self, name: str) -> client_config.Settings:
@@ -103,10 +103,10 @@ class DriverBench:
             settings: the client's settings; None means those of a plain producer.
             member: whether a consumer will join a group.
             needed: whether the driver must have such clients.
-            ends: whether the driver itself ends in the block.
+            ends: whether the driver exits by itself during the block.
 
         Raises:
-            RefusedError: it has no such clients, which are optional.
+            RefusedError: the driver has no such clients, which are optional.
         """
         process = ClientDriverProcess(self.command, self.log)
         driver = ClientDriver(process)
@@ -127,7 +127,7 @@ class DriverBench:
 
 
 def send(driver: ClientDriver, names: Sequence[str]) -> list[DriverAnswer]:
-    """Send records to the partitions in turn; return their answers."""
+    """Send records to the partitions in turn; return their responses."""
     sends = [
         driver.call("send", topic=TOPIC, partition=number % PARTITIONS, value=name)
         for number, name in enumerate(names)
@@ -140,10 +140,10 @@ def send(driver: ClientDriver, names: Sequence[str]) -> list[DriverAnswer]:
 def answered(
     driver: ClientDriver, future: "Future[DriverAnswer]", what: str, limit_s: float
 ) -> DriverAnswer:
-    """Return the answer to a request.
+    """Return the response to a request.
 
     Raises:
-        WrongDriverError: it did not come in time, or breaks the specification.
+        WrongDriverError: the response did not come in time, or breaks the specification.
     """
     try:
         given = future.result(limit_s)
@@ -158,7 +158,7 @@ def done(driver: ClientDriver, op: str, **named: object) -> None:
     """Send a request, and repeat it while the driver allows this.
 
     Raises:
-        WrongDriverError: it is answered with an error, or not in time.
+        WrongDriverError: the response is an error, or it does not come in time.
     """
     given = repeated(driver, op, **named)
     if given.error:
@@ -166,10 +166,10 @@ def done(driver: ClientDriver, op: str, **named: object) -> None:
 
 
 def repeated(driver: ClientDriver, op: str, **named: object) -> DriverAnswer:
-    """Return the answer to a request that is repeated while the driver allows this.
+    """Return the response to a request that is repeated while the driver allows this.
 
     Raises:
-        WrongDriverError: there is no other answer in time.
+        WrongDriverError: no other response comes in time.
     """
     try:
         return await_condition(
@@ -211,7 +211,7 @@ def read(bench: DriverBench) -> dict[tuple[int, int], str]:
 
 
 def words(given: DriverAnswer) -> str:
-    """Return an answer as text."""
+    """Return a response as text."""
     if not given.error:
         return f"offset {given.offset}"
     return f"error {given.error}, code {given.code}"

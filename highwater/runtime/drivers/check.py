@@ -1,4 +1,4 @@
-"""Tests each part of docs/driver.md with a client driver on real brokers."""
+"""Test a client driver on real brokers, one test for each part of docs/driver.md."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ class CheckedPart:
 
 
 def check_parts(bench: DriverBench, command: Sequence[str], *parts: str) -> Iterator[CheckedPart]:
-    """Test a driver in some parts, by default in all; without ``open`` the others are skipped."""
+    """Test a driver in some parts, by default in all. If ``open`` fails, skip the others."""
     bench.command = command
     for name in parts or PARTS:
         try:

@@ -42,10 +42,10 @@ class Member:
         driver.happened = self._events.put
 
     def ask(self, op: str, **words: object) -> DriverAnswer:
-        """Return the answer to a request, and handle earlier events in the group.
+        """Return the response to a request, and handle earlier events in the group.
 
         Raises:
-            WrongDriverError: it is an error, or does not come in time.
+            WrongDriverError: the response is an error, or does not come in time.
         """
         future = self.driver.call(op, **words)
 
@@ -65,7 +65,7 @@ class Member:
         """Read the next records.
 
         Raises:
-            WrongDriverError: it reads from a partition that it does not own.
+            WrongDriverError: the driver reads from a partition that it does not own.
         """
         for record in self.ask("poll", max=50, wait_ms=_POLL_MS).records:
             if record.partition not in self.owned:
@@ -93,7 +93,7 @@ class Member:
 
 
 def joins_group(bench: DriverBench) -> str:
-    """Test two members: all partitions are assigned, positions committed, and taken over."""
+    """Test two members: partitions are assigned, positions committed, and one takes over."""
     group = bench.new_group()
     with bench.opened() as (driver, _):
         send(driver, [f"group-{number}" for number in range(PARTITIONS * 3)])
@@ -121,7 +121,7 @@ def joined(bench: DriverBench, group: str) -> Iterator[Member]:
     """Let a driver's consumer join a group in the block.
 
     Raises:
-        RefusedError: it has no members of groups.
+        RefusedError: the driver has no group members.
     """
     settings = client_config.consumer(bench.common_settings, group=group)
     opening = bench.opened(settings, role="consumer", needed=False, member=True)
@@ -135,7 +135,7 @@ def until(done: Callable[[], bool], what: str, *members: Member) -> None:
     """Let members poll until a condition holds.
 
     Raises:
-        WrongDriverError: it does not hold in time.
+        WrongDriverError: the condition does not hold in time.
     """
 
     def look() -> str:
@@ -155,7 +155,7 @@ def share(first: Member, second: Member) -> None:
     """Let two members poll until they have all partitions between them.
 
     Raises:
-        WrongDriverError: the second one gets none in time.
+        WrongDriverError: the second member gets no partition in time.
     """
     until(
         lambda: bool(second.owned) and first.owned | second.owned == ALL,

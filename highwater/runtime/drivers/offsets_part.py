@@ -22,7 +22,7 @@ _SINCE: Final = (2, 5)
 
 _NAME: Final = "driver-check-offsets"
 _HASTE_S: Final = 1.0
-"""The time in which a wrong answer would come."""
+"""A wrong response would arrive within this time."""
 
 
 def moves_offsets(bench: DriverBench) -> str:
@@ -30,7 +30,7 @@ def moves_offsets(bench: DriverBench) -> str:
 
     Raises:
         RefusedError: the driver or its brokers do not support this.
-        WrongDriverError: the driver differs.
+        WrongDriverError: the driver differs from its specification.
     """
     if bench.cluster.release.number < _SINCE:
         raise RefusedError("brokers before 2.5 refuse no old generation")
@@ -67,7 +67,7 @@ def _member(member: Member) -> object:
 
 
 def _add(driver: ClientDriver, offset: int, member: object) -> DriverAnswer:
-    """Begin a transaction, send, and add an offset of partition 0; return the answer."""
+    """Begin a transaction, send, and add an offset of partition 0; return the response."""
     done(driver, "begin")
     send(driver, [f"offsets-{offset}"])
     return repeated(driver, "offsets", topic=TOPIC, offsets={0: offset}, member=member)

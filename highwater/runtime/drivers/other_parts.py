@@ -1,6 +1,6 @@
 """The tests of idempotent and transactional producers, and of consumers (docs/driver.md).
 
-They are optional: a driver may refuse to open such a client.
+These clients are optional: a driver may refuse to open them.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ def _numbers_records(bench: DriverBench) -> str:
 
 
 def _producer_ids(bench: DriverBench) -> frozenset[int]:
-    """Return the producer ids that the leader of partition 0 knows."""
+    """Return the producer ids for which the leader of partition 0 has state."""
     probe = bench.cluster.probe()
     try:
         return probe.producers(probe.partition(TOPIC, 0).leader, TOPIC, 0)

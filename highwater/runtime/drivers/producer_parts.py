@@ -19,11 +19,11 @@ from highwater.runtime.drivers.bench import (
 )
 
 _LATE_S: Final = 15.0
-"""The longest delay of a send's answer after its timeout, on a busy machine."""
+"""The longest time from a send's timeout to its response, on a busy machine."""
 
 _ENDS_S: Final = 5.0
 _TOO_LARGE: Final = 10
-"""Kafka's number of MESSAGE_TOO_LARGE."""
+"""Kafka's error code of MESSAGE_TOO_LARGE."""
 
 
 def _opens(bench: DriverBench) -> str:

@@ -1,11 +1,11 @@
-"""The program under test: starts and supervises its instances, and always ends them.
+"""Start, supervise and end the instances of the program under test.
 
-An instance that ends by itself is started again; the delay grows with each quick end. Each instance
-is a process group under a guard, which ends with the harness. An instance writes to
-``logs/app-<instance>.log``; only the first and the last part of a long log are kept.
+An instance that exits by itself is restarted, after a delay that grows with each quick exit. Each
+instance is a process group with a guard, which ends the group when the harness ends. An instance
+writes to ``logs/app-<instance>.log``. Of a long log, only the first and the last part remain.
 
-In the arguments and in variables of ``--env``, names of ``_VARIABLES`` in braces are replaced, such
-as ``{bootstrap}``; an environment variable has the same value. Each instance has its own port.
+In the arguments and in variables of ``--env``, the placeholders of ``_VARIABLES`` are replaced,
+such as ``{bootstrap}``. An environment variable has the same value. Each instance has its own port.
 """
 
 import os
@@ -29,7 +29,7 @@ from highwater.runtime.programs.printed_lines import ACKNOWLEDGED, DONE, Printed
 
 LOG_BYTES_MOST: Final = 2 << 20
 _QUICK_S: Final = 2.0
-"""An instance that ends by itself within this many seconds has crashed at its start."""
+"""An instance that exits by itself within this many seconds has crashed at its start."""
 _CRASHES_MOST: Final = 3
 _BACK_OFF_S: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 _STAYS_S: Final = 1.0
@@ -46,29 +46,29 @@ _VARIABLES: Final = {
     "instance": "HIGHWATER_INSTANCE",
     "port": "HIGHWATER_PORT",
 }
-"""Placeholders, and their environment variables."""
+"""The placeholders, and the environment variables with the same values."""
 
 INSTANCE_CLIENT: Final = "app-"
-"""Prefix of an instance's client name on the wire; the instance's number follows."""
+"""The prefix of an instance's client name at the relay. The instance's number follows."""
 
 RecordEvent = Callable[..., None]
 NameClient = Callable[[str, int], object]
 
 
 class ProgramInstance:
-    """One instance and its supervisor. Safe to use from several threads.
+    """One instance and its supervisor. Threads can share this object.
 
     Args:
         command: absolute path of the program, and its arguments.
-        log: file that gets its output.
-        printed: reads its output, if the output reports finished work.
+        log: file to which the instance's output is written.
+        printed: reads the instance's output, if the output reports finished work.
         record: gets the rows of ``harness.runs.history.INSTANCES``.
-        named: called with its client name and the parent process of all of its processes.
+        named: gets the client name, and the parent of all processes of the instance.
 
     Attributes:
-        client: its name as a client of the wire.
-        ends: number of times that the instance has ended by itself.
-        stubborn: whether SIGTERM did not end it when the run was over.
+        client: the instance's client name at the relay.
+        ends: number of times that the instance has exited by itself.
+        stubborn: whether the instance did not exit after SIGTERM at the end of the run.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ProgramInstance:
 
     @property
     def runs(self) -> bool:
-        """True if the instance's process runs, and is not paused."""
+        """True if the instance's process runs and is not paused."""
         child = self._child
         return child is not None and child.state == "running" and bool(child.pid)
 
@@ -124,7 +124,7 @@ class ProgramInstance:
         return time.monotonic() - self._begun_s
 
     def kill(self) -> None:
-        """Send SIGKILL to the instance's processes; the instance stays down until ``start``.
+        """Send SIGKILL to the instance's processes. The instance remains down until ``start``.
 
         Raises:
             NothingDoneError: the instance does not run.
@@ -132,10 +132,10 @@ class ProgramInstance:
         self._down("killed").kill()
 
     def terminate(self) -> bool:
-        """Send SIGTERM, and SIGKILL after a while; the instance stays down until ``start``.
+        """Send SIGTERM, and SIGKILL after a time limit; the instance is down until ``start``.
 
         Returns:
-            False if SIGTERM did not end the instance.
+            False if the instance did not exit after SIGTERM.
 
         Raises:
             NothingDoneError: the instance does not run.
@@ -148,14 +148,14 @@ class ProgramInstance:
         return False
 
     def start(self) -> None:
-        """Start the instance, for the first time or again."""
+        """Start or restart the instance."""
         self._crashes = 0
         self._may_run.set()
         if self._thread.ident is None:
             self._thread.start()
 
     def leave(self) -> None:
-        """End the instance in order, if it runs; it stays down until ``start``."""
+        """Stop the instance with SIGTERM, if it runs. It remains down until ``start``."""
         with self._lock:
             self._may_run.clear()
             self._end = self._end or "stopped"
@@ -178,7 +178,7 @@ class ProgramInstance:
             self._note("resumed")
 
     def close(self) -> None:
-        """End the instance in order, and its supervisor; the instance is not started again."""
+        """Stop the instance with SIGTERM, and end its supervisor."""
         with self._lock:
             self._closing.set()
             self._end = self._end or "closed"
@@ -197,10 +197,10 @@ class ProgramInstance:
                 child.kill()
 
     def check(self) -> None:
-        """Return if the instance's supervisor works.
+        """Raise an error if the instance's supervisor has failed.
 
         Raises:
-            HarnessError: the supervisor has failed; says why.
+            HarnessError: the supervisor has failed. The message has the reason.
         """
         if self._failure is not None:
             raise HarnessError(
@@ -208,7 +208,7 @@ class ProgramInstance:
             ) from self._failure
 
     def last_words(self) -> str:
-        """Return the last lines of the instance's output; empty if there are none."""
+        """Return the last lines of the instance's output; empty without output."""
         lines = self._log.read_text("utf-8", "replace").splitlines() if self._log.exists() else []
         return "\n".join([line for line in lines if line.strip()][-_LAST_LINES:])
 
@@ -243,7 +243,7 @@ class ProgramInstance:
             self._ended(child)
 
     def _begin(self) -> ChildProcess | None:
-        """Start a process and return it; None if the instance must stay down."""
+        """Start a process and return it; None if the instance must remain down."""
         with self._lock:
             if self._closing.is_set() or not self._may_run.is_set():
                 return None
@@ -277,7 +277,7 @@ class ProgramInstance:
         self._record(event, instance=self.number, life=self._life, status=status)
 
     def _bound_log(self) -> None:
-        """Remove the middle of a log that has become long: the program appends to it."""
+        """Remove the middle of a long log, while the program appends to the log."""
         size = self._log.stat().st_size if self._log.exists() else 0
         if size > LOG_BYTES_MOST:
             os.truncate(self._log, LOG_BYTES_MOST // 2)
@@ -291,11 +291,11 @@ class RunningProgram:
     Args:
         bootstrap: address at which clients reach the brokers.
         logs: folder of the run that gets the instances' output.
-        named: see ``ProgramInstance``.
+        named: ``ProgramInstance`` describes this function.
 
     Attributes:
         plan: the program's plan.
-        spare: one more instance, which runs only during a fault.
+        spare: an additional instance, which runs only during a fault.
     """
 
     def __init__(
@@ -327,18 +327,19 @@ class RunningProgram:
 
     @property
     def out(self) -> str:
-        """Name of the topic that the program writes to; empty if its output is elsewhere."""
+        """Name of the topic that the program writes to; empty if the program writes elsewhere."""
         return self.plan.out
 
     def running(self) -> Sequence[ProgramInstance]:
-        """Return the instances that run now."""
+        """Return the instances that are running."""
         return [instance for instance in (*self.instances, self.spare) if instance.runs]
 
     def crashed(self, *, stuck: bool) -> list[str]:
-        """Return a sentence on each instance that repeatedly ends at its start.
+        """Return a sentence about each instance that repeatedly exits at its start.
 
         Args:
-            stuck: the program makes no progress: then return also instances that ended only once.
+            stuck: whether the program makes no progress. Then instances that exited once are
+                included.
         """
         return [
             f"Instance {instance.number} of the program ended by itself"
@@ -352,7 +353,7 @@ class RunningProgram:
         return sum(lines.done for lines in self._printed)
 
     def notes(self) -> list[str]:
-        """Return a sentence on each instance that did not end in order."""
+        """Return a sentence about each instance that SIGTERM did not end."""
         return [
             f"instance {instance.number} of the program ignored SIGTERM for {_TERM_S:g} s, and was"
             " killed"
@@ -361,10 +362,10 @@ class RunningProgram:
         ]
 
     def check(self) -> None:
-        """Return if every instance is supervised, and its output is read.
+        """Raise an error if an instance is not supervised, or its output is not read.
 
         Raises:
-            HarnessError: an instance is not supervised or not read; says why.
+            HarnessError: a supervisor or a reader has failed. The message has the reason.
         """
         for instance in (*self.instances, self.spare):
             instance.check()
@@ -385,7 +386,7 @@ class RunningProgram:
         self.close()
 
     def close(self) -> None:
-        """End every instance in order. May be called twice."""
+        """Stop every instance with SIGTERM. A second call does nothing."""
         threads = [threading.Thread(target=i.close) for i in (*self.instances, self.spare)]
         for thread in threads:
             thread.start()
@@ -398,7 +399,7 @@ class RunningProgram:
         """Wait until each instance has run for a second.
 
         Raises:
-            UsageError: an instance repeatedly ends at once.
+            UsageError: an instance repeatedly exits at once.
         """
         await_condition(
             self._staying,

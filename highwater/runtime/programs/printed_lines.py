@@ -1,9 +1,9 @@
-"""The lines in which a program reports finished work, if no topic shows it.
+"""Read the lines in which a program reports finished work, if it writes to no topic.
 
 A program that writes to no topic prints ``HIGHWATER_DONE`` and an input's name, or a text in which
 ``--match`` finds the name; a program without input prints ``HIGHWATER_ACKNOWLEDGED`` and a record's
-name. Lines come through a named pipe, so that no line is missing: a program that prints faster than
-Highwater reads has to wait. An incomplete line after a kill is ignored.
+name. The program prints to a named pipe, so that no line is lost: a program that prints faster than
+Highwater reads must wait. An incomplete line after a kill is ignored.
 """
 
 import os
@@ -26,7 +26,7 @@ _LINE_BYTES_MOST: Final = 1 << 20
 _VALUE_LETTERS: Final = 200
 _CUT: Final = b"\0a process has ended\0"
 _END: Final = b"\0the run has ended\0"
-"""Ends of lines that the harness writes."""
+"""The last characters of lines that the harness writes."""
 
 _READ_LIMIT_S: Final = 30.0
 
@@ -36,7 +36,7 @@ class PrintedLines:
 
     Args:
         word: ``DONE`` for outputs, or ``ACKNOWLEDGED``.
-        log: file that gets the output.
+        log: file to which the output is copied.
         names: the expression that finds an input's name in the text after the word.
 
     Attributes:
@@ -63,11 +63,11 @@ class PrintedLines:
         self._thread.start()
 
     def cut(self) -> None:
-        """Record that a process has ended: its incomplete last line is ignored."""
+        """Record that a process has ended. Its incomplete last line is ignored."""
         self._write(_CUT)
 
     def close(self) -> None:
-        """Read the rest; for outputs, record that there are no more. May be called twice.
+        """Read the rest. For outputs, record the end. A second call does nothing.
 
         Raises:
             HarnessError: the lines could not be read or recorded.
@@ -90,7 +90,7 @@ class PrintedLines:
             self._recorder.output({"kind": "end", "partition": self._number, "offset": self.done})
 
     def check(self) -> None:
-        """Return if the lines are being read.
+        """Raise an error if the reading thread has failed.
 
         Raises:
             HarnessError: the lines could not be read or recorded.
@@ -105,7 +105,7 @@ class PrintedLines:
         os.write(self._end, end + b"\n")
 
     def _read(self) -> None:
-        """Read until the run has ended, even after a failure, because the program might hang."""
+        """Read until the run has ended, even after a failure, because the program would block."""
         pending = b""
         while True:
             chunk = os.read(self._end, _CHUNK_BYTES)

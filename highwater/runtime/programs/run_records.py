@@ -1,4 +1,4 @@
-"""The user's records of a run, from its disks, for another program."""
+"""Copy the user's records of a run from its disks, as the input of another program."""
 
 from pathlib import Path
 from typing import Final
@@ -15,12 +15,12 @@ _COLUMNS: Final = ["offset", "timestamp_ms", "key", "value"]
 
 
 def write_feed(run: Run) -> Path:
-    """Write the user's records in the topic under test to a file, one a line; return its path.
+    """Write the user's records of the topic under test to a file, one per line; return its path.
 
-    They are in the order of their timestamps, and in each partition in the order of offsets.
+    The records are in the order of timestamps, and in each partition in the order of offsets.
 
     Raises:
-        UsageError: the run made its inputs itself, or its disks have none of them.
+        UsageError: the run generated its inputs, or its disks have no input.
         StoreError: its plan or its history cannot be read.
     """
     plan = run.plan()

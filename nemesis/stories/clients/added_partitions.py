@@ -39,8 +39,8 @@ _FINDS_S: Final = 30.0
 _READS_S: Final = 10.0
 _BETWEEN_S: Final = 0.5
 _OPENS_S: Final = 2.0
-"""Time for the leader to look up the begin of a share partition at the first fetch. This is not
-reported, and takes some hundredths of a second."""
+"""The leader needs this time, some hundredths of a second, to look up the start of a share
+partition at the first fetch. No request reports this."""
 
 _NEEDS: Final = StoryNeeds(added=1)
 _SKIPPED: Final = Prediction(others=frozenset({("undelivered", value) for value in EARLY}))

@@ -1,11 +1,11 @@
 """The story of a coordinator that is too busy to end a transaction before the next one begins.
 
-A group's coordinator keeps the offsets of open transactions by their producer. When it has written
-the marker that ends a transaction, one thread moves or removes that producer's offsets. In 1.0.2,
-and from 1.1.1 to 3.9.0, the coordinator answers WriteTxnMarkers without waiting for the thread
+A group's coordinator stores the offsets of open transactions by producer. When it has written the
+marker that ends a transaction, one thread moves or removes that producer's offsets. In 1.0.2, and
+from 1.1.1 to 3.9.0, the coordinator responds to WriteTxnMarkers without waiting for the thread
 (KAFKA-17507, ``GroupMetadataManager.scheduleHandleTxnCompletion``). So the producer may begin its
 next transaction and add offsets to it first; then the end of the first transaction removes these
-offsets from memory, and the commit of the second finds none. The log has them.
+offsets from memory, so the commit of the second has no effect in memory. The log has the offsets.
 
 The thread also removes expired offsets, and loads partitions of ``__consumer_offsets``. Here it is
 busy with thousands of groups whose offsets expire at once.
@@ -33,15 +33,17 @@ LATE_COMPLETION: Final = "KAFKA-17507"
 
 OFFSETS: Final = COORDINATOR_TOPICS[1]
 _HASTY: Final = {"retry.backoff.ms": 50}
-"""A new transaction is refused while the last one ends: the client asks again soon."""
+"""The coordinator refuses a new transaction while the last one ends. The client sends the request
+again after this time."""
 
 _GROUPS: Final = 12_000
 _EXPIRES_S: Final = 20 * CLEANUP_S
-"""Seconds until the offsets of all these groups expire: enough to commit them all."""
+"""The offsets of all these groups expire after this many seconds, which is enough time to commit
+them."""
 
 _AFTER_S: Final = 0.15 * CLEANUP_S
-"""They expire that long after the coordinator has looked, so that it removes all at its next look,
-and does nothing else meanwhile."""
+"""The offsets expire this long after the coordinator's check. So the coordinator removes all of
+them at its next check, and does nothing else before that."""
 
 _EXPIRED_S: Final = 60.0
 
@@ -112,7 +114,7 @@ def _end(call: Callable[[], str]) -> None:
 def _commit_expiring(
     context: ScheduleContext, coordinator: int, count: int, expires_at: float
 ) -> None:
-    """Commit an offset for each of so many groups, all of which expire at once.
+    """Commit an offset for each of many groups. All these offsets expire at the same time.
 
     Raises:
         ScheduleNotFollowedError: the coordinator did not accept them all before they expire.

@@ -27,7 +27,8 @@ _LATE: Final = "m2"
 _PARTITIONS: Final = (0, 1)
 _EVERY_S: Final = 0.5
 _WORK_S: Final = 2.0
-"""Interval of auto-commits, and the time that the member works before it crashes."""
+"""The interval of auto-commits, and the time for which the member processes a record before it
+crashes."""
 
 _JOINS_S: Final = 40.0
 _READS_S: Final = 20.0

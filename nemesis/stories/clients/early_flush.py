@@ -3,7 +3,7 @@
 ``early-flush``: a broker refuses a batch as too large (``max.message.bytes``), although no record
 is too large. The producer divides it into batches that it sends again (KIP-126), and up to the fix
 of KAFKA-19479 ``flush`` does not wait for these. But its Javadoc promises that every earlier record
-is completed. Then the program crashes.
+is completed. After the flush, the program crashes.
 
 A batch becomes larger than ``batch.size`` if it compresses worse than the producer estimates. The
 estimate decreases with each batch that compresses well (``CompressionRatioEstimator``), so such

@@ -1,10 +1,11 @@
-"""Stories of a topic that is deleted and made anew while a group is away.
+"""Stories of a topic that is deleted and created again while a group has no members.
 
 A coordinator deletes the offsets of a deleted topic when it applies the deletion (KIP-516's topic
-ids are compared by clients that send them). It learns of deletions as they happen, and not when it
-loads ``__consumer_offsets``: if it was dead or had just been replaced, it keeps the old topic's
-offsets. The group then begins there in the new topic, and skips what is before, whatever its
-``auto.offset.reset`` and ``group.protocol`` are. In ``recreated-calmly`` the coordinator is alive.
+ids are compared by clients that send them). It gets deletions when they happen, but not when it
+loads ``__consumer_offsets``. So a coordinator that was dead, or had just been elected, still has
+the old topic's offsets. The group then begins at these offsets in the new topic, and skips earlier
+records. This does not depend on ``auto.offset.reset`` and ``group.protocol``. In
+``recreated-calmly`` the coordinator is alive.
 """
 
 import contextlib
@@ -51,7 +52,7 @@ def _no_consumer_protocol(release: Release) -> str:
 
 
 def _made_anew(plan: Plan, cluster: Cluster, probe: Probe, *, dead: bool) -> None:
-    """Let a group commit in a topic of the same name, and delete that topic."""
+    """Let a group commit offsets in a topic, delete this topic, and create it again."""
     topic, group = plan.topic.name, _group(plan)
     access: dict[str, str] = {"bootstrap.servers": cluster.bootstrap, **cluster.client}
     cluster.create_topic(topic, [sorted(cluster.brokers)], plan.topic.settings())
@@ -135,7 +136,7 @@ def recreated_calmly(context: ScheduleContext) -> None:
 
 
 def _read(context: ScheduleContext, protocol: str = CLASSIC) -> None:
-    """Send records to the new topic, and let the group read them, from the earliest on."""
+    """Send records to the new topic, and let the group read them, from the earliest offset on."""
     leader = context.replicas[0]
     for value in (*SKIPPED, GIVEN):
         offset = context.send(value, leader=leader)

@@ -13,7 +13,7 @@ WAITS_S: Final = 5.0
 """Limit in seconds of a call that waits for brokers."""
 
 CALM_S: Final = 0.05
-"""Pause in seconds after an error, because the error may repeat at once."""
+"""The pause in seconds after an error, because errors may occur again at once."""
 
 
 class BufferedConsumer(ABC):
@@ -32,14 +32,14 @@ class BufferedConsumer(ABC):
 
     @abstractmethod
     def _commit(self, offsets: list[TopicPartition], *, asynchronous: bool) -> None:
-        """Commit offsets of the group; wait for the answer unless ``asynchronous``."""
+        """Commit offsets of the group. Wait for the response unless ``asynchronous``."""
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
         """Read these partitions in addition."""
         self.assign(partitions)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Do nothing, because one call is enough to read a partition from a different offset."""
+        """Do nothing, because one ``assign`` is enough to read a partition from another offset."""
         del partitions
 
     def consume(self, num_messages: int, timeout: float) -> Sequence[ReadMessage]:
@@ -65,7 +65,7 @@ class BufferedConsumer(ABC):
         return None if asynchronous else offsets
 
     def _drop_read(self, partitions: Collection[int]) -> None:
-        """Drop the records of partitions that are no longer read, or from other offsets."""
+        """Drop the buffered records of partitions that are revoked, or read from another offset."""
         others = [message for message in self._read if message.partition() not in partitions]
         self._read.clear()
         self._read.extend(others)

@@ -1,4 +1,4 @@
-"""Calls that may never return, each in a thread."""
+"""Calls that may never return. Each runs in its own thread."""
 
 import threading
 from collections.abc import Callable
@@ -9,7 +9,7 @@ _T = TypeVar("_T")
 
 
 def in_thread(name: str, call: Callable[[], _T]) -> Future[_T]:
-    """Begin a call that may never return, in a thread for which the process does not wait."""
+    """Begin a call that may never return, in a daemon thread."""
     future: Future[_T] = Future()
 
     def run() -> None:

@@ -1,7 +1,7 @@
-"""A gateway to a JVM whose callbacks arrive in the thread that made the call.
+"""A gateway to a JVM that runs callbacks in the thread of the call.
 
 ``KafkaConsumer`` is not thread-safe, and calls its listeners within a poll. Py4J's ``ClientServer``
-serves such a callback on the same connection, so in the same Python thread, and calls from that
+runs such a callback on the same connection, and so in the same Python thread. Calls from that
 callback run in the same Java thread. The JVM's ``GatewayServer`` starts the ``ClientServer``,
 without Java code of our own.
 """
@@ -19,13 +19,13 @@ from highwater.harness.clients.libraries.java_gateway import (
 )
 
 DURATIONS: Final = (2, 0)
-"""Since this release, a consumer's blocking calls have limits (KIP-266)."""
+"""The first release in which a consumer's blocking calls have timeouts (KIP-266)."""
 
 _TO_MEMBERSHIP: Final = (
     *("delegate", "applicationEventHandler", "networkThread", "requestManagers"),
 )
 _CALLED_SO: Final = (4, 0)
-"""Since this release, the manager of a consumer's membership has another name."""
+"""The first release in which the class for a consumer's membership has another name."""
 
 _OPTIONS: Final = "org.apache.kafka.clients.consumer.CloseOptions"
 _CLOSES_WITHIN: Final = (0, 10, 2)
@@ -40,7 +40,7 @@ class JavaCallback:
     """A callback. Its exception is raised after Java has returned, because Java cannot raise it.
 
     Attributes:
-        deaf: whether the callback does nothing any more.
+        deaf: whether the callback ignores all further calls.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class CallbackGateway(KafkaGateway):
         return self.opened("share consumer", self._consumers.KafkaShareConsumer, settings)
 
     def close_within(self, consumer: Any, limit_s: float) -> None:  # noqa: ANN401 - of Java
-        """End a consumer."""
+        """Close a consumer within a time limit."""
         if self.release >= DURATIONS:
             consumer.close(self.duration(limit_s))
         elif self.release >= _CLOSES_WITHIN:
@@ -114,21 +114,24 @@ class CallbackGateway(KafkaGateway):
             consumer.close()
 
     def close_as_member(self, consumer: Any) -> None:  # noqa: ANN401 - of Java
-        """End a consumer at once; its group keeps the member until the session times out."""
+        """Close a consumer at once.
+
+        Its group does not remove the member before the session timeout.
+        """
         consumer.close(self._stays())
 
     def silence(self, consumer: Any) -> None:  # noqa: ANN401 - of Java
         """Stop the heartbeats of a member of a KIP-848 group.
 
-        Even with the option to stay in its group, a closed member leaves the group with its next
-        heartbeat (``AbstractHeartbeatRequestManager.poll``, 4.1 to 4.4). A member with a fatal
-        error sends no heartbeat, but no public method sets that state.
+        A closed member leaves the group with its next heartbeat, even with the option to stay
+        (``AbstractHeartbeatRequestManager.poll``, 4.1 to 4.4). A member with a fatal error sends no
+        heartbeat. This method sets that state by reflection, because no public method does.
         """
         manager = "consumerMembershipManager" if self.release >= _CALLED_SO else "membershipManager"
         self.hidden(consumer, *_TO_MEMBERSHIP, manager).get().transitionToFatal()
 
     def hidden(self, owner: Any, *names: str) -> Any:  # noqa: ANN401 - of Java
-        """Return the value of a private field, and follow further ``names`` from that value."""
+        """Return the value of a private field. Further ``names`` are fields of that value."""
         for name in names:
             kind = owner.getClass()
             while name not in {field.getName() for field in kind.getDeclaredFields()}:
@@ -139,7 +142,7 @@ class CallbackGateway(KafkaGateway):
         return owner
 
     def _stays(self) -> Any:  # noqa: ANN401 - of Java
-        """Return options to stay in the group, made by reflection.
+        """Return the option to stay in the group. It is made by reflection.
 
         Py4J cannot choose between a static and a non-static method with the same name.
         """
@@ -177,7 +180,7 @@ class CallbackGateway(KafkaGateway):
         return text
 
     def forget_proxy(self, proxy: object) -> None:
-        """Remove a Python object that Java will not call any more."""
+        """Remove a Python object that Java no longer calls."""
         self._gateway.gateway_property.pool.forget(proxy)
 
 
@@ -196,7 +199,7 @@ class _Connections(RaisingConnections, JavaClient):  # type: ignore[misc]  # py4
 
 
 class _Proxies(PythonProxyPool):  # type: ignore[misc]  # py4j has no types
-    """The objects that Java calls, each only once, although py4j adds an object at each use."""
+    """The Python objects that Java calls. Py4J would add an object again at each use."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Kafka's own Java consumer, with librdkafka's methods.
 
-As in an application, Java calls a member's listener within a poll, in the polling thread. If the
-listener commits when partitions are revoked, the commit ends before the group continues.
+As in an application, Java calls a member's listener within a poll, in the polling thread. A commit
+in the listener for revoked partitions ends before the rebalance continues.
 """
 
 import contextlib
@@ -34,10 +34,11 @@ from highwater.harness.clients.libraries.java_gateway import FENCES_MEMBERS, Jav
 from highwater.harness.releases.group_protocols import CONSUMER
 
 STAYS: Final = (4, 1)
-"""Since this release, a closed member of a classic group can stay in the group (KIP-1092)."""
+"""The first release in which a closed member of a classic group can stay in the group (KIP-1092).
+"""
 
 _BOUNDS: Final = (0, 10, 1)
-"""Since this release, a consumer reports the begin and the end of a log (KIP-79)."""
+"""The first release in which a consumer reports the first and the end offset of a log (KIP-79)."""
 
 _OUT: Final = frozenset({"OffsetOutOfRangeException"})
 _WOKEN: Final = "WakeupException"
@@ -107,7 +108,7 @@ class JavaConsumer(BufferedConsumer):
         self._drop_read([partition.partition])
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """Return the group's offsets; below zero for a partition without an offset."""
+        """Return the group's committed offsets; below zero for a partition without one."""
         places = self._gateway.set(map(self._place, partitions))
         answer = self._call(self._java.committed, places, self._gateway.duration(timeout))
         offsets = _offsets(answer)
@@ -150,12 +151,12 @@ class JavaConsumer(BufferedConsumer):
         return JavaMembership(group=self._group, generation=generation, member=member)
 
     def epoch(self) -> int | None:
-        """Return the generation of a classic group, or the member's epoch; None: not known."""
+        """Return the generation of a classic group, or the member's epoch; None if unknown."""
         epoch = self.consumer_group_metadata().generation
         return epoch if epoch > 0 else None
 
     def close(self) -> None:
-        """Leave the group, if the consumer is in a group, and end."""
+        """Leave the group, if the consumer is in a group, and close the consumer."""
         by_hand = self._gateway.release < STAYS and not self._by_brokers
         if self._listener is not None and by_hand:
             with contextlib.suppress(Py4JError):  # the coordinator does not answer
@@ -163,7 +164,7 @@ class JavaConsumer(BufferedConsumer):
         self._end(WAITS_S)
 
     def drop(self) -> None:
-        """End as in a crash: the group is not notified."""
+        """Close the consumer as in a crash: the group gets no request."""
         if self._listener is not None:
             self._listener.deaf = True
             if self._by_brokers:
@@ -210,7 +211,7 @@ class JavaConsumer(BufferedConsumer):
             self._listener.raise_again()
 
     def _failed(self, exception: Any) -> list[ReadMessage]:  # noqa: ANN401 - of Java
-        """Return a poll's exception as errors: an error for each partition without a position.
+        """Return a poll's exception as errors: one for each partition that is out of range.
 
         After a truncation below its position, a client continues at the divergent offset (KIP-320).
         """
@@ -226,7 +227,7 @@ class JavaConsumer(BufferedConsumer):
 
     @contextlib.contextmanager
     def _woken_after(self, limit_s: float) -> Iterator[None]:
-        """Interrupt a blocking call after a limit, for a release whose calls have no limits."""
+        """Interrupt a blocking call after a time limit, for a release without timeouts."""
         timer = threading.Timer(limit_s, self._java.wakeup)
         timer.daemon = True
         timer.start()
@@ -254,7 +255,7 @@ class JavaConsumer(BufferedConsumer):
 
 
 class _Listener(JavaCallback):
-    """The listener for a group's assignments and for answers to commits. Called by Java."""
+    """The listener for a group's assignments and for responses to commits. Java calls it."""
 
     Java = interfaces(
         "org.apache.kafka.clients.consumer.ConsumerRebalanceListener",
@@ -293,5 +294,5 @@ def _numbers(partitions: Any) -> list[int]:  # noqa: ANN401 - of Java
 
 
 def _offsets(places: Any) -> dict[int, int]:  # noqa: ANN401 - of Java
-    """Return the offsets in a Java map, by partition; partitions without an offset are left out."""
+    """Return the offsets in a Java map by partition, without partitions that have none."""
     return {int(number): int(offset) for number, offset in _OFFSET.findall(places.toString())}

@@ -2,8 +2,8 @@
 
 A Java call for each field of each record would be about 10,000 round trips a second. So a poll
 arrives as ``Arrays.toString`` of its ``ConsumerRecord`` objects, with keys and values as text in
-ISO 8859-1, in which a character is a byte. Their sizes show their ends, with any content. An
-unknown form of the text is an error; no record is left out.
+ISO 8859-1, in which a character is a byte. The sizes in the text show where keys and values end. An
+unknown form of the text is an error, so that no record is missing.
 """
 
 import re

@@ -1,6 +1,7 @@
 """Share group members with Kafka's own Java client: ``KafkaShareConsumer``.
 
-It is not thread-safe. It reports the results of acknowledgements in a callback during its calls.
+This consumer is not thread-safe. It reports the results of acknowledgements in a callback, during
+calls of its methods.
 """
 
 import contextlib
@@ -66,8 +67,8 @@ class JavaShareConsumer:
     def acknowledge(self, message: ReadMessage, ack_type: AcknowledgeType) -> None:
         """Acknowledge a record; the next poll or ``commit_sync`` sends this to the brokers.
 
-        Java requires the record, but uses only its topic, partition and offset. (Since 4.2 Java
-        takes these instead, but only for records that it could not read.)
+        Java requires the complete record, but uses only its topic, partition and offset. (Since 4.2
+        Java accepts these alone, but only for records that it could not deserialize.)
         """
         place = self._topic, message.partition(), message.offset()
         record = self._gateway.share_record(*place, None, None)
@@ -84,16 +85,16 @@ class JavaShareConsumer:
         self._gateway.forget(answer)
 
     def close(self) -> None:
-        """Send the acknowledgements, leave the group, and end."""
+        """Send the acknowledgements, leave the group, and close the consumer."""
         try:
             self._call(self._java.close, self._gateway.duration(_CLOSES_S))
         finally:
             self._forget()
 
     def drop(self) -> None:
-        """End as in a crash: send nothing more, and end the thread and the connections.
+        """Close the consumer as in a crash: send no request, and end its thread and connections.
 
-        Java has no such call, so both are taken from private fields. ``close`` would wait for
+        Java has no such method, so this method uses private fields. ``close`` would wait for
         responses that never arrive.
         """
         with contextlib.suppress(Py4JError):  # the JVM or the consumer is already gone
@@ -120,7 +121,7 @@ class JavaShareConsumer:
 
 
 class ShareAnswers(JavaCallback):
-    """A member's callback for the results of acknowledgements. Called by Java."""
+    """A member's callback for the results of acknowledgements. Java calls it."""
 
     Java = interfaces("org.apache.kafka.clients.consumer.AcknowledgementCommitCallback")
 

@@ -9,14 +9,14 @@ _EPOCH_BYTES: Final = 4
 
 
 class Consumer(confluent_kafka.Consumer):
-    """A consumer that knows its epoch in the group, and can end as if it had crashed."""
+    """A consumer that returns its epoch in the group, and can end as if it had crashed."""
 
     def epoch(self) -> int | None:
-        """Return the generation of a classic group, or the member's epoch; None: not known."""
+        """Return the generation of a classic group, or the member's epoch; None if unknown."""
         return epoch_of(bytes(self.consumer_group_metadata() or b""))
 
     def drop(self) -> None:
-        """Do nothing: the consumer ends with its last reference.
+        """Do nothing: the consumer is destroyed when its last reference is deleted.
 
         The binding then destroys a consumer that was not closed with
         ``RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE``.

@@ -55,7 +55,7 @@ class ReadMessage:
         return self._epoch
 
     def delivery_count(self) -> int | None:
-        """Return the number of deliveries of the record in the share group, with this one."""
+        """Return how often the share group has delivered this record, including this delivery."""
         return self._deliveries
 
     def key(self) -> bytes | None:

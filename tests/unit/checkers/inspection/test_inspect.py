@@ -93,7 +93,7 @@ EMPTIED = batch(0, [(b"k", b"1")]) + batch(1, [], deltas=[], producer=(9, 0, 0))
 CASES = {
     "same": Case(logs=(SIX,) * 3, verdict="agree", hw=(6, 6, 5), leo=(6, 6, 6)),
     "legacy": Case(logs=(LEGACY,) * 3, verdict="agree", leo=(6, 6, 6)),
-    "alone": Case(logs=(SIX,), verdict="alone", says="The only replica is sound"),
+    "alone": Case(logs=(SIX,), verdict="alone", says="The only replica is valid"),
     "lag": Case(
         logs=(SIX[: 4 * SIZE], SIX, SIX),
         verdict="lag",
@@ -137,13 +137,13 @@ CASES = {
         verdict="fork",
         hw=(2, 3, 2),
         divergent=(2,),
-        says="above the HW that some replica had last checkpointed (the lowest is 2",
+        says="above the last checkpointed HW of some replica (broker",
     ),
     "fork-unknown": Case(
         logs=(plain("abx"), plain("aby")),
         verdict="fork",
         divergent=(2,),
-        says="No checkpoint has the HW",
+        says="no checkpoint has the HW",
     ),
     "fork-epoch": Case(
         logs=(plain("ab"), plain("a") + plain("b", base=1, epoch=4)),
@@ -259,7 +259,7 @@ CASES = {
     "zeros": Case(
         logs=(bytes(999),) * 2,
         verdict="unknown",
-        says="has zeros from byte 0 on, and its log has no record",
+        says="has zeros from byte 0 on, and the log has no record",
         kinds={1: ("zeros",), 2: ("zeros",)},
     ),
     "zeros-alone": Case(logs=(bytes(999),), verdict="unknown", kinds={1: ("zeros",)}),
@@ -313,7 +313,7 @@ CASES = {
     "overlap": Case(
         logs=(((0, SIX), (4, SIX[4 * SIZE :])), SIX),
         verdict="unknown",
-        says="A copy into the folder of an older copy has the segments of both.",
+        says="This happens if a copy was written into the directory of an older copy.",
         kinds={1: ("overlap",)},
     ),
     "overlap-with-what-was-truncated-since": Case(
@@ -352,7 +352,7 @@ CASES = {
         logs=(SIX, SIX),
         verdict="unknown",
         hw=(8, 6),
-        says="Its HW is 8, but its log ends at 6: 2 committed records are not here. No replica",
+        says="Its HW is 8, but its log ends at 6: 2 committed records are not here. No inspected",
         kinds={1: ("hw-above-leo",)},
     ),
     "epochs": Case(
@@ -432,7 +432,7 @@ CASES = {
         logs=(SIX, ((0, SIX[: 2 * SIZE]), (4, SIX[4 * SIZE :]))),
         verdict="unknown",
         files=beside(2, f"{2:020d}.index", f"{2:020d}.timeindex"),
-        says=f"has the indexes of {2:020d}.log and not the log",
+        says=f"has the indexes of {2:020d}.log, but not the segment files",
         kinds={2: ("missing-segment", "missing-segment")},
     ),
     "index-of-a-segment-that-is-deleted": Case(  # LogSegment renames the log first
@@ -444,7 +444,7 @@ CASES = {
     "no-middle": Case(
         logs=(((0, SIX[: 2 * SIZE]), (4, SIX[4 * SIZE :])), SIX),
         verdict="unknown",
-        says="No segment contains the offsets 2 to 3.",
+        says="No segment contains offsets 2 to 3.",
         kinds={1: ("missing-segment",)},
     ),
     "no-middle-and-alone": Case(
@@ -467,7 +467,7 @@ CASES = {
         logs=(((4, SIX[4 * SIZE :]),),) * 2,
         verdict="unknown",
         files=epochs((0, 0)),
-        says="Its log begins with offset 4, but should begin at 0 by its leader-epoch-checkpoint.",
+        says="Its log begins with offset 4, but according to its leader-epoch-checkpoint it should",
         kinds={1: ("missing-segment",), 2: ("missing-segment",)},
     ),
     "deleted-by-retention": Case(
@@ -488,14 +488,14 @@ CASES = {
         logs=(SIX, SIX),
         verdict="unknown",
         files=beside(1, f"{6:020d}.snapshot", f"{9:020d}.snapshot"),
-        says="its log ends at 6. No replica here reaches that offset.",
+        says="its log ends at 6. No inspected replica reaches that offset.",
         kinds={1: ("snapshot-above-leo",)},
     ),
     "pointer": Case(
         logs=(POINTER, POINTER),
         verdict="unknown",
         hw=(6, 6),
-        says=f"{0:020d}.log is no log of Kafka's but a Git LFS pointer",
+        says=f"{0:020d}.log is no Kafka log but a Git LFS pointer",
         kinds={1: ("unreadable",), 2: ("unreadable",)},
     ),
     "pointer-in-the-middle": Case(
@@ -506,7 +506,7 @@ CASES = {
     "words-and-a-log": Case(  # a saved response, an archive of cpio
         logs=(b"HTTP/1.1 200 OK\r\nAge: 9\r\n\r\n" + SIX, SIX),
         verdict="unknown",
-        says='is no log of Kafka\'s but text that begins with "HTTP/1.1 200 OK Age: 9"',
+        says='is no Kafka log but text that begins with "HTTP/1.1 200 OK Age: 9"',
         kinds={1: ("unreadable",)},
     ),
     "words-in-utf-16": Case(
@@ -530,7 +530,7 @@ CASES = {
     "another-segment": Case(  # a copy under a wrong name
         logs=(((0, SIX[: 2 * SIZE]), (2, SIX[: 2 * SIZE]), (4, SIX[4 * SIZE :])), SIX),
         verdict="unknown",
-        says=f"{2:020d}.log is no log of Kafka's but the log of another segment, of offsets 0 to 1",
+        says=f"{2:020d}.log is no Kafka log but the log of another segment, of offsets 0 to 1",
         kinds={1: ("unreadable",)},
     ),
     "zeros-and-a-log": Case(
@@ -539,7 +539,7 @@ CASES = {
     "nothing-shared": Case(
         logs=(((9, plain("xyz", base=9)),), SIX),
         verdict="lag",
-        says="broker 2 ends at 6, 6 behind. No two of them have an offset in common.",
+        says="broker 2 ends at 6, 6 behind. No two of these replicas have an offset in common.",
         files=lambda broker, name: broker.epochs(name, (0, 9)) if broker.broker == 1 else None,
     ),
     "begins-well-and-goes-bad": Case(
@@ -549,7 +549,7 @@ CASES = {
         logs=(SIX, SIX, plain("uvw")),
         verdict="unknown",
         hw=(6, 6, 3),
-        says="The logs of brokers 1 and 2, of broker 3 have no record in common at the 3 offsets",
+        says="The logs of brokers 1 and 2, of broker 3 differ at each of the 3 offsets",
     ),
     "nothing-in-common-by-time": Case(  # the same words, written again
         logs=(
@@ -558,7 +558,7 @@ CASES = {
             + plain("x", base=5),
         ),
         verdict="unknown",
-        says="Their cluster id 4L6g3nShT-eMCtK--X86sw is in quickstarts, so it proves nothing.",
+        says="Their cluster id 4L6g3nShT-eMCtK--X86sw is the one in many quickstarts",
     ),
     "nothing-in-common-and-a-fork": Case(
         logs=(SIX, plain("abcdex"), plain("uvw")),
@@ -653,7 +653,7 @@ def test_the_whole_is_as_bad_as_its_worst(inspected: Inspection) -> None:
     assert inspected.verdict == "fork"
     assert [each.kind for each in of(inspected, "alone").findings] == ["alone"]
     others, incomplete = sorted(inspected.notes)
-    assert "A .gitignore or an rsync filter" in incomplete
+    assert "Causes are a .gitignore, an rsync filter" in incomplete
     assert others.startswith("2 topics have the name anew")
 
 
@@ -711,7 +711,7 @@ def test_a_cleaners_word_may_be_older_than_its_log(tmp_path: Path, spark: SparkS
     found = {each.topic: each for each in inspect([tmp_path], spark).partitions}
     verdicts = {"tombstone": "unknown", "value": "corrupt", "never": "corrupt"}
     assert {topic: each.verdict for topic, each in found.items()} == verdicts
-    assert "which would say so, is older." in found["tombstone"].says
+    assert "which would prove this, is older." in found["tombstone"].says
 
 
 @pytest.mark.parametrize(
@@ -752,7 +752,7 @@ def test_without_a_broker_an_old_copy_is_no_fork(
 def test_only_internal_topics_is_told(tmp_path: Path, spark: SparkSession) -> None:
     (one,) = brokers(tmp_path, 1)
     one.log("__consumer_offsets-0", plain("ab"))
-    with pytest.raises(UsageError, match="no segment of a topic") as told:
+    with pytest.raises(UsageError, match="no topic has a segment") as told:
         inspect([tmp_path], spark)
     assert "--internal" in told.value.hint
     assert inspect([tmp_path], spark, internal=True).verdict == "alone"

@@ -129,13 +129,13 @@ def refused(path: Path, match: str) -> None:
 
 
 def test_what_holds_no_log_is_refused(tmp_path: Path) -> None:
-    refused(tmp_path / "nowhere", "there is no folder")
+    refused(tmp_path / "nowhere", "there is no directory")
     (tmp_path / "file").write_text("")
-    refused(tmp_path / "file", "is not a folder")
+    refused(tmp_path / "file", "is not a directory")
     (tmp_path / "loop").symlink_to("loop")
     refused(tmp_path / "loop", "cannot be read: Too many levels of symbolic links")
     (tmp_path / "empty" / "events-0").mkdir(parents=True)
-    refused(tmp_path / "empty", "holds no log of Kafka's")
+    refused(tmp_path / "empty", "contains no Kafka log")
 
 
 def named(path: Path, broker: int, cluster: str) -> Broker:

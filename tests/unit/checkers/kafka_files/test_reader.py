@@ -250,7 +250,7 @@ def test_records_of_the_users_are_named_by_their_keys(place: Place) -> None:
 def test_a_wrong_path_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not the path of a segment"):
         list(read_segment(tmp_path / "events.log"))
-    with pytest.raises(UsageError, match="is not a folder"):
+    with pytest.raises(UsageError, match="is not a directory"):
         segments(tmp_path / "replicas")
 
 

@@ -82,13 +82,21 @@ WHOLE: Final = log((*DECIDED, (1, nothing())))
     ("segments", "snapshot", "says"),
     [
         ({}, 0, "holds no segment"),
-        ({3: WHOLE[3:]}, 2, "lacks the records before 00000000000000000003.log: no snapshot goes"),
+        (
+            {3: WHOLE[3:]},
+            2,
+            "lacks the records before 00000000000000000003.log: the newest snapshot",
+        ),
         ({3: WHOLE[3:]}, 3, ""),
-        ({0: WHOLE[:2], 3: WHOLE[3:]}, 0, "offsets 2 to 2 lie in none"),
+        ({0: WHOLE[:2], 3: WHOLE[3:]}, 0, "no segment contains offsets 2 to 2"),
         ({0: WHOLE[:3], 3: WHOLE[3:]}, 0, ""),
-        ({0: WHOLE[:3]}, 0, "ends at offset 3, but the quorum's leader knew that it reached 5"),
+        (
+            {0: WHOLE[:3]},
+            0,
+            "ends at offset 3, but the quorum's leader reported that it had reached 5",
+        ),
         ({0: WHOLE[:3]}, 5, ""),
-        ({0: [b"404 not found\n"]}, 0, "is no log of Kafka's but text"),
+        ({0: [b"404 not found\n"]}, 0, "is no Kafka log but text"),
     ],
 )
 def test_what_a_copy_lacks_is_named_and_no_log_is_evidence(

@@ -101,7 +101,7 @@ def test_no_runs_and_empty_runs_are_no_rows(spark: SparkSession, tmp_path: Path)
     assert read_log(spark, []).count() == 0
     (tmp_path / "replicas").mkdir()
     assert read_log(spark, [tmp_path]).count() == 0
-    with pytest.raises(UsageError, match="is not a folder"):
+    with pytest.raises(UsageError, match="is not a directory"):
         read_log(spark, [tmp_path / "nowhere"])
 
 

@@ -44,7 +44,7 @@ def test_a_fork_is_told_and_is_1(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     done = run(one.path, two.path, "--html", page)
     assert done.exit_code == 1, done.output
-    assert "FORK events-0: Replicas hold different records at offset 2." in done.output
+    assert "FORK events-0: Replicas have different records at offset 2." in done.output
     assert "offset 2: broker 1: x (epoch 0); broker 2: y (epoch 0)" in done.output
     assert "events-0" in page.read_text()
     told = json.loads(run(tmp_path / "disks", "--json").stdout)
@@ -68,7 +68,7 @@ def test_one_replica_is_sound_and_agrees_with_none(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     says = " ".join(done.output.split())
     assert "3 partitions of __consumer_offsets: --internal compares them, too." in says
-    assert "are left out: " in says
+    assert "were not compared: " in says
     assert "agree" not in says
     assert "alone" in says
     assert "One replica of 1 partition was given, and is valid: nothing was compared." in (
@@ -107,9 +107,9 @@ def test_an_old_copy_beside_todays_is_told_once(tmp_path: Path) -> None:
     done = run(tmp_path)
     says = " ".join(done.output.split())
     assert done.exit_code == 1, done.output  # brokers 2 and 3 do differ
-    both = f"{sides[0].path} and {old.path} both say that they are broker 1, and hold events-0,"
+    both = f"{sides[0].path} and {old.path} both claim to be broker 1, and have events-0,"
     assert says.count(both) == says.count("broker 1, and hold") == 1
-    assert f"{sides[0].path} is later: the HW of events-0 is 4 there, and 3 in {old.path}." in says
+    assert f"{sides[0].path} is newer: its HW of events-0 is 4, and 3 in {old.path}." in says
     assert "UNKNOWN" not in says  # nothing more to say of those
     told = json.loads(run(tmp_path, "--json").stdout)
     assert [each["verdict"] for each in told["partitions"]] == [*["unknown"] * 3, "fork"]
@@ -119,8 +119,8 @@ def test_an_old_copy_beside_todays_is_told_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ids", "says"),
     [
-        (("a", "a"), "not compared. They are copies of one log directory, by directory.id. "),
-        (("a", "b"), "not compared. They are different log directories, by directory.id: "),
+        (("a", "a"), "not compared. They are copies of one log directory: directory.id is equal. "),
+        (("a", "b"), "not compared. Their directory.id differs, so they are different log "),
         pytest.param(
             ("a", "b", "a"),
             "not compared. Some of them are copies of one log directory, by ",
@@ -248,7 +248,7 @@ def test_nothing_beside_a_log_keeps_it_waiting(tmp_path: Path) -> None:
     findings = partition["replicas"][0]["findings"]
     assert {each["kind"] for each in findings} == {"checkpoint-broken"}
     assert len(findings) == 5
-    assert "it is a FIFO, not a file. It counts as missing." in findings[0]["says"]
+    assert "it is a FIFO, not a file. The inspection ignores this file." in findings[0]["says"]
 
 
 def test_a_link_to_a_segment_is_a_segment(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Explains a replica with another last value of a key: it was out of sync during compaction.
+"""Explains what a replica of a compacted log lacks: it was out of sync during compaction.
 
 Tombstones and abort markers are removed from a compacted log ``delete.retention.ms`` after they
 were cleaned. A replica that is out of sync for longer never gets them: it keeps the deleted value,
@@ -23,15 +23,20 @@ DAY_MS = 24 * 60 * 60 * 1000
     SEEN_TO_HAPPEN,
     "A replica was out of sync for longer than delete.retention.ms, while the others removed"
     " tombstones and markers.",
+    applies=lambda case: case.observed.plan.workload.keys > 0,
     needs=LEADERS,
 )
-def _out_of_sync(case: AnomalyCase) -> Links:
-    """Return how long a replica was out of the ISR, if longer than ``delete.retention.ms``."""
+def away_for_long(case: AnomalyCase) -> Links:
+    """Return how long a replica was out of the ISR, if longer than ``delete.retention.ms``.
+
+    It is a replica with a copy in the anomaly, or else the last leader, from which clients read.
+    """
     observed, anomaly = case.observed, case.anomaly
     trace = observed.traces.get(anomaly["partition"])
     retention_ms = int(observed.plan.topic.config.get(DELETE_RETENTION, DAY_MS))
-    brokers = {copy["broker"] for copy in anomaly["copies"]}
     rows = trace.leaderships if trace else []
+    brokers = {copy["broker"] for copy in anomaly["copies"] or ()} - {None}
+    brokers = brokers or {row.leader for row in rows[-1:]}
     for broker in sorted(brokers):
         since: int | None = None
         for row in rows:
@@ -57,5 +62,5 @@ def _away(broker: int, since_ns: int, until_ns: int, retention_ms: int) -> Expla
 
 
 stale: Final = Explainer(
-    (_out_of_sync,), f"No replica was out of sync for as long as {DELETE_RETENTION}."
+    (away_for_long,), f"No replica was out of sync for as long as {DELETE_RETENTION}."
 )

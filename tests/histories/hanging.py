@@ -104,6 +104,8 @@ def run_with(
 
 
 M3: Final = (4, -1, "m3")
+MARKER: Final = (5, PRODUCER, "abort")
+COMPACTED: Final = Topic(config={"cleanup.policy": "compact"})
 OTHERWISE: Final = (
     (PRODUCER, ONGOING, "tx", "events"),
     (PRODUCER, PREPARE_COMMIT, "tx", "events"),
@@ -188,15 +190,31 @@ CASES: Final[
     ),
     (
         "open-in-a-compacted-topic",
+        lambda path: run_with(path, M2, M3, states=ENDED, topic=COMPACTED),
+        "invalid",
+        FOUND,
+        (),
+    ),
+    (
+        "open-on-one-compacted-replica",
+        lambda path: run_with(
+            path, M2, M3, states=ENDED, by_broker=dict.fromkeys((1, 2), [MARKER]), topic=COMPACTED
+        ),
+        "invalid",
+        FOUND,
+        (),
+    ),
+    (
+        "open-on-a-compacted-replica-that-ends-early",
         lambda path: run_with(
             path,
             *(M2, M3),
             states=ENDED,
-            standing=None,
-            topic=Topic(config={"cleanup.policy": "compact"}),
+            by_broker=dict.fromkeys((1, 2), [(10, PRODUCER, "abort")]),
+            topic=COMPACTED,
         ),
-        "valid",
-        (),
+        "unknown",
+        UNSEEN,
         (),
     ),
 )

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from highwater.checkers.coordinator_logs import coordinator_records
@@ -140,7 +140,7 @@ def _open(log: DataFrame, cases: Iterable[RunFiles]) -> DataFrame:
     marker = F.max(F.when(F.col("control"), F.col("offset")))
     runs = {case.key: case.compacted for case in cases}
     alone = F.col("run").isin([run for run, compacted in runs.items() if compacted])
-    judged = [*_PLACE, F.when(alone, F.col("broker"))]
+    judged: list[str | Column] = [*_PLACE, F.when(alone, F.col("broker"))]
     first = F.min("offset").alias("first")
     of_first = [
         F.min_by(name, "offset").alias(name)

@@ -105,6 +105,7 @@ def run_with(
 
 M3: Final = (4, -1, "m3")
 MARKER: Final = (5, PRODUCER, "abort")
+LATE_MARKER: Final = (10, PRODUCER, "abort")
 COMPACTED: Final = Topic(config={"cleanup.policy": "compact"})
 OTHERWISE: Final = (
     (PRODUCER, ONGOING, "tx", "events"),
@@ -198,7 +199,7 @@ CASES: Final[
     (
         "open-on-one-compacted-replica",
         lambda path: run_with(
-            path, M2, M3, states=ENDED, by_broker=dict.fromkeys((1, 2), [MARKER]), topic=COMPACTED
+            path, M2, M3, states=ENDED, by_broker={1: [MARKER], 2: [MARKER]}, topic=COMPACTED
         ),
         "invalid",
         FOUND,
@@ -210,7 +211,7 @@ CASES: Final[
             path,
             *(M2, M3),
             states=ENDED,
-            by_broker=dict.fromkeys((1, 2), [(10, PRODUCER, "abort")]),
+            by_broker={1: [LATE_MARKER], 2: [LATE_MARKER]},
             topic=COMPACTED,
         ),
         "unknown",

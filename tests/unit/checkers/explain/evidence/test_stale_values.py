@@ -32,7 +32,7 @@ def test_a_replica_that_was_away_for_long_is_explained(isr: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("leader", "word"), [(3, True), (2, False)])
-def test_what_clients_read_is_explained_by_the_last_leader(leader: int, word: bool) -> None:  # noqa: FBT001 - a case
+def test_what_clients_read_is_explained_by_the_last_leader(leader: int, word: bool) -> None:
     isrs = (0, [1, 2, 3]), (10, [1, 2]), (15, [*({1, 2, 3} - {leader}), leader])
     chain = stale(observed(*isrs), {"partition": 0, "copies": None})
     assert bool(chain.links) == word

@@ -135,6 +135,7 @@ def _end(context: ScheduleContext, end: Callable[[], str]) -> int:
                     ("G1a", "k1=p1-0"),
                     ("resurrected-value", "k3=p0-2"),
                     ("hanging-transaction", "k5=p3-0"),
+                    *(("stale-replica", value) for value in ("k0=p0-0", "k1=p1-0", "k3=p0-2")),
                 }
             )
         ),

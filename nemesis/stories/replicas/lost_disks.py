@@ -3,8 +3,8 @@
 ``two-disks``: the replica that keeps its disk is not in the ISR. The last member of the ISR comes
 back with an empty disk, and the controller elects it. The others truncate to it, so that the disk
 that was not lost loses its records, too. With eligible leader replicas the broker is known to have
-lost its state, and leaves the ISR and the ELR; but then it is the last known leader, and is elected
-(``PartitionChangeBuilder.canElectLastKnownLeader``).
+lost its state. The last leader is elected all the same, when the eligible replica has come back
+without its disk (``PartitionChangeBuilder.canElectLastKnownLeader``).
 
 ``disk-by-disk`` is the guard: the second disk is lost when the first one is in sync again.
 """
@@ -17,7 +17,7 @@ from highwater.nemesis.stories.helpers import (
     VICTIM,
     await_alone,
     await_isr,
-    await_leads,
+    await_leader,
     settle,
 )
 from highwater.nemesis.stories.power_failure import ends_itself
@@ -44,10 +44,8 @@ def two_disks(context: ScheduleContext) -> None:
     context.nemesis.inject("wipe", b)
     await_alone(context, a)
     context.nemesis.inject("wipe", a)
-    context.nemesis.heal(a)
-    await_leads(context, a)
-    context.note(f"broker {a} leads, with an empty disk", a, step=1)
-    context.nemesis.heal(b)
+    context.nemesis.heal_all([a, b])
+    await_leader(context, a, b)
     context.nemesis.heal(c)
 
 

@@ -103,6 +103,7 @@ ENDINGS: dict[str, Ending] = {
     "long-absence": lambda *_: found(
         *(("resurrected-value", "k0=p0-0"), ("resurrected-value", "k3=p0-2")),
         *(("G1a", "k1=p1-0"), ("hanging-transaction", "k5=p3-0")),
+        *(("stale-replica", value) for value in ("k0=p0-0", "k1=p1-0", "k3=p0-2")),
     ),
     "retained-markers": lambda *_: NOTHING,
     "two-disks": lambda *_: gone("m0", "m1", "m2", "m3"),

@@ -63,6 +63,7 @@ _EXPLAINERS: Final[Mapping[str, Explainer[Any]]] = {
     "foreign-offset": foreign,
     "processed-twice": processed_twice,
     "stale-replica": stale,
+    "resurrected-value": stale,
     "unseen": unseen,
     "corrupt": corrupt,
     "lost-decision": decided,

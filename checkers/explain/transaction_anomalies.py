@@ -22,6 +22,7 @@ from highwater.checkers.explain.evidence.licences import (
     lacks,
 )
 from highwater.checkers.explain.evidence.markers import cut_marker, late_marker
+from highwater.checkers.explain.evidence.stale_values import away_for_long
 from highwater.checkers.explain.observations import FILES, LEADERS, MESSAGES
 from highwater.checkers.explain.tolerances import MS, WITHIN
 from highwater.checkers.explain.trace import RunTraces
@@ -245,9 +246,9 @@ def _case(observed: RunTraces, anomaly: Row) -> RecordCase | Chain:
 
 
 def _aborted_case(observed: RunTraces, anomaly: Row) -> RecordCase | Chain:
-    """Return the case of a transaction that never ends: it must have been aborted."""
+    """Return the case of a transaction that never ends: not compacted, it must be aborted."""
     case = _case(observed, anomaly)
-    if isinstance(case, Chain):
+    if isinstance(case, Chain) or observed.plan.workload.keys:
         return case
     if case.send["outcome"] != FAIL or case.send["complete_ns"] is None:
         return refuse("Its transaction was not aborted, or the abort was not answered.")
@@ -263,12 +264,13 @@ aborted_read: Final = Explainer(
         _forgotten,
         _forgotten_first,
         _committed_with_the_next,
+        away_for_long,
     ),
     "No request of its producer came late, as far as the wire observed.",
     _case,
 )
 hanging: Final = Explainer(
-    (_opened_again,),
+    (_opened_again, away_for_long),
     "No Produce of its producer came late, as far as the wire observed.",
     _aborted_case,
     lambda case: (_given_up(case),),

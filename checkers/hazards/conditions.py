@@ -57,6 +57,8 @@ CLIENT_OPTIONS: Final[Mapping[str, str]] = {
     "group-protocol": "--group-protocol classic or consumer",
     "record-age": "--record-age DURATION",
     "away": "--away DURATION",
+    "broker-away": "--broker-away DURATION",
+    "disks": "--disks local or network",
     "recreated": "--recreated yes or no",
 }
 """The facts that a user states by options, because no broker returns them."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from highwater.checkers.coordinator_logs import coordinator_records
@@ -81,15 +81,18 @@ def hanging_transaction(tables: Tables) -> pa.Table:
     Ongoing before a record may be appended, so the time of the state does not matter.)
 
     A partition is not judged if one of its replicas is missing or damaged, because that replica
-    might have the marker. Compacted topics are not judged, because Kafka removes markers there.
+    might have the marker. In a compacted topic each replica is judged by itself: its cleaner keeps
+    a marker as long as it keeps a record of the transaction. There a replica is not judged if it
+    ends before another, or was replacing segments.
     """
     cases = {case.key: case for case in tables.cases if _tells(case)}
     if not cases:
         return SCHEMA.empty_table()
     unsound = {(end.run, end.topic, end.partition) for end in log_ends(tables) if end.damaged}
+    log = _without_late(tables, [case for case in cases.values() if case.compacted])
     opened = [
         row
-        for row in (row.asDict(recursive=True) for row in _open(tables.log, cases).collect())
+        for row in (row.asDict(recursive=True) for row in _open(log, cases.values()).collect())
         if (row["run"], row["topic"], row["partition"]) not in unsound
     ]
     if not opened:
@@ -108,15 +111,36 @@ def _tells(case: RunFiles) -> bool:
     topic, folder = case.plan.topic, case.run.coordinators
     unread = any(unused.path.startswith(f"{folder.name}/") for unused in case.unread)
     whole = len(case.replicas) >= topic.partitions * topic.replication_factor
-    return case.plan.workload.transactions and whole and not unread and not case.compacted
+    return case.plan.workload.transactions and whole and not unread
 
 
-def _open(log: DataFrame, runs: Iterable[str]) -> DataFrame:
+def _without_late(tables: Tables, compacted: Iterable[RunFiles]) -> DataFrame:
+    """Return the log without replicas of compacted topics that cannot be judged by themselves."""
+    log = tables.log
+    for case in compacted:
+        ends = [end for end in log_ends(tables) if end.run == case.key]
+        last = {
+            partition: max(end.last or 0 for end in ends if end.partition == partition)
+            for partition in {end.partition for end in ends}
+        }
+        for end in ends:
+            replica = f"{end.topic}-{end.partition}"
+            swapped = any((case.log_directories / str(end.broker) / replica).glob("*.swap"))
+            if swapped or end.last != last[end.partition]:
+                same = (F.col("run") == end.run) & (F.col("broker") == end.broker)
+                log = log.where(~(same & (F.col("partition") == end.partition)))
+    return log
+
+
+def _open(log: DataFrame, cases: Iterable[RunFiles]) -> DataFrame:
     """Return each producer's open transaction in each partition, with its first record.
 
     Rows have ``_PLACE``, ``offset``, ``epoch`` (the producer's), ``value`` and ``copies``.
     """
     marker = F.max(F.when(F.col("control"), F.col("offset")))
+    runs = {case.key: case.compacted for case in cases}
+    alone = F.col("run").isin([run for run, compacted in runs.items() if compacted])
+    judged: list[str | Column] = [*_PLACE, F.when(alone, F.col("broker"))]
     first = F.min("offset").alias("first")
     of_first = [
         F.min_by(name, "offset").alias(name)
@@ -124,8 +148,10 @@ def _open(log: DataFrame, runs: Iterable[str]) -> DataFrame:
     ]
     copy = F.struct("broker", "partition", F.col("first").alias("offset"), "leader_epoch")
     return (
-        log.where(F.col("run").isin(*runs) & F.col("transactional") & F.col("offset").isNotNull())
-        .withColumn("marker", marker.over(Window.partitionBy(*_PLACE)))
+        log.where(
+            F.col("run").isin(list(runs)) & F.col("transactional") & F.col("offset").isNotNull()
+        )
+        .withColumn("marker", marker.over(Window.partitionBy(*judged)))
         .where(~F.col("control") & (F.col("offset") > F.coalesce("marker", F.lit(-1))))
         .groupBy(*_PLACE, "broker")
         .agg(first, *of_first)

@@ -628,7 +628,7 @@ def _changed(plan: Plan) -> list[str]:
     ours = plan.workload
     usual = Workload(idempotence=ours.transactions and ours.idempotence)
     if plan.story:
-        usual = replace(usual, producers=0, record_bytes=ours.record_bytes)
+        usual = replace(usual, producers=0, record_bytes=ours.record_bytes, keys=ours.keys)
     topic = Topic(partitions=Topic().partitions if plan.story else 0)
     base = Plan(kafka=plan.kafka, topic=topic, workload=usual, seed=plan.seed)
     if plan.external:

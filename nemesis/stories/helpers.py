@@ -85,6 +85,16 @@ def await_alone(context: ScheduleContext, broker: int) -> None:
     context.note(f"broker {broker} is the only member of the ISR", broker)
 
 
+def await_isr(context: ScheduleContext, *brokers: int) -> None:
+    """Wait until the members of partition 0's ISR are exactly these brokers."""
+    context.until(
+        lambda: context.probe.partition(context.topic, 0),
+        lambda state: set(state.isr) == set(brokers),
+        what=f"brokers {', '.join(map(str, brokers))} to be in sync",
+        limit_s=_ALONE_S,
+    )
+
+
 def await_replicas(
     context: ScheduleContext,
     until: Callable[[dict[int, ReplicaState]], bool],

@@ -38,7 +38,7 @@ _POWER_FAILURE: Final = """
 """
 
 
-def _ends_itself(release: Release) -> str:
+def ends_itself(release: Release) -> str:
     """Return why the story cannot run before 0.11: a follower ahead of its leader halts there.
 
     See ``ReplicaFetcherThread.handleOffsetOutOfRange``, up to 0.10.2: "log truncation is not
@@ -60,7 +60,7 @@ def _ends_itself(release: Release) -> str:
     controller="A",
     topic_config={"segment.ms": str(int(SEGMENT_S * 1000))},
     min_isr_most=2,
-    why_not=_ends_itself,
+    why_not=ends_itself,
 )
 def power_failure(context: ScheduleContext) -> None:
     """Lose the unflushed end of the last in-sync replica's log; the replica is elected again.

@@ -22,6 +22,8 @@ _FAMILIES: Final = (
     "clients.transactions",
     "tiered_storage",
     "old_timestamps",
+    "replicas.long_absence",
+    "replicas.lost_disks",
     "clients.java_producer",
     "clients.early_flush",
     "clients.early_commit",

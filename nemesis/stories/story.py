@@ -24,6 +24,7 @@ from highwater.harness.releases.client_choice import (
     read_client,
 )
 from highwater.harness.releases.group_protocols import CONSUMER_SETTINGS
+from highwater.harness.runs.derived_settings import CLEANER, COMPACTED
 from highwater.harness.runs.plan import Acks, Plan, Topic, Workload
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.hw_lag_window import widen
@@ -61,18 +62,22 @@ BROKER_CONFIG: Final[Mapping[str, str]] = MappingProxyType(
         "offsets.retention.check.interval.ms": str(int(CLEANUP_S * 1000)),
         **widen(FETCH_WAIT_S),
         **CONSUMER_SETTINGS,
+        **CLEANER,
     }
 )
 """Broker settings for all stories, so that one warm cluster can execute them."""
 
 EXPIRY_CHECK_MS: Final = 500
 OFFSETS_KEPT_S: Final = 60
+PRODUCERS_KEPT_S: Final = 3.0
 EXPIRY: Final[Mapping[str, str]] = MappingProxyType(
     {
         "log.retention.check.interval.ms": str(EXPIRY_CHECK_MS),
         "log.initial.task.delay.ms": str(EXPIRY_CHECK_MS),
         "offsets.retention.minutes": str(OFFSETS_KEPT_S // 60),  # no unit is smaller
         "offsets.retention.check.interval.ms": str(EXPIRY_CHECK_MS),
+        "producer.id.expiration.ms": str(int(PRODUCERS_KEPT_S * 1000)),
+        "producer.id.expiration.check.interval.ms": str(EXPIRY_CHECK_MS),
     }
 )
 """More broker settings, for stories about expiry."""
@@ -137,6 +142,7 @@ class StoryNeeds:
         joined: how many members of a group the story starts.
         group: whether transactions of the story commit a group's offsets.
         clocks: whether each broker has a clock of its own.
+        keys: how many keys the records have, on a compacted topic; 0: none.
         before: what happens to the cluster before the run's topic is created.
     """
 
@@ -153,6 +159,7 @@ class StoryNeeds:
     joined: int = 0
     group: bool = False
     clocks: bool = False
+    keys: int = 0
     before: Callable[[Plan, Cluster, Probe], None] | None = None
 
     @property
@@ -304,7 +311,7 @@ class Story:
                 partitions=self.needs.all_partitions,
                 added=self.needs.added,
                 unclean_leader_election=unclean,
-                config=dict(self.topic_config),
+                config={**(COMPACTED if self.needs.keys else {}), **self.topic_config},
             ),
             workload=Workload(
                 producers=0,
@@ -314,6 +321,7 @@ class Story:
                 transactions=self.needs.transactions,
                 record_bytes=self.needs.record_bytes,
                 joined=self.needs.joined,
+                keys=self.needs.keys,
             ),
             broker_config={
                 **BROKER_CONFIG,

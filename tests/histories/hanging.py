@@ -104,6 +104,9 @@ def run_with(
 
 
 M3: Final = (4, -1, "m3")
+MARKER: Final = (5, PRODUCER, "abort")
+LATE_MARKER: Final = (10, PRODUCER, "abort")
+COMPACTED: Final = Topic(config={"cleanup.policy": "compact"})
 OTHERWISE: Final = (
     (PRODUCER, ONGOING, "tx", "events"),
     (PRODUCER, PREPARE_COMMIT, "tx", "events"),
@@ -188,15 +191,31 @@ CASES: Final[
     ),
     (
         "open-in-a-compacted-topic",
+        lambda path: run_with(path, M2, M3, states=ENDED, topic=COMPACTED),
+        "invalid",
+        FOUND,
+        (),
+    ),
+    (
+        "open-on-one-compacted-replica",
+        lambda path: run_with(
+            path, M2, M3, states=ENDED, by_broker={1: [MARKER], 2: [MARKER]}, topic=COMPACTED
+        ),
+        "invalid",
+        FOUND,
+        (),
+    ),
+    (
+        "open-on-a-compacted-replica-that-ends-early",
         lambda path: run_with(
             path,
             *(M2, M3),
             states=ENDED,
-            standing=None,
-            topic=Topic(config={"cleanup.policy": "compact"}),
+            by_broker={1: [LATE_MARKER], 2: [LATE_MARKER]},
+            topic=COMPACTED,
         ),
-        "valid",
-        (),
+        "unknown",
+        UNSEEN,
         (),
     ),
 )

@@ -1,4 +1,4 @@
-"""Explains a replica with another last value of a key: it was out of sync during compaction.
+"""Explains what a replica of a compacted log lacks: it was out of sync during compaction.
 
 Tombstones and abort markers are removed from a compacted log ``delete.retention.ms`` after they
 were cleaned. A replica that is out of sync for longer never gets them: it keeps the deleted value,
@@ -6,10 +6,15 @@ or takes aborted records for records of the producer's next transaction, which c
 and KIP-354 describe this for consumers, not for followers.)
 """
 
-from typing import Final
+from typing import Any, Final
 
 from highwater.checkers.explain.evidence.evidence_links import AnomalyCase, Links
-from highwater.checkers.explain.evidence.licences import SEEN_TO_HAPPEN, Explainer, explains
+from highwater.checkers.explain.evidence.licences import (
+    SEEN_TO_HAPPEN,
+    Explainer,
+    Explanation,
+    explains,
+)
 from highwater.checkers.explain.observations import LEADERS
 from highwater.checkers.model.report_types import ExplanationLink
 from highwater.harness.runs.derived_settings import DELETE_RETENTION
@@ -18,20 +23,17 @@ DAY_MS = 24 * 60 * 60 * 1000
 """The default of ``delete.retention.ms``."""
 
 
-@explains(
-    "delete-retention",
-    SEEN_TO_HAPPEN,
-    "A replica was out of sync for longer than delete.retention.ms, while the others removed"
-    " tombstones and markers.",
-    needs=LEADERS,
-)
 def _out_of_sync(case: AnomalyCase) -> Links:
-    """Return how long a replica was out of the ISR, if longer than ``delete.retention.ms``."""
+    """Return how long a replica was out of the ISR, if longer than ``delete.retention.ms``.
+
+    It is a replica with a copy in the anomaly, or else the last leader, from which clients read.
+    """
     observed, anomaly = case.observed, case.anomaly
     trace = observed.traces.get(anomaly["partition"])
     retention_ms = int(observed.plan.topic.config.get(DELETE_RETENTION, DAY_MS))
-    brokers = {copy["broker"] for copy in anomaly["copies"]}
     rows = trace.leaderships if trace else []
+    brokers = {copy["broker"] for copy in anomaly["copies"] or ()} - {None}
+    brokers = brokers or {row.leader for row in rows[-1:]}
     for broker in sorted(brokers):
         since: int | None = None
         for row in rows:
@@ -42,6 +44,16 @@ def _out_of_sync(case: AnomalyCase) -> Links:
                 return (_away(broker, since, row.time_ns, retention_ms),)
             since = None
     return ()
+
+
+away_for_long: Final[Explanation[Any]] = explains(
+    "delete-retention",
+    SEEN_TO_HAPPEN,
+    "A replica was out of sync for longer than delete.retention.ms, while the others removed"
+    " tombstones and markers.",
+    applies=lambda case: case.observed.plan.workload.keys > 0,
+    needs=LEADERS,
+)(_out_of_sync)
 
 
 def _away(broker: int, since_ns: int, until_ns: int, retention_ms: int) -> ExplanationLink:
@@ -57,5 +69,5 @@ def _away(broker: int, since_ns: int, until_ns: int, retention_ms: int) -> Expla
 
 
 stale: Final = Explainer(
-    (_out_of_sync,), f"No replica was out of sync for as long as {DELETE_RETENTION}."
+    (away_for_long,), f"No replica was out of sync for as long as {DELETE_RETENTION}."
 )

@@ -103,6 +103,13 @@ def _answers(  # noqa: PLR0913 - a command's options are its arguments
         str | None,
         Option(metavar="DURATION", help="Longest time of a group without members: 72h."),
     ] = None,
+    broker_away: Annotated[
+        str | None, Option(metavar="DURATION", help="Longest time of a broker's absence: 48h.")
+    ] = None,
+    disks: Annotated[
+        Literal["local", "network"] | None,
+        Option(help="Disks of brokers: local (lost with their machine), or network."),
+    ] = None,
 ) -> dict[str, str]:
     _check_client(client)
     answers = {
@@ -115,6 +122,8 @@ def _answers(  # noqa: PLR0913 - a command's options are its arguments
         "record-age": record_age and str(parse_values.duration(record_age)),
         "recreated": recreated,
         "away": away and str(parse_values.duration(away)),
+        "broker-away": broker_away and str(parse_values.duration(broker_away)),
+        "disks": disks,
     }
     return {name: value for name, value in answers.items() if value}
 

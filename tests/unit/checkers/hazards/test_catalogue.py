@@ -63,7 +63,6 @@ NO_HAZARDS: Final = {
     "frozen-isr": "availability",
     "stuck-deletion": "availability",
     "torn-files": "availability",
-    "late-replica": "compaction",
     "duplicates": "duplicates",
     "unfenced-loops": "duplicates",
     "leaders-from-memory": "unseen",

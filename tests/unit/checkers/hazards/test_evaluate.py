@@ -9,6 +9,7 @@ from highwater.harness.releases.cluster_facts import VERIFICATION, ClusterFacts,
 from tests.unit.checkers.hazards.clusters import cluster, topic
 
 SAID = {"acks": "all", "power": "separate", "client": "librdkafka", "record-age": "60"}
+SAID |= {"disks": "network"}
 
 
 def of(facts: ClusterFacts, hazard: str, said: dict[str, str] = SAID) -> Advice:
@@ -368,6 +369,34 @@ def test_a_group_whose_offsets_expire_skips_what_was_written(
     brokers = tuple(replace(broker, settings=settings) for broker in facts.brokers)
     stated = SAID | {name: value for name, value in answers.items() if value}
     assert of(replace(facts, brokers=brokers), "expired-positions", stated).status == status
+
+
+@pytest.mark.parametrize(
+    ("away_s", "policy", "status"),
+    [
+        ("86401", "compact", "can lose"),
+        ("86401", "compact,delete", "can lose"),
+        ("86400", "compact", "guarded"),
+        ("86401", "delete", "guarded"),
+        (None, "compact", "cannot tell"),
+    ],
+)
+def test_a_compacted_topic_forgets_before_a_broker_is_back(
+    away_s: str | None, policy: str, status: str
+) -> None:
+    settings = {"cleanup.policy": policy, "delete.retention.ms": "86400000"}
+    facts = cluster("4.4.0", topic(settings=settings))
+    stated = SAID | ({"broker-away": away_s} if away_s else {})
+    assert of(facts, "delete-retention", stated).status == status
+
+
+@pytest.mark.parametrize(
+    ("disks", "status"),
+    [("local", "can lose"), ("network", "guarded"), (None, "cannot tell")],
+)
+def test_two_local_disks_may_be_lost(disks: str | None, status: str) -> None:
+    stated = {name: value for name, value in (SAID | {"disks": disks}).items() if value}
+    assert of(cluster("4.4.0"), "two-disks", stated).status == status
 
 
 @pytest.mark.parametrize(

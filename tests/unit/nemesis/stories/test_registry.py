@@ -99,6 +99,15 @@ ENDINGS: dict[str, Ending] = {
         if (1, 0, 2) <= kafka.number < (3, 9, 1)
         else NOTHING
     ),
+    # A replica that is away for long, or whose disk is lost.
+    "long-absence": lambda *_: found(
+        *(("resurrected-value", "k0=p0-0"), ("resurrected-value", "k3=p0-2")),
+        *(("G1a", "k1=p1-0"), ("hanging-transaction", "k5=p3-0")),
+        *(("stale-replica", value) for value in ("k0=p0-0", "k1=p1-0", "k3=p0-2")),
+    ),
+    "retained-markers": lambda *_: NOTHING,
+    "two-disks": lambda *_: gone("m0", "m1", "m2", "m3"),
+    "disk-by-disk": lambda *_: NOTHING,
     "recreated-topic": lambda *_: found(("foreign-offset", "")),
     "recreated-consumer": lambda *_: found(("foreign-offset", "")),
     "recreated-calmly": lambda *_: NOTHING,
@@ -117,6 +126,8 @@ SINCE: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("added-partition-share", "earliest-share"), (4, 2)),
     **dict.fromkeys(("old-timestamp", "clock-ahead", "append-time"), (0, 10, 1)),
     "bounded-timestamp": (3, 6),
+    **dict.fromkeys(("long-absence", "retained-markers"), (3, 4)),
+    **dict.fromkeys(("two-disks", "disk-by-disk"), (0, 11)),
 }
 """The first release that can play a story, if not any can."""
 

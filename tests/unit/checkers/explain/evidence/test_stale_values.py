@@ -7,7 +7,7 @@ import pytest
 
 from highwater.checkers.explain.evidence.stale_values import stale
 from highwater.harness.runs.derived_settings import DELETE_RETENTION
-from highwater.harness.runs.plan import Plan, Topic
+from highwater.harness.runs.plan import Plan, Topic, Workload
 
 ANOMALY = {"partition": 0, "copies": [{"broker": 2}, {"broker": 3}]}
 S = 1_000_000_000
@@ -15,10 +15,10 @@ S = 1_000_000_000
 
 def observed(*isrs: tuple[int, list[int]], retention_s: int = 5) -> Any:  # noqa: ANN401 - a part
     """A run whose ISR was so from these seconds on."""
-    rows = [SimpleNamespace(time_ns=at * S, isr=isr) for at, isr in isrs]
+    rows = [SimpleNamespace(time_ns=at * S, isr=isr, leader=isr[-1]) for at, isr in isrs]
     topic = Topic(config={DELETE_RETENTION: str(retention_s * 1000)})
     trace = SimpleNamespace(leaderships=rows)
-    plan = Plan(kafka="4.4.0", topic=topic)
+    plan = Plan(kafka="4.4.0", topic=topic, workload=Workload(keys=5))
     return SimpleNamespace(traces={0: trace}, plan=plan, missing=frozenset())
 
 
@@ -29,6 +29,13 @@ def test_a_replica_that_was_away_for_long_is_explained(isr: list[int]) -> None:
     assert not chain.why_not
     assert "for 5.0 s" in link.says
     assert link.broker == ({1, 2, 3} - {*isr}).pop()
+
+
+@pytest.mark.parametrize(("leader", "word"), [(3, True), (2, False)])
+def test_what_clients_read_is_explained_by_the_last_leader(leader: int, word: bool) -> None:
+    isrs = (0, [1, 2, 3]), (10, [1, 2]), (15, [*({1, 2, 3} - {leader}), leader])
+    chain = stale(observed(*isrs), {"partition": 0, "copies": None})
+    assert bool(chain.links) == word
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Stories of replicas that are away, or lose their disks."""

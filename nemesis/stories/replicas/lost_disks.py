@@ -1,0 +1,70 @@
+"""Stories of two disks that are lost, of three.
+
+``two-disks``: the replica that keeps its disk is not in the ISR. The last member of the ISR comes
+back with an empty disk, and the controller elects it. The others truncate to it, so that the disk
+that was not lost loses its records, too. With eligible leader replicas the broker is known to have
+lost its state. The last leader is elected all the same, when the eligible replica has come back
+without its disk (``PartitionChangeBuilder.canElectLastKnownLeader``).
+
+``disk-by-disk`` is the guard: the second disk is lost when the first one is in sync again.
+"""
+
+from typing import Final
+
+from highwater.nemesis.context import ScheduleContext
+from highwater.nemesis.stories.helpers import (
+    SETTLED,
+    VICTIM,
+    await_alone,
+    await_isr,
+    await_leader,
+    settle,
+)
+from highwater.nemesis.stories.power_failure import ends_itself
+from highwater.nemesis.stories.story import HazardEnding, Prediction, story
+
+TWO_DISKS: Final = "two-disks"
+"""The id of the hazard in the catalogue."""
+
+
+@story(
+    "two-disks",
+    HazardEnding(hazard=TWO_DISKS, ending=Prediction(lost=frozenset((*SETTLED, VICTIM)))),
+    outcome="On every release every record is lost, although the disk of C has three of four.",
+    min_isr_most=2,
+    why_not=ends_itself,
+)
+def two_disks(context: ScheduleContext) -> None:
+    """Lose the disks of two replicas while the third is away: its records are lost, too."""
+    a, b, c = context.replicas
+    settle(context)
+    context.nemesis.inject("stop", c)
+    await_isr(context, a, b)
+    context.send(VICTIM, leader=a)
+    context.nemesis.inject("wipe", b)
+    await_alone(context, a)
+    context.nemesis.inject("wipe", a)
+    context.nemesis.heal_all([a, b])
+    await_leader(context, a, b)
+    context.nemesis.heal(c)
+
+
+@story(
+    "disk-by-disk",
+    HazardEnding(hazard=TWO_DISKS, ending=Prediction()),
+    outcome="Nothing is lost.",
+    min_isr_most=2,
+    why_not=ends_itself,
+)
+def disk_by_disk(context: ScheduleContext) -> None:
+    """Play two-disks, but lose the second disk when the first replica is in sync again."""
+    a, b, c = context.replicas
+    settle(context)
+    context.nemesis.inject("stop", c)
+    await_isr(context, a, b)
+    context.send(VICTIM, leader=a)
+    for broker in (b, a):
+        context.nemesis.inject("wipe", broker)
+        context.nemesis.heal(broker)
+        await_isr(context, a, b)
+    context.nemesis.heal(c)

@@ -2,9 +2,10 @@
 
     python -m tools.client_addresses FOLDER [RELEASE ...]
 
-Each client has written a record to a topic of a cluster of one broker. The broker ends, and another
-cluster, with a topic of the same name, has its address (KAFKA-20246, KIP-1242). Then each client
-sends another record. ``FOLDER`` has, or gets, the drivers of ``tools.client_drivers``.
+Each client has written a record to a topic of a cluster of one broker, or of two. Broker 1 ends,
+and another cluster, with a topic of the same name, has its address (KAFKA-20246, KIP-1242). Then
+each client sends another record; of two brokers, the other leads now, and its address is a
+bootstrap address, too. ``FOLDER`` has, or gets, the drivers of ``tools.client_drivers``.
 """
 
 import contextlib
@@ -20,11 +21,12 @@ import msgspec
 from confluent_kafka import KafkaException
 
 from highwater.clusters.brokers.real_cluster import RealCluster
+from highwater.clusters.core.addresses import Address, AddressGroup
 from highwater.clusters.core.interfaces import PLAIN
 from highwater.clusters.drivers import find_driver
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients import client_config
-from highwater.harness.releases.catalogue import MODERN, release
+from highwater.harness.releases.catalogue import MODERN, Release, release
 from highwater.harness.releases.client_choice import AIOKAFKA, JAVA, KAFKA_PYTHON, LIBRDKAFKA
 from highwater.harness.runs.plan import Plan, Workload
 from highwater.runtime.client_libraries import OpenLibrary, open_library
@@ -34,7 +36,9 @@ from tools.clients_page import (
     ADDRESSES,
     ELSEWHERE,
     LOST,
+    OF_TWO,
     SILENT,
+    WORKS,
     ClientTrial,
     read_addresses,
 )
@@ -116,22 +120,33 @@ def action_of(workload: Workload) -> str:
     return next(name for name, listed in WORKLOADS.items() if listed == workload)
 
 
-def play(broker: str, clients: dict[str, str], folder: Path) -> Iterator[ClientTrial]:
-    """Play all clients against two clusters of a release; the words of clients by their names."""
+def _clusters(kafka_release: Release, folder: Path, brokers: int) -> Iterator[RealCluster]:
+    """Yield a cluster, and one of one broker, which has the address of the first one's broker 1."""
+    address: Address | None = None
+    for name, size in (("first", brokers), ("second", 1)):
+        site = find_driver("local")(kafka_release, brokers=size, wired=False, options=PLAIN)
+        assert isinstance(site.public, AddressGroup)
+        address = site.public.brokers[1] = address or site.public.brokers[1]
+        yield RealCluster(kafka_release, folder / name, site, broker_config=_SETTINGS)
+
+
+def play(
+    broker: str, clients: dict[str, str], folder: Path, brokers: int = 1
+) -> Iterator[ClientTrial]:
+    """Play all clients against two clusters of a release.
+
+    Args:
+        clients: the words of clients by their names.
+        brokers: the number of brokers of the first cluster.
+    """
     log = client_config.open_log(folder / "clients.log")
-    kafka_release = release(broker)
-    site = find_driver("local")(kafka_release, brokers=1, wired=False, options=PLAIN)
-    clusters = [
-        RealCluster(kafka_release, folder / name, site, broker_config=_SETTINGS)
-        for name in ("first", "second")
-    ]
     with contextlib.ExitStack() as ends:
         ends.callback(client_config.close_log, log)
-        for cluster in reversed(clusters):
+        first, second = _clusters(release(broker), folder, brokers)
+        for cluster in (second, first):
             ends.callback(cluster.close)
-        first, second = clusters
         first.open()
-        first.create_topic(_TOPIC, [[1]], {})
+        first.create_topic(_TOPIC, [[*first.brokers]], {})
         writers: dict[str, dict[str, Writer]] = {}
         libraries = {}
         for name, word in clients.items():
@@ -151,18 +166,17 @@ def play(broker: str, clients: dict[str, str], folder: Path) -> Iterator[ClientT
         for writer in everyone:
             ends.callback(writer.close)
         before = _write(everyone, "first")
-        for node in (*first.brokers.values(), *first.controllers.values()):
-            node.stop()
+        first.brokers[1].stop()
         second.open()
         second.create_topic(_TOPIC, [[1]], {})
         results = _write(everyone, "second")
         for name, of_client in writers.items():
             yield ClientTrial(
-                broker=broker,
+                broker=broker if brokers == 1 else f"{broker}{OF_TWO}",
                 client=name,
                 version=library_name(clients[name], broker, libraries[name].names),
                 results={
-                    action: _result(second, writer, results[writer.name])
+                    action: _result(first, second, writer, results[writer.name])
                     for action, writer in of_client.items()
                     if not before[writer.name]
                 },
@@ -176,10 +190,14 @@ def _write(writers: list[Writer], which: str) -> dict[str, str]:
     return {writer.name: writer.end() for writer in writers}
 
 
-def _result(cluster: RealCluster, writer: Writer, error: str) -> str:
+def _result(first: RealCluster, second: RealCluster, writer: Writer, error: str) -> str:
     if error:
         return error
-    return ELSEWHERE if in_log(cluster, f"{writer.name} second".encode()) else LOST
+    value = f"{writer.name} second".encode()
+    if in_log(second, value):
+        return ELSEWHERE
+    others = [broker.address for number, broker in first.brokers.items() if number > 1]
+    return WORKS if others and in_log(first, value, bootstrap=others[0]) else LOST
 
 
 def main() -> None:
@@ -194,12 +212,13 @@ def main() -> None:
     trials = []
     with tempfile.TemporaryDirectory() as folder:
         for broker in brokers or BROKERS:
-            place = Path(folder) / broker
-            place.mkdir()
-            for trial in play(broker, clients, place):
-                sys.stdout.write(f"{trial.broker} {trial.client} {trial.results}\n")
-                sys.stdout.flush()
-                trials.append(trial)
+            for number in (1, 2):
+                place = Path(folder) / f"{broker}-{number}"
+                place.mkdir()
+                for trial in play(broker, clients, place, number):
+                    sys.stdout.write(f"{trial.broker} {trial.client} {trial.results}\n")
+                    sys.stdout.flush()
+                    trials.append(trial)
     played = {trial.broker for trial in trials}
     before = [trial for trial in read_addresses() if trial.broker not in played]
     text = msgspec.json.format(msgspec.json.encode([*before, *trials]), indent=1)

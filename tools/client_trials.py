@@ -247,11 +247,16 @@ def _end(producer: TransactionsProducer, *, transactional: bool) -> None:
         producer.drop() if transactional else producer.purge()
 
 
-def in_log(cluster: RealCluster, value: bytes, topic: str = _TOPIC) -> bool:
-    """Return whether a reader finds a record in time."""
+def in_log(cluster: RealCluster, value: bytes, topic: str = _TOPIC, *, bootstrap: str = "") -> bool:
+    """Return whether a reader finds a record in time.
+
+    Args:
+        bootstrap: an address, in place of the cluster's.
+    """
+    address = bootstrap or cluster.bootstrap
     quiet = logging.Logger("trial")  # noqa: LOG001 - ours alone, not global
     quiet.addHandler(logging.NullHandler())
-    common = client_config.common(cluster.bootstrap, "trial", quiet, quirks=cluster.release.client)
+    common = client_config.common(address, "trial", quiet, quirks=cluster.release.client)
     reader = confluent_kafka.Consumer(client_config.consumer(common))
     try:
         reader.assign([confluent_kafka.TopicPartition(topic, 0, 0)])

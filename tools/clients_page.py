@@ -21,6 +21,7 @@ from tools import story_runs
 FAULTS: Final = Path(__file__).parent.parent / "docs" / "client-faults.json"
 RESULTS: Final = Path(__file__).parent.parent / "docs" / "client-results.json"
 ADDRESSES: Final = Path(__file__).parent.parent / "docs" / "client-addresses.json"
+POLLS: Final = Path(__file__).parent.parent / "docs" / "client-polls.json"
 REFUSALS: Final = Path(__file__).parent.parent / "docs" / "client-refusals.json"
 
 WORKS: Final = "works"
@@ -30,6 +31,9 @@ LACKS: Final = "the client has none"
 PARTIAL: Final = "committed without it"
 
 ELSEWHERE: Final = "written to the other cluster"
+OF_TWO: Final = ", one of two brokers"
+"""After the release of a cluster's brokers: another one had all records, too."""
+
 ABORTED: Final = "aborted"
 UNCERTAIN: Final = "uncertain"
 IN_THE_LOG: Final = "aborted, and in the log"
@@ -127,6 +131,21 @@ class ClientRefusal(msgspec.Struct, frozen=True, kw_only=True):
     said: str
     times: int
     plays: int
+
+
+class ClientPolls(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of a client that loses a partition during a poll.
+
+    Attributes:
+        skipped: trials, of ``plays``, in which the group never got a record.
+        errors: the exceptions of polls.
+    """
+
+    broker: str
+    client: str
+    plays: int
+    skipped: int
+    errors: list[str]
 
 
 class ClientFaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -252,6 +271,11 @@ def read() -> tuple[ClientTrial, ...]:
 def read_refusals() -> tuple[ClientRefusal, ...]:
     """Return the trials with refused requests."""
     return msgspec.json.decode(REFUSALS.read_bytes(), type=tuple[ClientRefusal, ...])
+
+
+def read_polls() -> tuple[ClientPolls, ...]:
+    """Return the trials of polls that lose a partition."""
+    return msgspec.json.decode(POLLS.read_bytes(), type=tuple[ClientPolls, ...])
 
 
 def read_addresses() -> tuple[ClientTrial, ...]:

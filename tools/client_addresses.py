@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import confluent_kafka
 import msgspec
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 
 from highwater.clusters.brokers.real_cluster import RealCluster
 from highwater.clusters.core.addresses import Address, AddressGroup
@@ -31,7 +32,7 @@ from highwater.harness.releases.client_choice import AIOKAFKA, JAVA, KAFKA_PYTHO
 from highwater.harness.runs.plan import Plan, Workload
 from highwater.runtime.client_libraries import OpenLibrary, open_library
 from tools import client_drivers
-from tools.client_trials import in_log, library_name, until
+from tools.client_trials import library_name, until
 from tools.clients_page import (
     ADDRESSES,
     ELSEWHERE,
@@ -170,13 +171,15 @@ def play(
         second.open()
         second.create_topic(_TOPIC, [[1]], {})
         results = _write(everyone, "second")
+        others = [node.address for number, node in first.brokers.items() if number > 1]
+        places = {ELSEWHERE: _values([second.brokers[1].address]), WORKS: _values(others)}
         for name, of_client in writers.items():
             yield ClientTrial(
                 broker=broker if brokers == 1 else f"{broker}{OF_TWO}",
                 client=name,
                 version=library_name(clients[name], broker, libraries[name].names),
                 results={
-                    action: _result(first, second, writer, results[writer.name])
+                    action: _result(results[writer.name], f"{writer.name} second", places)
                     for action, writer in of_client.items()
                     if not before[writer.name]
                 },
@@ -190,14 +193,27 @@ def _write(writers: list[Writer], which: str) -> dict[str, str]:
     return {writer.name: writer.end() for writer in writers}
 
 
-def _result(first: RealCluster, second: RealCluster, writer: Writer, error: str) -> str:
-    if error:
-        return error
-    value = f"{writer.name} second".encode()
-    if in_log(second, value):
-        return ELSEWHERE
-    others = [broker.address for number, broker in first.brokers.items() if number > 1]
-    return WORKS if others and in_log(first, value, bootstrap=others[0]) else LOST
+def _result(error: str, value: str, places: dict[str, frozenset[str]]) -> str:
+    """Return an error, or the place of a record; ``places`` has the records of each place."""
+    return error or next((name for name, values in places.items() if value in values), LOST)
+
+
+def _values(addresses: list[str]) -> frozenset[str]:
+    """Return all committed records of a cluster; no address: of no cluster."""
+    if not addresses:
+        return frozenset()
+    quiet = logging.Logger("trial")  # noqa: LOG001 - ours alone, not global
+    quiet.addHandler(logging.NullHandler())
+    common = {"bootstrap.servers": addresses[0], "group.id": "trial", "logger": quiet}
+    reader = confluent_kafka.Consumer({**common, "enable.partition.eof": True})
+    values: set[str] = set()
+    try:
+        reader.assign([TopicPartition(_TOPIC, 0, 0)])
+        while (record := reader.poll(_LIMIT_S)) is not None and record.error() is None:
+            values.add((record.value() or b"").decode())
+    finally:
+        reader.close()
+    return frozenset(values)
 
 
 def main() -> None:

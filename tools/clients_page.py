@@ -86,15 +86,21 @@ Another cluster, with a topic of the same name, gets the address of a client's o
 4.4.0; KAFKA-20246): `python -m tools.client_addresses FOLDER`. A transaction is not committed there
 unless a line has it. KIP-1242 (4.4.0) did not help: there was no other address to begin again from.
 """
+_OTHER_ADDRESS: Final = """
+The same with another broker, which leads now, and whose address the client has, too; *works*: the
+record is in the first cluster.
+
+"""
 _COMMITS: Final = """\
 A transaction has a record that was written, and one that was not: the broker refused it
 (`max.message.bytes`), or was down until it expired. Then the program commits without a look at the
 futures. An error is right; *works*: the client sent the record again; *committed without it*: the
 commit was acknowledged ([why](findings/partial-commit.md)).
 """
+_POLL: Final = "poll"
 _JAVA: Final = """\
-Runs that broke a story's promise ([hazards.md](hazards.md)), and their brokers. Not of the wire:
-races of a client's two threads (KAFKA-15529, 20332, 19242).
+Runs that broke a story's promise ([hazards.md](hazards.md)), and their brokers. In the last column:
+groups that skipped a record, as a poll lost a partition (`python -m tools.client_polls`).
 """
 
 
@@ -289,14 +295,15 @@ def address_lines(trials: Sequence[ClientTrial]) -> str:
     for trial in trials:
         by_result: dict[str, list[str]] = {}
         for action, result in trial.results.items():
-            if action != "transactional" or result == ELSEWHERE:
+            if action != "transactional" or result in {ELSEWHERE, WORKS}:
                 by_result.setdefault(result, []).append(action)
         says = "; ".join(
-            f"{result if result == ELSEWHERE else f'`{result}`'}: {', '.join(actions)}"
-            for result, actions in by_result.items()
+            f"{_cell(result)}: {', '.join(actions)}" for result, actions in by_result.items()
         )
-        alike.setdefault(says, {}).setdefault(trial.client, []).append(trial.broker)
-    brokers = list(dict.fromkeys(trial.broker for trial in trials))
+        alike.setdefault(says, {}).setdefault(trial.client, []).append(
+            trial.broker.removesuffix(OF_TWO)
+        )
+    brokers = list(dict.fromkeys(trial.broker.removesuffix(OF_TWO) for trial in trials))
     lines = []
     for says, clients in alike.items():
         names = [
@@ -345,7 +352,11 @@ def clients() -> str:
         parts += [f"## A broker of {broker}\n", _cells(of_broker, (*PRODUCING, CONSUMING)), ""]
     parts += ["## Under faults\n", _FAULTS, fault_tables(_faults()), ""]
     parts += ["## Requests that are refused\n", _REFUSED, refusal_table(read_refusals()), ""]
-    parts += ["## An address of another cluster\n", _ADDRESS, address_lines(read_addresses()), ""]
+    addresses = read_addresses()
+    only = [trial for trial in addresses if not trial.broker.endswith(OF_TWO)]
+    of_two = [trial for trial in addresses if trial.broker.endswith(OF_TWO)]
+    parts += ["## An address of another cluster\n", _ADDRESS, address_lines(only), ""]
+    parts += [_OTHER_ADDRESS, address_lines(of_two), ""]
     committed = [trial for trial in trials if REFUSED in trial.results]
     parts += ["## A commit after a record that was not written\n", _COMMITS]
     parts.append(_cells(committed, COMMITS))
@@ -361,9 +372,14 @@ def _java_table() -> str:
         if runs.story in names:
             says = f"{runs.broken}/{runs.runs} ({runs.kafka})"
             cells.setdefault(runs.client, {})[runs.story] = says
-    lines = [f"| | {' | '.join(f'`{name}`' for name in names)} |", "|---" * (len(names) + 1) + "|"]
+    for polls in read_polls():
+        says = f"{polls.skipped}/{polls.plays} ({polls.broker})"
+        cells.setdefault(polls.client, {})[_POLL] = says
+    heads = [*(f"`{name}`" for name in names), "KAFKA-20332"]
+    lines = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
     for client, of_client in sorted(cells.items()):
-        lines.append(f"| {client} | {' | '.join(of_client.get(name, '') for name in names)} |")
+        listed = (of_client.get(name, "") for name in (*names, _POLL))
+        lines.append(f"| {client} | {' | '.join(listed)} |")
     return "\n".join(lines)
 
 

@@ -12,7 +12,7 @@ import logging
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -100,13 +100,20 @@ def play(folder: Path) -> Iterator[ClientTrial]:
                 yield ClientTrial(
                     broker=name,
                     client=client,
-                    version=choice.release.name if choice.release else _package_version(client),
+                    version=library_name(client, name).rpartition(" ")[2],
                     results=_try(cluster, client, folder / name),
                 )
 
 
-def _package_version(client: str) -> str:
-    return version("confluent-kafka" if client == LIBRDKAFKA else client)
+def library_name(client: str, kafka: str, named: Collection[str] = ()) -> str:
+    """Return the name and release of a client's library: as a driver has named it, if it is one."""
+    if named:
+        return ", ".join(named)
+    choice = read_client(client, kafka)
+    if choice.release:
+        return f"{choice.library} {choice.release.name}"
+    package = "confluent-kafka" if choice.library == LIBRDKAFKA else choice.library
+    return f"{choice.library} {version(package)}"
 
 
 def _try(cluster: RealCluster, client: str, folder: Path) -> dict[str, str]:
@@ -150,7 +157,7 @@ def _produce(
         if workload.transactions:
             settings = client_config.transactional(plan, common, f"trial {value.decode()}")
             producer = library.producer(settings)
-            _until(producer.init_transactions)
+            until(producer.init_transactions)
             producer.begin_transaction()
         else:
             producer = library.producer(client_config.producer(plan, common))
@@ -163,7 +170,7 @@ def _produce(
         producer.queue(_TOPIC, value, 0, on_delivery=answered)
         producer.flush(_LIMIT_S)
         if workload.transactions and answers == [WORKS]:
-            _until(producer.commit_transaction)
+            until(producer.commit_transaction)
     except KafkaException as raised:
         return str(raised.args[0].name())
     except HarnessError as raised:
@@ -172,7 +179,7 @@ def _produce(
         if producer is not None:
             _end(producer, transactional=workload.transactions)
     answer = answers[0] if answers else SILENT
-    return LOST if answer == WORKS and not _in_log(cluster, value) else answer
+    return LOST if answer == WORKS and not in_log(cluster, value) else answer
 
 
 def _commit(
@@ -197,7 +204,7 @@ def _commit(
     producer: Any = library.producer(settings)
     ignored = lambda *_: None  # noqa: E731 - what becomes of a record is the transaction's matter
     try:
-        _until(producer.init_transactions)
+        until(producer.init_transactions)
         producer.begin_transaction()
         producer.queue(topic, b"first", 0, on_delivery=ignored)
         producer.flush(_LIMIT_S)
@@ -210,19 +217,19 @@ def _commit(
             producer.queue(topic, b"second", 0, on_delivery=ignored)
             producer.flush(_DELIVERY_S + 2)
             cluster.brokers[1].start()
-        _until(producer.commit_transaction)
+        until(producer.commit_transaction)
     except KafkaException as raised:
         return str(raised.args[0].name())
     finally:
         _end(producer, transactional=True)
-    return WORKS if _in_log(cluster, b"second", topic) else PARTIAL
+    return WORKS if in_log(cluster, b"second", topic) else PARTIAL
 
 
 def _name(error: Any) -> str:  # noqa: ANN401 - a ClientError
     return WORKS if error is None else str(error.name())
 
 
-def _until(call: Callable[[float], object]) -> None:
+def until(call: Callable[[float], object]) -> None:
     """Call a function that waits for a coordinator; repeat the call while this is allowed."""
     deadline = time.monotonic() + _LIMIT_S
     while True:
@@ -240,7 +247,7 @@ def _end(producer: TransactionsProducer, *, transactional: bool) -> None:
         producer.drop() if transactional else producer.purge()
 
 
-def _in_log(cluster: RealCluster, value: bytes, topic: str = _TOPIC) -> bool:
+def in_log(cluster: RealCluster, value: bytes, topic: str = _TOPIC) -> bool:
     """Return whether a reader finds a record in time."""
     quiet = logging.Logger("trial")  # noqa: LOG001 - ours alone, not global
     quiet.addHandler(logging.NullHandler())
@@ -265,7 +272,7 @@ def _consume(cluster: RealCluster, client: str, folder: Path) -> str:
     """Return whether a client reads the first record of the log, which librdkafka wrote."""
     try:
         if client == LIBRDKAFKA:
-            return WORKS if _in_log(cluster, f"{client} acks=1".encode()) else SILENT
+            return WORKS if in_log(cluster, f"{client} acks=1".encode()) else SILENT
         if client == KAFKA_PYTHON:
             return _read_kafka_python(cluster)
         if client == AIOKAFKA:

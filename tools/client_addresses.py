@@ -56,9 +56,6 @@ WORKLOADS: Final = {
 _TOPIC: Final = "trials"
 _LIMIT_S: Final = 20.0
 _POLL_S: Final = 0.1
-_SETTINGS: Final = {
-    f"transaction.state.log.{what}": "1" for what in ("replication.factor", "min.isr")
-}
 
 
 class Writer:
@@ -128,7 +125,9 @@ def _clusters(kafka_release: Release, folder: Path, brokers: int) -> Iterator[Re
         site = find_driver("local")(kafka_release, brokers=size, wired=False, options=PLAIN)
         assert isinstance(site.public, AddressGroup)
         address = site.public.brokers[1] = address or site.public.brokers[1]
-        yield RealCluster(kafka_release, folder / name, site, broker_config=_SETTINGS)
+        settings = {"transaction.state.log.replication.factor": str(size)}
+        settings |= {"transaction.state.log.min.isr": "1"}
+        yield RealCluster(kafka_release, folder / name, site, broker_config=settings)
 
 
 def play(

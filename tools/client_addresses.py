@@ -4,8 +4,8 @@
 
 Each client has written a record to a topic of a cluster of one broker, or of two. Broker 1 ends,
 and another cluster, with a topic of the same name, has its address (KAFKA-20246, KIP-1242). Then
-each client sends another record; of two brokers, the other leads now, and its address is a
-bootstrap address, too. ``FOLDER`` has, or gets, the drivers of ``tools.client_drivers``.
+each client sends another record. Of two brokers, broker 1 is killed, and leads until its session
+ends; the other's address is a bootstrap address, too. ``FOLDER`` has, or gets, the drivers of ``tools.client_drivers``.
 """
 
 import contextlib
@@ -55,6 +55,8 @@ WORKLOADS: Final = {
 }
 _TOPIC: Final = "trials"
 _LIMIT_S: Final = 20.0
+_SESSION_MS: Final = "60000"
+"""Longer than a trial: a killed broker leads until the end."""
 _POLL_S: Final = 0.1
 
 
@@ -126,7 +128,7 @@ def _clusters(kafka_release: Release, folder: Path, brokers: int) -> Iterator[Re
         assert isinstance(site.public, AddressGroup)
         address = site.public.brokers[1] = address or site.public.brokers[1]
         settings = {"transaction.state.log.replication.factor": str(size)}
-        settings |= {"transaction.state.log.min.isr": "1"}
+        settings |= {"transaction.state.log.min.isr": "1", "broker.session.timeout.ms": _SESSION_MS}
         yield RealCluster(kafka_release, folder / name, site, broker_config=settings)
 
 
@@ -166,7 +168,7 @@ def play(
         for writer in everyone:
             ends.callback(writer.close)
         before = _write(everyone, "first")
-        first.brokers[1].stop()
+        first.brokers[1].stop() if brokers == 1 else first.brokers[1].kill()
         second.open()
         second.create_topic(_TOPIC, [[1]], {})
         results = _write(everyone, "second")

@@ -32,7 +32,7 @@ PARTIAL: Final = "committed without it"
 
 ELSEWHERE: Final = "written to the other cluster"
 OF_TWO: Final = ", one of two brokers"
-"""After the release of a cluster's brokers: another one had all records, too."""
+"""After the release of a cluster's brokers."""
 
 ABORTED: Final = "aborted"
 UNCERTAIN: Final = "uncertain"
@@ -87,8 +87,8 @@ Another cluster, with a topic of the same name, gets the address of a client's o
 unless a line has it. KIP-1242 (4.4.0) did not help: there was no other address to begin again from.
 """
 _OTHER_ADDRESS: Final = """
-The same with another broker, which leads now, and whose address the client has, too; *works*: the
-record is in the first cluster.
+The same with a second bootstrap address, of another broker of the first cluster. The first broker
+was killed, and is the leader until its session ends. An error is right.
 
 """
 _COMMITS: Final = """\

@@ -5,7 +5,8 @@
 Each client has written a record to a topic of a cluster of one broker, or of two. Broker 1 ends,
 and another cluster, with a topic of the same name, has its address (KAFKA-20246, KIP-1242). Then
 each client sends another record. Of two brokers, broker 1 is killed, and leads until its session
-ends; the other's address is a bootstrap address, too. ``FOLDER`` has, or gets, the drivers of ``tools.client_drivers``.
+ends; the other's address is a bootstrap address, too. ``FOLDER`` has, or gets, the drivers of
+``tools.client_drivers``.
 """
 
 import contextlib

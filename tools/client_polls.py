@@ -40,7 +40,7 @@ from tools.clients_page import POLLS, ClientPolls, read_polls
 CLIENTS: Final = tuple(f"java:{number}" for number in ("4.0.2", "4.1.2", "4.2.1", "4.3.1", "4.4.0"))
 PLAYS: Final = 10
 
-_KEPT, _REVOKED, _LATER = "kept", "revoked", "later"
+_FIRST, _REVOKED, _LATER = "first", "revoked", "later"
 _LIMIT_S: Final = 30.0
 _MOVES_S: Final = 5.0
 """Time for the other member to get a partition: ten heartbeats."""
@@ -63,7 +63,7 @@ class SlowText:
         """Return a value as text."""
         value = str(self._text.deserialize(*words))
         self.decoded.append(value)
-        if self.decoded == [_KEPT, _REVOKED]:
+        if self.decoded == [_FIRST, _REVOKED]:
             self.goes_on.wait(_LIMIT_S)
         return value
 
@@ -73,7 +73,7 @@ class SlowText:
     close = configure
 
 
-class Member:
+class PollingMember:
     """A member in a separate thread. It commits its positions after each poll with records."""
 
     def __init__(self, gateway: CallbackGateway, consumer: Any, topic: str) -> None:  # noqa: ANN401
@@ -110,7 +110,7 @@ class Member:
             self._consumer.commitSync()
 
 
-class Stage:
+class PollStage:
     """A broker, and Java's clients of one release; each trial has a topic and a group."""
 
     def __init__(self, cluster: RealCluster, client: str, folder: Path) -> None:
@@ -144,9 +144,9 @@ class Stage:
             self._topics += 1
             topic = f"{self._client.replace(':', '-')}-{self._topics}"
             self._cluster.create_topic(topic, [[1], [1]], {})
-            self._send(topic, {0: _KEPT, 1: _REVOKED})
+            self._send(topic, {0: _FIRST, 1: _REVOKED})
             slow = SlowText(self._gateway.string_deserializer())
-            first = Member(self._gateway, self._consumer(topic, slow), topic)
+            first = PollingMember(self._gateway, self._consumer(topic, slow), topic)
             members = [first]
             try:
                 await_condition(
@@ -155,7 +155,7 @@ class Stage:
                     what="the first poll",
                     limit_s=_LIMIT_S,
                 )
-                if slow.decoded[0] == _KEPT:  # the order of a hash table of topics and partitions
+                if slow.decoded[0] == _FIRST:  # the order of a hash table of topics and partitions
                     return self._rebalance(topic, slow, members), first.errors
             finally:
                 slow.goes_on.set()
@@ -164,8 +164,8 @@ class Stage:
                 self._gateway.forget_proxy(slow)
         raise HarnessError(f"{self._client} always reads the other partition first")
 
-    def _rebalance(self, topic: str, slow: SlowText, members: list[Member]) -> bool:
-        other = Member(self._gateway, self._consumer(topic), topic)
+    def _rebalance(self, topic: str, slow: SlowText, members: list[PollingMember]) -> bool:
+        other = PollingMember(self._gateway, self._consumer(topic), topic)
         members.append(other)
         with contextlib.suppress(WaitTimeoutError):  # a right client gives it up in its next poll
             await_condition(
@@ -182,7 +182,7 @@ class Stage:
             what="the group to go on",
             limit_s=_LIMIT_S,
         )
-        return not any(_KEPT in member.given for member in members)
+        return not any(_FIRST in member.given for member in members)
 
     def _consumer(self, topic: str, slow: SlowText | None = None) -> Any:  # noqa: ANN401 - of Java
         quirks = self._cluster.release.client
@@ -217,7 +217,7 @@ def play(clients: tuple[str, ...], folder: Path) -> Iterator[ClientPolls]:
         for client in clients:
             logs = folder / client.replace(":", "-")
             logs.mkdir()
-            with contextlib.closing(Stage(cluster, client, logs)) as stage:
+            with contextlib.closing(PollStage(cluster, client, logs)) as stage:
                 yield stage.play()
 
 

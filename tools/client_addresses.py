@@ -2,9 +2,10 @@
 
 python -m tools.client_addresses FOLDER [RELEASE ...]
 
-Each client has written a record to a topic of a cluster with one broker. The broker ends, and
-another cluster, which has a topic with the same name, gets its address (KAFKA-20246, KIP-1242).
-Then each client sends another record. ``FOLDER`` has, or gets, the drivers of
+Each client has written a record to a topic of a cluster of one broker, or of two. Broker 1 ends,
+and another cluster, with a topic of the same name, has its address (KAFKA-20246, KIP-1242). Then
+each client sends another record. Of two brokers, broker 1 is killed, and leads until its session
+ends; the other's address is a bootstrap address, too. ``FOLDER`` has, or gets, the drivers of
 ``tools.client_drivers``.
 """
 
@@ -17,25 +18,29 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import confluent_kafka
 import msgspec
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 
 from highwater.clusters.brokers.real_cluster import RealCluster
+from highwater.clusters.core.addresses import Address, AddressGroup
 from highwater.clusters.core.interfaces import PLAIN
 from highwater.clusters.drivers import find_driver
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.clients import client_config
-from highwater.harness.releases.catalogue import MODERN, release
+from highwater.harness.releases.catalogue import MODERN, Release, release
 from highwater.harness.releases.client_choice import AIOKAFKA, JAVA, KAFKA_PYTHON, LIBRDKAFKA
 from highwater.harness.runs.plan import Plan, Workload
 from highwater.runtime.client_libraries import OpenLibrary, open_library
 from tools import client_drivers
-from tools.client_trials import in_log, library_name, until
+from tools.client_trials import library_name, until
 from tools.clients_page import (
     ADDRESSES,
     ELSEWHERE,
     LOST,
+    OF_TWO,
     SILENT,
+    WORKS,
     ClientTrial,
     read_addresses,
 )
@@ -51,10 +56,9 @@ WORKLOADS: Final = {
 }
 _TOPIC: Final = "trials"
 _LIMIT_S: Final = 20.0
+_SESSION_MS: Final = "60000"
+"""Longer than a trial: a killed broker leads until the end."""
 _POLL_S: Final = 0.1
-_SETTINGS: Final = {
-    f"transaction.state.log.{what}": "1" for what in ("replication.factor", "min.isr")
-}
 
 
 class Writer:
@@ -117,22 +121,35 @@ def action_of(workload: Workload) -> str:
     return next(name for name, listed in WORKLOADS.items() if listed == workload)
 
 
-def play(broker: str, clients: dict[str, str], folder: Path) -> Iterator[ClientTrial]:
-    """Test all clients on two clusters of a release; return the results by client."""
+def _clusters(kafka_release: Release, folder: Path, brokers: int) -> Iterator[RealCluster]:
+    """Yield a cluster, and one of one broker, which has the address of the first one's broker 1."""
+    address: Address | None = None
+    for name, size in (("first", brokers), ("second", 1)):
+        site = find_driver("local")(kafka_release, brokers=size, wired=False, options=PLAIN)
+        assert isinstance(site.public, AddressGroup)
+        address = site.public.brokers[1] = address or site.public.brokers[1]
+        settings = {"transaction.state.log.replication.factor": str(size)}
+        settings |= {"transaction.state.log.min.isr": "1", "broker.session.timeout.ms": _SESSION_MS}
+        yield RealCluster(kafka_release, folder / name, site, broker_config=settings)
+
+
+def play(
+    broker: str, clients: dict[str, str], folder: Path, brokers: int = 1
+) -> Iterator[ClientTrial]:
+    """Play all clients against two clusters of a release.
+
+    Args:
+        clients: the words of clients by their names.
+        brokers: the number of brokers of the first cluster.
+    """
     log = client_config.open_log(folder / "clients.log")
-    kafka_release = release(broker)
-    site = find_driver("local")(kafka_release, brokers=1, wired=False, options=PLAIN)
-    clusters = [
-        RealCluster(kafka_release, folder / name, site, broker_config=_SETTINGS)
-        for name in ("first", "second")
-    ]
     with contextlib.ExitStack() as ends:
         ends.callback(client_config.close_log, log)
-        for cluster in reversed(clusters):
+        first, second = _clusters(release(broker), folder, brokers)
+        for cluster in (second, first):
             ends.callback(cluster.close)
-        first, second = clusters
         first.open()
-        first.create_topic(_TOPIC, [[1]], {})
+        first.create_topic(_TOPIC, [[*first.brokers]], {})
         writers: dict[str, dict[str, Writer]] = {}
         libraries = {}
         for name, word in clients.items():
@@ -152,18 +169,19 @@ def play(broker: str, clients: dict[str, str], folder: Path) -> Iterator[ClientT
         for writer in everyone:
             ends.callback(writer.close)
         before = _write(everyone, "first")
-        for node in (*first.brokers.values(), *first.controllers.values()):
-            node.stop()
+        first.brokers[1].stop() if brokers == 1 else first.brokers[1].kill()
         second.open()
         second.create_topic(_TOPIC, [[1]], {})
         results = _write(everyone, "second")
+        others = [node.address for number, node in first.brokers.items() if number > 1]
+        places = {ELSEWHERE: _values([second.brokers[1].address]), WORKS: _values(others)}
         for name, of_client in writers.items():
             yield ClientTrial(
-                broker=broker,
+                broker=broker if brokers == 1 else f"{broker}{OF_TWO}",
                 client=name,
                 version=library_name(clients[name], broker, libraries[name].names),
                 results={
-                    action: _result(second, writer, results[writer.name])
+                    action: _result(results[writer.name], f"{writer.name} second", places)
                     for action, writer in of_client.items()
                     if not before[writer.name]
                 },
@@ -177,10 +195,27 @@ def _write(writers: list[Writer], which: str) -> dict[str, str]:
     return {writer.name: writer.end() for writer in writers}
 
 
-def _result(cluster: RealCluster, writer: Writer, error: str) -> str:
-    if error:
-        return error
-    return ELSEWHERE if in_log(cluster, f"{writer.name} second".encode()) else LOST
+def _result(error: str, value: str, places: dict[str, frozenset[str]]) -> str:
+    """Return an error, or the place of a record; ``places`` has the records of each place."""
+    return error or next((name for name, values in places.items() if value in values), LOST)
+
+
+def _values(addresses: list[str]) -> frozenset[str]:
+    """Return all committed records of a cluster; no address: of no cluster."""
+    if not addresses:
+        return frozenset()
+    quiet = logging.Logger("trial")  # noqa: LOG001 - ours alone, not global
+    quiet.addHandler(logging.NullHandler())
+    common = {"bootstrap.servers": addresses[0], "group.id": "trial", "logger": quiet}
+    reader = confluent_kafka.Consumer({**common, "enable.partition.eof": True})
+    values: set[str] = set()
+    try:
+        reader.assign([TopicPartition(_TOPIC, 0, 0)])
+        while (record := reader.poll(_LIMIT_S)) is not None and record.error() is None:
+            values.add((record.value() or b"").decode())
+    finally:
+        reader.close()
+    return frozenset(values)
 
 
 def main() -> None:
@@ -195,12 +230,13 @@ def main() -> None:
     trials = []
     with tempfile.TemporaryDirectory() as folder:
         for broker in brokers or BROKERS:
-            place = Path(folder) / broker
-            place.mkdir()
-            for trial in play(broker, clients, place):
-                sys.stdout.write(f"{trial.broker} {trial.client} {trial.results}\n")
-                sys.stdout.flush()
-                trials.append(trial)
+            for number in (1, 2):
+                place = Path(folder) / f"{broker}-{number}"
+                place.mkdir()
+                for trial in play(broker, clients, place, number):
+                    sys.stdout.write(f"{trial.broker} {trial.client} {trial.results}\n")
+                    sys.stdout.flush()
+                    trials.append(trial)
     played = {trial.broker for trial in trials}
     before = [trial for trial in read_addresses() if trial.broker not in played]
     text = msgspec.json.format(msgspec.json.encode([*before, *trials]), indent=1)

@@ -2,9 +2,10 @@
 
 python -m tools.client_refusals FOLDER [CLIENT ...]
 
-Each trial is a transaction of one record. The relay refuses one of its requests, or replaces the
-broker's response by an error. The client's result is compared with the log. ``FOLDER`` has, or
-gets, the drivers of ``tools.client_drivers``. With names of clients, only their rows are replaced.
+Each trial is a transaction of one record, and of an offset if its client can send one, or a commit
+of an offset alone. The wire refuses one request, or the answer to it when the broker has acted. The
+client's words are compared with the log and the group's offset. ``FOLDER`` has, or gets, the
+drivers of ``tools.client_drivers``; with clients only these are played, and replace their rows.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import confluent_kafka
 import msgspec
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from highwater.clusters.brokers.real_cluster import RealCluster
 from highwater.clusters.drivers import open_cluster
@@ -26,10 +27,14 @@ from highwater.clusters.relay.apis import APIS
 from highwater.clusters.relay.messages import MessageRule
 from highwater.clusters.relay.refusals import ERRORS, LEGAL
 from highwater.clusters.relay.rules import ANY, client_name
-from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.clients import client_config
-from highwater.harness.clients.libraries.interfaces import ClientLibrary
+from highwater.harness.clients.libraries.interfaces import (
+    ClientError,
+    ClientLibrary,
+)
+from highwater.harness.clients.tracked_consumer import TrackedConsumer
 from highwater.harness.clients.transactional_producer import (
     TransactionalProducer,
     TransactionEnd,
@@ -55,15 +60,21 @@ from tools.clients_page import (
     read_refusals,
 )
 
-APIS_PLAYED: Final = ("EndTxn", "Produce", "AddPartitionsToTxn")
+APIS_PLAYED: Final = (
+    *("EndTxn", "Produce", "AddPartitionsToTxn"),
+    *("AddOffsetsToTxn", "TxnOffsetCommit", "OffsetCommit"),
+)
 REPEATS: Final = 10
 """The number of trials if client and log disagree."""
 
+_POSITIONS: Final = ("AddOffsetsToTxn", "TxnOffsetCommit")
 _DELIVERY_S: Final = 6.0
 _CALL_S: Final = 12.0
 _LIMIT_S: Final = 4.0
+_POLL_S: Final = 0.1
 _SETTINGS: Final = {
-    f"transaction.state.log.{what}": "1" for what in ("replication.factor", "min.isr")
+    **{f"transaction.state.log.{what}": "1" for what in ("replication.factor", "min.isr")},
+    "group.initial.rebalance.delay.ms": "0",
 }
 
 
@@ -99,6 +110,8 @@ class Stage:
         self._log = client_config.open_log(folder / "clients.log")
         self._opened = open_library(self._plan, folder)
         self._trials = 0
+        assert cluster.network is not None
+        self._network = cluster.network
         self.name = Path(client).name
 
     def close(self) -> None:
@@ -127,26 +140,88 @@ class Stage:
         )
 
     def _try(self, refusal: Refusal) -> tuple[str, str | None]:
-        """Return the outcome of a transaction, and the error of its end."""
+        """Return the result of a trial, and the error of its end."""
         self._trials += 1
-        name = topic = f"{self.name.replace('@', '-')}-{self._trials}"
-        self._cluster.create_topic(topic, [[1]], {})
-        network = self._cluster.network
-        assert network is not None
+        name = f"{self.name.replace('@', '-').replace(':', '-')}-{self._trials}"
+        self._cluster.create_topic(name, [[1]], {})
+        if refusal.api == "OffsetCommit":
+            return self._try_position(refusal, name)
         session = self._session(self._opened.library, name)
         try:
             if not session.open() or not session.begin():
                 return SILENT, "no transaction began"
-            messages = network.catch(_rule(refusal, name))
-            session.client.queue(topic, name.encode(), 0, on_delivery=lambda *_: None)
+            messages = self._network.catch(_rule(refusal, name))
+            session.client.queue(name, name.encode(), 0, on_delivery=lambda *_: None)
             session.flush()
-            end = session.commit()
+            position = refusal.api in _POSITIONS
+            if position and not session.offsets([TopicPartition(name, 0, 1)], self._outside(name)):
+                end = session.abort()
+            else:
+                end = session.commit()
             messages.release("time")
             if not messages.events("refused"):
                 return "", None  # this client sends no such request
-            return self._outcome(end, topic), end.error
+            return self._outcome(end, name, position=position), end.error
         finally:
             session.drop()
+
+    def _try_position(self, refusal: Refusal, name: str) -> tuple[str, str | None]:
+        """Return the result of a member's commit of a position, and its error."""
+        member = TrackedConsumer(
+            self._reading(name, name), name, 1, lambda *_, **__: None, library=self._opened.library
+        )
+        try:
+            member.subscribe()
+        except HarnessError:  # a driver without groups
+            return "", None
+        await_condition(
+            lambda: (member.poll(1, _POLL_S), member.assigned),
+            lambda seen: bool(seen[1]),
+            what="the group to assign the partition",
+            limit_s=_CALL_S,
+        )
+        messages = self._network.catch(_rule(refusal, name))
+        place = TopicPartition(name, 0, 1)
+        error: ClientError | None = None
+        try:
+            answers = member.client.commit(offsets=[place], asynchronous=False) or []
+            error = next((answer.error for answer in answers if answer.error), None)
+        except KafkaException as raised:
+            error = raised.args[0]
+        finally:
+            messages.release("time")
+            member.drop()
+        if not messages.events("refused"):
+            return "", None
+        there = self._position(name)
+        if error is None:
+            return WORKS if there else NOT_IN_THE_LOG, None
+        return UNCERTAIN if there else ABORTED, error.name()
+
+    def _reading(self, name: str, group: str) -> client_config.Settings:
+        quirks = self._cluster.release.client
+        common = client_config.common(self._cluster.bootstrap, name, self._log, quirks=quirks)
+        return client_config.consumer(common, group=group)
+
+    def _outside(self, group: str) -> object:
+        """Return the metadata of a group without members; its name for drivers without groups."""
+        consumer = self._opened.library.consumer(self._reading("outside", group))
+        try:
+            return consumer.consumer_group_metadata()
+        except HarnessError:
+            return group
+        finally:
+            consumer.close()
+
+    def _position(self, name: str) -> bool:
+        """Return whether the group has committed its position."""
+        direct = _reading(self._cluster.brokers[1].address, "read_committed")
+        reader = confluent_kafka.Consumer({**direct, "group.id": name})
+        try:
+            [place] = reader.committed([TopicPartition(name, 0)], timeout=_CALL_S)
+            return bool(place.offset == 1)
+        finally:
+            reader.close()
 
     def _session(self, library: ClientLibrary, name: str) -> TransactionalProducer:
         quirks = self._cluster.release.client
@@ -155,10 +230,12 @@ class Stage:
         patience = TransactionTimeouts(threading.Event(), _CALL_S, lambda: _CALL_S)
         return TransactionalProducer(settings, patience, library)
 
-    def _outcome(self, end: TransactionEnd, topic: str) -> str:
+    def _outcome(self, end: TransactionEnd, topic: str, *, position: bool) -> str:
         if end.outcome not in {OK, FAIL}:
             return UNCERTAIN if end.answered else SILENT
         count = self._committed(topic)
+        if position and self._position(topic) != bool(count):
+            return NOT_IN_THE_LOG if end.outcome == OK else IN_THE_LOG
         if count > 1:
             return TWICE
         if end.outcome == OK:

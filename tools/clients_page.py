@@ -21,6 +21,7 @@ from tools import story_runs
 FAULTS: Final = Path(__file__).parent.parent / "docs" / "client-faults.json"
 RESULTS: Final = Path(__file__).parent.parent / "docs" / "client-results.json"
 ADDRESSES: Final = Path(__file__).parent.parent / "docs" / "client-addresses.json"
+POLLS: Final = Path(__file__).parent.parent / "docs" / "client-polls.json"
 REFUSALS: Final = Path(__file__).parent.parent / "docs" / "client-refusals.json"
 
 WORKS: Final = "works"
@@ -30,6 +31,9 @@ LACKS: Final = "the client has none"
 PARTIAL: Final = "committed without it"
 
 ELSEWHERE: Final = "written to the other cluster"
+OF_TWO: Final = ", one of two brokers"
+"""After the release of a cluster's brokers."""
+
 ABORTED: Final = "aborted"
 UNCERTAIN: Final = "uncertain"
 IN_THE_LOG: Final = "aborted, and in the log"
@@ -82,15 +86,21 @@ Another cluster, with a topic of the same name, gets the address of a client's o
 4.4.0; KAFKA-20246): `python -m tools.client_addresses FOLDER`. A transaction is not committed there
 unless a line has it. KIP-1242 (4.4.0) did not help: there was no other address to begin again from.
 """
+_OTHER_ADDRESS: Final = """
+The same with a second bootstrap address, of another broker of the first cluster. The first broker
+was killed, and is the leader until its session ends. An error is right.
+
+"""
 _COMMITS: Final = """\
 A transaction has a record that was written, and one that was not: the broker refused it
 (`max.message.bytes`), or was down until it expired. Then the program commits without a look at the
 futures. An error is right; *works*: the client sent the record again; *committed without it*: the
 commit was acknowledged ([why](findings/partial-commit.md)).
 """
+_POLL: Final = "poll"
 _JAVA: Final = """\
-Runs that broke a story's promise ([hazards.md](hazards.md)), and their brokers. Not of the wire:
-races of a client's two threads (KAFKA-15529, 20332, 19242).
+Runs that broke a story's promise ([hazards.md](hazards.md)), and their brokers. In the last column:
+groups that skipped a record, as a poll lost a partition (`python -m tools.client_polls`).
 """
 
 
@@ -127,6 +137,21 @@ class ClientRefusal(msgspec.Struct, frozen=True, kw_only=True):
     said: str
     times: int
     plays: int
+
+
+class ClientPolls(msgspec.Struct, frozen=True, kw_only=True):
+    """The results of a client that loses a partition during a poll.
+
+    Attributes:
+        skipped: trials, of ``plays``, in which the group never got a record.
+        errors: the exceptions of polls.
+    """
+
+    broker: str
+    client: str
+    plays: int
+    skipped: int
+    errors: list[str]
 
 
 class ClientFaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -254,6 +279,11 @@ def read_refusals() -> tuple[ClientRefusal, ...]:
     return msgspec.json.decode(REFUSALS.read_bytes(), type=tuple[ClientRefusal, ...])
 
 
+def read_polls() -> tuple[ClientPolls, ...]:
+    """Return the trials of polls that lose a partition."""
+    return msgspec.json.decode(POLLS.read_bytes(), type=tuple[ClientPolls, ...])
+
+
 def read_addresses() -> tuple[ClientTrial, ...]:
     """Return the trials in which another cluster got the broker's address."""
     return msgspec.json.decode(ADDRESSES.read_bytes(), type=tuple[ClientTrial, ...])
@@ -265,14 +295,15 @@ def address_lines(trials: Sequence[ClientTrial]) -> str:
     for trial in trials:
         by_result: dict[str, list[str]] = {}
         for action, result in trial.results.items():
-            if action != "transactional" or result == ELSEWHERE:
+            if action != "transactional" or result in {ELSEWHERE, WORKS}:
                 by_result.setdefault(result, []).append(action)
         says = "; ".join(
-            f"{result if result == ELSEWHERE else f'`{result}`'}: {', '.join(actions)}"
-            for result, actions in by_result.items()
+            f"{_cell(result)}: {', '.join(actions)}" for result, actions in by_result.items()
         )
-        alike.setdefault(says, {}).setdefault(trial.client, []).append(trial.broker)
-    brokers = list(dict.fromkeys(trial.broker for trial in trials))
+        alike.setdefault(says, {}).setdefault(trial.client, []).append(
+            trial.broker.removesuffix(OF_TWO)
+        )
+    brokers = list(dict.fromkeys(trial.broker.removesuffix(OF_TWO) for trial in trials))
     lines = []
     for says, clients in alike.items():
         names = [
@@ -321,7 +352,11 @@ def clients() -> str:
         parts += [f"## A broker of {broker}\n", _cells(of_broker, (*PRODUCING, CONSUMING)), ""]
     parts += ["## Under faults\n", _FAULTS, fault_tables(_faults()), ""]
     parts += ["## Requests that are refused\n", _REFUSED, refusal_table(read_refusals()), ""]
-    parts += ["## An address of another cluster\n", _ADDRESS, address_lines(read_addresses()), ""]
+    addresses = read_addresses()
+    only = [trial for trial in addresses if not trial.broker.endswith(OF_TWO)]
+    of_two = [trial for trial in addresses if trial.broker.endswith(OF_TWO)]
+    parts += ["## An address of another cluster\n", _ADDRESS, address_lines(only), ""]
+    parts += [_OTHER_ADDRESS, address_lines(of_two), ""]
     committed = [trial for trial in trials if REFUSED in trial.results]
     parts += ["## A commit after a record that was not written\n", _COMMITS]
     parts.append(_cells(committed, COMMITS))
@@ -337,9 +372,14 @@ def _java_table() -> str:
         if runs.story in names:
             says = f"{runs.broken}/{runs.runs} ({runs.kafka})"
             cells.setdefault(runs.client, {})[runs.story] = says
-    lines = [f"| | {' | '.join(f'`{name}`' for name in names)} |", "|---" * (len(names) + 1) + "|"]
+    for polls in read_polls():
+        says = f"{polls.skipped}/{polls.plays} ({polls.broker})"
+        cells.setdefault(polls.client, {})[_POLL] = says
+    heads = [*(f"`{name}`" for name in names), "KAFKA-20332"]
+    lines = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
     for client, of_client in sorted(cells.items()):
-        lines.append(f"| {client} | {' | '.join(of_client.get(name, '') for name in names)} |")
+        listed = (of_client.get(name, "") for name in (*names, _POLL))
+        lines.append(f"| {client} | {' | '.join(listed)} |")
     return "\n".join(lines)
 
 

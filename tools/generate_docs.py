@@ -3,6 +3,7 @@
 ``make docs`` runs this tool. A test fails when the pages are out of date.
 """
 
+import inspect
 import re
 import sys
 from collections import Counter
@@ -16,6 +17,7 @@ import typer
 import typer.core
 import typer.main
 
+import highwater
 from highwater.checkers.catalogue import all_kinds
 from highwater.checkers.core.jepsen_kinds import FOREIGN
 from highwater.checkers.programs.mistakes import MISTAKES
@@ -28,7 +30,6 @@ from highwater.nemesis.schedules.fault_spec import CONTROLLER_TARGETS, TARGETS
 from highwater.nemesis.stories.registry import STORIES
 from highwater.nemesis.stories.story import BROKER_CONFIG
 from highwater.reports.markdown import table
-from tools.api_page import api
 from tools.clients_page import clients
 from tools.hazards_page import hazards
 from tools.model_tables import drawings, explanations, external, model, model_results, model_rules
@@ -38,6 +39,7 @@ from tools.results_page import results
 _Command = typer.core.TyperCommand | typer.core.TyperGroup
 
 DOCS: Final = Path(__file__).parent.parent / "docs"
+_NAMES: Final = re.compile(r"(?:(?:- `.*\n)+\n)?((?:::: highwater\.\w+\n)+)")
 _NOTE: Final = "<!-- Written by `make docs` from the code. -->\n"
 _FAULTS_INTRO: Final = (
     "Every fault and story. `highwater run --nemesis kill,pause` mixes faults at random, from"
@@ -304,6 +306,23 @@ def _commands(group: typer.core.TyperGroup) -> Iterator[tuple[str, _Command]]:
         else:
             assert isinstance(command, typer.core.TyperCommand)
             yield name, command
+
+
+def api() -> str:
+    """Return docs/api.md with its lists written again, for readers without the site."""
+    text = (DOCS / "api.md").read_text("utf-8")
+    return _NAMES.sub(lambda match: f"{_api_lines(match[1])}\n{match[1]}", text)
+
+
+def _api_lines(block: str) -> str:
+    names = re.findall(r"highwater\.(\w+)", block)
+    return "".join(f"- `{name}`: {_first(name)}\n" for name in names)
+
+
+def _first(name: str) -> str:
+    """Return the first paragraph of a name's docstring."""
+    paragraph = (inspect.getdoc(getattr(highwater, name)) or "").partition("\n\n")[0]
+    return " ".join(paragraph.split()).replace("``", "`")
 
 
 PAGES: Final[dict[str, Callable[[], str]]] = {

@@ -126,9 +126,19 @@ async function transact(op) {
   return {}
 }
 
+// The group of a transaction's offsets, without members.
+async function offsets({ topic, offsets, member: consumerGroupId }) {
+  const partitions = Object.entries(offsets).map(([partition, offset]) => {
+    return { partition: Number(partition), offset: `${offset}` }
+  })
+  await transaction.sendOffsets({ consumerGroupId, topics: [{ topic, partitions }] })
+  return {}
+}
+
 async function serve(request) {
   if (request.op === 'open') return open(request.role, request.config)
   if (['init', 'begin', 'commit', 'abort'].includes(request.op)) return transact(request.op)
+  if (request.op === 'offsets') return offsets(request)
   if (request.op === 'send') return send(request)
   if (request.op === 'reach') return produce(request.topic, []) // asks for metadata only
   return refuse('UNKNOWN_REQUEST', `${request.op}`)

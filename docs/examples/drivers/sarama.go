@@ -27,6 +27,7 @@ type request struct {
 	Partition int32
 	Value     string
 	Offsets   map[int32]int64
+	Member    string // of offsets in transactions: the group, which has no members
 	Max       int
 	WaitMs    int `json:"wait_ms"`
 	// Of groups:
@@ -272,6 +273,13 @@ func transact(one request) {
 		err = sarama.ErrTransactionNotReady
 	case one.Op == "begin":
 		err = producer.BeginTxn()
+	case one.Op == "offsets": // sent with the commit
+		var places []*sarama.PartitionOffsetMetadata
+		for partition, offset := range one.Offsets {
+			places = append(places, &sarama.PartitionOffsetMetadata{Partition: partition, Offset: offset})
+		}
+		topics := map[string][]*sarama.PartitionOffsetMetadata{one.Topic: places}
+		err = producer.AddOffsetsToTxn(topics, one.Member)
 	case one.Op == "commit":
 		err = end(producer.CommitTxn)
 	default:
@@ -592,7 +600,7 @@ func serve(one request) {
 		send(one)
 	case "reach":
 		go func() { write(result(one.Id, client.RefreshMetadata(one.Topic))) }()
-	case "init", "begin", "commit", "abort":
+	case "init", "begin", "offsets", "commit", "abort":
 		work <- func() { transact(one) }
 	case "seek":
 		seek(one.Topic, one.Offsets)

@@ -198,13 +198,14 @@ class JavaClients:
 
     def consumer(self, settings: Settings) -> JavaConsumer:
         """Open a consumer."""
-        return JavaConsumer(self._with_callbacks(), settings)
+        return JavaConsumer(self.with_callbacks(), settings)
 
     def share_consumer(self, settings: Settings) -> JavaShareConsumer:
         """Open a member of a share group."""
-        return JavaShareConsumer(self._with_callbacks(), settings)
+        return JavaShareConsumer(self.with_callbacks(), settings)
 
-    def _with_callbacks(self) -> CallbackGateway:
+    def with_callbacks(self) -> CallbackGateway:
+        """Return the gateway for consumers."""
         with self._opening:
             if self._callbacks is None:
                 self._callbacks = CallbackGateway(self._gateway)

@@ -9,6 +9,7 @@ from tools.clients_page import (
     ABORTED,
     ELSEWHERE,
     IN_THE_LOG,
+    OF_TWO,
     WORKS,
     ClientRefusal,
     ClientTrial,
@@ -118,4 +119,18 @@ def test_clients_alike_are_in_one_line() -> None:
     assert address_lines(trials).splitlines() == [
         "- `a`, `b` (3.9.2): written to the other cluster: plain, idempotent",
         "- `b` (4.4.0): `REFUSED`: plain; written to the other cluster: idempotent",
+    ]
+
+
+def test_the_other_of_two_brokers_is_not_another_release() -> None:
+    trials = [
+        ClientTrial(broker=f"{broker}{OF_TWO}", client="a", version="1", results=results)
+        for broker, results in (
+            ("3.9.2", {"plain": ELSEWHERE, "transactional": "FENCED"}),
+            ("4.4.0", {"plain": WORKS, "transactional": WORKS}),
+        )
+    ]
+    assert address_lines(trials).splitlines() == [
+        "- `a` (3.9.2): written to the other cluster: plain",
+        "- `a` (4.4.0): works: plain, transactional",
     ]

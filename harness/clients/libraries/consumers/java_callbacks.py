@@ -75,6 +75,7 @@ class CallbackGateway(KafkaGateway):
         jvm: Any = self._gateway.jvm
         self._consumers = jvm.org.apache.kafka.clients.consumer
         self._consumer = self._consumers.KafkaConsumer
+        self.string_deserializer = jvm.org.apache.kafka.common.serialization.StringDeserializer
         self.share_record = self._consumers.ConsumerRecord
         self.acknowledge_types = self._consumers.AcknowledgeType
         self._set = jvm.java.util.HashSet
@@ -88,13 +89,17 @@ class CallbackGateway(KafkaGateway):
         )
         return _InThread(java, PythonParameters(eager_load=False))
 
-    def consumer(self, settings: Mapping[str, str]) -> Any:  # noqa: ANN401 - of Java
+    def consumer(self, settings: Mapping[str, str], values: object = None) -> Any:  # noqa: ANN401 - of Java
         """Return a new ``KafkaConsumer``.
+
+        Args:
+            values: a deserializer, in place of the settings'.
 
         Raises:
             HarnessError: Java refuses the settings.
         """
-        return self.opened("consumer", self._consumer, settings)
+        given = () if values is None else (self.string_deserializer(), values)
+        return self.opened("consumer", lambda words: self._consumer(words, *given), settings)
 
     def share_consumer(self, settings: Mapping[str, str]) -> Any:  # noqa: ANN401 - of Java
         """Return a new ``KafkaShareConsumer``.

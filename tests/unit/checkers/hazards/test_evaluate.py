@@ -192,6 +192,8 @@ def test_a_java_producer_has_its_hazard_whatever_the_brokers_are(
         ("KAFKA-18641", "java:3.9.2", "can lose"),
         ("KAFKA-18641", "java:4.0.0", "guarded"),
         ("KAFKA-18641", "librdkafka", "guarded"),
+        ("KAFKA-20332", "java:4.1.2", "can lose"),
+        ("KAFKA-20332", "java:4.2.1", "guarded"),
     ],
 )
 def test_each_hazard_of_java_has_its_own_releases(hazard: str, client: str, status: str) -> None:

@@ -121,7 +121,8 @@ def test_an_upgrade_ends_begins_and_keeps_hazards() -> None:
     ids = {word: {each["id"] for each in document[word]} for word in ("ends", "begins", "stays")}
     assert {"no-elr-before-4.0", "KAFKA-20732"} <= ids["ends"]
     elr = {"upgrade-without-elr", "last-known-leader", "removed-but-eligible", "empty-last-leader"}
-    assert ids["begins"] == {*elr, "own-share-state", "full-heartbeat", "KAFKA-18641"}
+    java = {"KAFKA-18641", "KAFKA-20332"}
+    assert ids["begins"] == {*elr, *java, "own-share-state", "full-heartbeat"}
     assert "elected-again" in ids["stays"]
     assert not ids["stays"] & (ids["ends"] | ids["begins"])
     assert document["command"] == (

@@ -3,6 +3,7 @@
 That needs root, ``nsenter`` and ``iptables`` on this machine, and none of them in the container.
 """
 
+import os
 import shutil
 import subprocess
 from typing import Final
@@ -13,6 +14,13 @@ _PROGRAMS: Final = ("nsenter", "iptables")
 _LIMIT_S: Final = 20.0
 
 
+def why_not() -> str:
+    """Return why no packets can be lost here; empty if they can."""
+    if not all(map(shutil.which, _PROGRAMS)):
+        return f"needs {' and '.join(_PROGRAMS)}, on Linux"
+    return "needs root, to enter a container's network" if os.geteuid() else ""
+
+
 def lose(pid: int, share: float) -> None:
     """Lose a share of the packets that reach a process's network, instead of an earlier share.
 
@@ -20,11 +28,10 @@ def lose(pid: int, share: float) -> None:
         HarnessError: this user may not enter the network, or a program is missing.
     """
     enter, iptables = map(shutil.which, _PROGRAMS)
-    if enter is None or iptables is None:
-        raise HarnessError(
-            f"packets are lost by {' and '.join(_PROGRAMS)}, which are not here",
-            hint="Leave packets-lost out.",
-        )
+    if reason := why_not():
+        raise HarnessError(f"a loss of packets {reason}", hint="Leave packets-lost out.")
+    assert enter is not None
+    assert iptables is not None
     rules = [["-F", "INPUT"]]
     if share:
         dice = ["-m", "statistic", "--mode", "random", "--probability", f"{share:.3f}"]
@@ -40,5 +47,6 @@ def lose(pid: int, share: float) -> None:
         except subprocess.SubprocessError as error:
             says = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").strip()
             raise HarnessError(
-                f"cannot lose packets of a container: {says or error}", hint="This needs root."
+                f"cannot lose packets of a container: {says or error}",
+                hint="Leave packets-lost out.",
             ) from error

@@ -33,7 +33,7 @@ from highwater.harness.campaigns.nightly_cells import (
 from highwater.harness.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.runs.plan import Acks
 from highwater.harness.runs.steps import current_fault
-from highwater.nemesis.faults.registry import faults, find_fault
+from highwater.nemesis.faults.registry import CLOCKS, OF_MACHINE, faults, find_fault
 from highwater.nemesis.stories.registry import STORIES
 
 STORY_S: Final = 25.0
@@ -240,19 +240,19 @@ def settings() -> Iterator[NightlyCell]:
 
 
 def mixes() -> tuple[str, ...]:
-    """Return the mixes of faults: faults of one family with the same releases and drivers.
+    """Return the mixes of faults: of one family, with the same needs, releases and drivers.
 
     Faults that need an option are left to ``highwater soak``.
     """
-    alike: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
-    for fault in (fault for fault in faults().values() if not fault.needs):
+    alike: dict[tuple[str, str, frozenset[tuple[str, str]]], list[str]] = {}
+    for fault in (fault for fault in faults().values() if fault.needs in {"", *OF_MACHINE}):
         where = frozenset(
             (kafka.name, driver)
             for kafka in CATALOGUE.values()
             for driver in kafka.drivers
             if not fault.why_not(kafka, driver)
         )
-        alike.setdefault((fault.family, where), []).append(fault.name)
+        alike.setdefault((fault.family, fault.needs, where), []).append(fault.name)
     return tuple(",".join(names) for names in alike.values())
 
 
@@ -261,10 +261,15 @@ def can_be_had(setting: NightlyCell, kafka: Release, driver: str) -> bool:
     if setting.story:
         story = STORIES[setting.story]
         lacks = story.needs.idempotence and not kafka.idempotence
-        elsewhere = (story.needs.tiered or story.needs.clocks) and driver != "local"
+        elsewhere = story.needs.tiered and driver != "local"
+        elsewhere |= story.needs.clocks and bool(OF_MACHINE[CLOCKS]())
         return not (lacks or elsewhere or story.why_not(kafka))
     names = (setting.nemesis or "").split(",")
-    return not any(find_fault(name).why_not(kafka, driver) for name in names)
+    chosen = [find_fault(name) for name in names]
+    return not any(
+        fault.why_not(kafka, driver) or (fault.needs in OF_MACHINE and OF_MACHINE[fault.needs]())
+        for fault in chosen
+    )
 
 
 def _drivers(release: Release, names: Sequence[str]) -> list[str]:

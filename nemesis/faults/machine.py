@@ -29,6 +29,7 @@ from highwater.nemesis.faults import disk_damage
 from highwater.nemesis.faults.coordination import start_nodes
 from highwater.nemesis.faults.registry import (
     CLOCKS,
+    IPTABLES,
     STRACE,
     AimedBody,
     FaultTarget,
@@ -253,8 +254,8 @@ def disk_lies(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]
         with dead(cluster, aim):
             cuts = [
                 loss
-                for folder, held in before.items()
-                for loss in disk_damage.lose_promised(folder, topic.name, held, aim.choice)
+                for folder, files in before.items()
+                for loss in disk_damage.lose_promised(folder, topic.name, files, aim.choice)
             ]
             says = f"broker {target.id} lost its power, and {count()} flushes had done nothing"
             yield loss(topic, cuts, says, "no record was promised")
@@ -301,7 +302,7 @@ def _limited(
         target.start()
 
 
-@aimed("packets-lost", why_not=_containers)
+@aimed("packets-lost", why_not=_containers, needs=IPTABLES)
 def packets_lost(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Lose 5 to 50 % of the packets that reach a broker's container, by iptables."""
     target, (least, most) = cluster.brokers[aim.victim], _LOST

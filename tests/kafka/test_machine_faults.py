@@ -41,6 +41,8 @@ def ring(
 ) -> Iterator[Ring]:
     directory, options = tmp_path_factory.mktemp("machine"), NodeOptions(clocks=True)
     driver, _, name = request.param.rpartition(" ")
+    if driver == "docker":
+        request.getfixturevalue("docker")
     opened = open_cluster(
         release(name),
         directory,
@@ -97,9 +99,7 @@ def moved(ring: Ring, offset_s: float) -> None:
     )
 
 
-in_containers = pytest.param(
-    CONTAINERS, marks=[pytest.mark.docker, pytest.mark.usefixtures("docker")]
-)
+in_containers = pytest.param(CONTAINERS, marks=pytest.mark.docker)
 each_release = pytest.mark.parametrize(
     "ring", [*RELEASES, in_containers], indirect=True, scope="module"
 )

@@ -1,5 +1,6 @@
 """Nodes that faults kill, pause and start again; ZooKeepers and KRaft controllers."""
 
+import itertools
 import resource
 import sys
 from collections.abc import Callable
@@ -59,9 +60,10 @@ class RealNode:
         self._limit(resource.RLIMIT_FSIZE, 0 if limited else None)
 
     def limit_descriptors(self, *, limited: bool) -> None:
-        """Set the limit of the node's JVM to the descriptors that it has, or to its hard limit."""
-        descriptors = Path(f"/proc/{self._pid()}/fd")
-        self._limit(resource.RLIMIT_NOFILE, len([*descriptors.iterdir()]) if limited else None)
+        """Set the limit of the node's JVM to its first free descriptor, or to its hard limit."""
+        used = {path.name for path in Path(f"/proc/{self._pid()}/fd").iterdir()}
+        free = next(number for number in itertools.count() if str(number) not in used)
+        self._limit(resource.RLIMIT_NOFILE, free if limited else None)
 
     def limit_container(self, *, cpus: float | None = None, spare_mb: int | None = None) -> None:
         """Set the limits of the node's container."""

@@ -217,8 +217,8 @@ def _random_cells(
 def settings() -> Iterator[NightlyCell]:
     """Yield every setting that a night can draw; ``kafka``, ``driver`` and ``seed`` are open.
 
-    Network faults are mixed only with each other, and stories about retention have acks=all, so
-    that all settings fit into a week.
+    Network faults are mixed only with each other, stories about retention have acks=all, and faults
+    of machines min.insync.replicas=2, too, so that all settings fit into a week.
     """
     for name, story in STORIES.items():
         needs = story.needs
@@ -233,8 +233,9 @@ def settings() -> Iterator[NightlyCell]:
                     delivery=delivery_of(story.plan(newest()).workload),
                 )
     for nemesis in mixes():
-        for min_isr in (1, 2):
-            for acks in ("1", "all"):
+        of_machine = find_fault(nemesis.partition(",")[0]).family == "machine"
+        for min_isr in (2,) if of_machine else (1, 2):
+            for acks in ("all",) if of_machine else ("1", "all"):
                 yield NightlyCell(kafka="", nemesis=nemesis, acks=acks, min_isr=min_isr)
     yield NightlyCell(kafka="", nemesis=mixes()[0], unclean=True)
 
@@ -267,8 +268,7 @@ def can_be_had(setting: NightlyCell, kafka: Release, driver: str) -> bool:
     names = (setting.nemesis or "").split(",")
     chosen = [find_fault(name) for name in names]
     return not any(
-        fault.why_not(kafka, driver) or (fault.needs in OF_MACHINE and OF_MACHINE[fault.needs]())
-        for fault in chosen
+        fault.why_not(kafka, driver) or OF_MACHINE.get(fault.needs, str)() for fault in chosen
     )
 
 

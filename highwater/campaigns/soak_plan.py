@@ -1,4 +1,4 @@
-"""Draws the runs of a soak: each run depends only on the soak's seed and on its number.
+"""Draws the runs of a soak: each depends only on the soak's seed, its number, and the machine.
 
 A few consecutive runs share a warm cluster; settings of topic, clients and nemesis are drawn for
 each run.

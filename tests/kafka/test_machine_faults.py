@@ -235,8 +235,8 @@ def test_the_clock_of_a_controller_jumps(ring: Ring) -> None:
     with injected(ring, "controller-clock-bump", 0.99):  # 8 days
         ring.cluster.controllers[100].kill()
         ring.cluster.controllers[100].start()
-        ahead = time.strftime("[%Y-%m-%d", time.gmtime(time.time() + BUMPS_S[-1]))
-        assert re.search(f"(?m)^{re.escape(ahead)}", log.read_text("utf-8"))
+        ahead = time.strftime("%Y-%m-%d", time.gmtime(time.time() + BUMPS_S[-1]))
+        assert re.search(rf"(?m)^\[?{ahead}", log.read_text("utf-8"))
 
 
 @each_release

@@ -235,7 +235,7 @@ def settings() -> Iterator[NightlyCell]:
     for nemesis in mixes():
         of_machine = find_fault(nemesis.partition(",")[0]).family == "machine"
         for min_isr in (2,) if of_machine else (1, 2):
-            for acks in ("all",) if of_machine else ("1", "all"):
+            for acks in _ACKS[2:] if of_machine else _ACKS[1:]:
                 yield NightlyCell(kafka="", nemesis=nemesis, acks=acks, min_isr=min_isr)
     yield NightlyCell(kafka="", nemesis=mixes()[0], unclean=True)
 

@@ -310,3 +310,11 @@ def test_packets_to_a_container_are_lost(ring: Ring) -> None:
         begun = time.monotonic()
         ring.send(10)
         assert time.monotonic() - begun > 1
+
+
+@contained
+def test_the_disk_of_a_container_is_full(ring: Ring) -> None:
+    with sending(ring), injected(ring, "disk-full", 0.0):
+        ring.await_(
+            lambda: ring.cluster.brokers[LEADER].state, lambda state: state == "down", "its end"
+        )

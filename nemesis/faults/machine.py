@@ -72,8 +72,8 @@ def _of_controllers_too(name: str, needs: Needs) -> Callable[[AimedBody], AimedB
     """Register a fault of a broker, and the same of ZooKeepers or controllers."""
 
     def register(body: AimedBody) -> AimedBody:
-        aimed(f"controller-{name}", at="coordination", needs=needs)(body)
-        return aimed(name, needs=needs)(body)
+        aimed(name, needs=needs)(body)
+        return aimed(f"controller-{name}", at="coordination", needs=needs)(body)
 
     return register
 

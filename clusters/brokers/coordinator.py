@@ -1,8 +1,15 @@
 """Nodes that faults kill, pause and restart, and the nodes of ZooKeeper and KRaft controllers."""
 
+import itertools
+import resource
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 from highwater.clusters.core.interfaces import BrokerState, UnreachableError
+from highwater.clusters.core.system_calls import CallRule
+from highwater.clusters.nodes import broker_clock, packet_loss, syscall_injection
 from highwater.clusters.nodes.layout import Layout, disk_errors
 from highwater.clusters.nodes.node import START_LIMIT_S, Node
 from highwater.clusters.releases.software_level import Level
@@ -43,6 +50,55 @@ class RealNode:
         """Send SIGCONT."""
         self._node.resume()
 
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The node's process ids on this machine, while the node runs."""
+        return self._node.pids
+
+    def limit_writes(self, *, limited: bool) -> None:
+        """Set the file size limit of the node's JVM to 0, or back to its hard limit."""
+        self._limit(resource.RLIMIT_FSIZE, 0 if limited else None)
+
+    def limit_descriptors(self, *, limited: bool) -> None:
+        """Set the limit of the node's JVM to its first free descriptor, or to its hard limit."""
+        used = {path.name for path in Path(f"/proc/{self._pid()}/fd").iterdir()}
+        free = next(number for number in itertools.count() if str(number) not in used)
+        self._limit(resource.RLIMIT_NOFILE, free if limited else None)
+
+    def limit_container(self, *, cpus: float | None = None, spare_mb: int | None = None) -> None:
+        """Set the limits of the node's container."""
+        self._node.limit_container(cpus=cpus, spare_mb=spare_mb)
+
+    def lose_packets(self, share: float) -> None:
+        """Lose a share of the packets that reach the node's container."""
+        packet_loss.lose(self._pid(), share)
+
+    def inject_calls(self, rule: CallRule) -> AbstractContextManager[Callable[[], int]]:
+        """Attach strace to the node's JVM."""
+        return syscall_injection.injected(self._pid(), rule, self._node.log)
+
+    def shift_clock(self, offset_s: float) -> None:
+        """Write the offset where the library in the node's JVM reads it."""
+        broker_clock.shift(self._node.log, offset_s)
+
+    def _pid(self) -> int:
+        """Return the id of the node's JVM on this machine.
+
+        Raises:
+            HarnessError: the node is down, or its process is not on this Linux.
+        """
+        if sys.platform != "linux" or not self.pids:
+            raise HarnessError(
+                f"{self._node.name} is down, or is not a process of this machine",
+                hint="Its process can be changed only on Linux, where its process is.",
+            )
+        return self.pids[0]
+
+    def _limit(self, limit: int, most: int | None) -> None:
+        """Set a limit of the node's JVM; None: its hard limit."""
+        hard = resource.prlimit(self._pid(), limit)[1]
+        resource.prlimit(self._pid(), limit, (hard if most is None else most, hard))
+
     def require_down(self, hint: str) -> None:
         """Raise a HarnessError unless the node is down."""
         if self.state != "down":
@@ -74,6 +130,11 @@ class RealCoordinator(RealNode):
             with disk_errors(self._layout.directory):
                 plan = self._layout.controller_plan(self._id, level.release)
             self._node.replace_plan(plan)
+
+    @property
+    def log_directories(self) -> tuple[Path, ...]:
+        """The node's data directory."""
+        return (self._layout.controller_directory(self._id),)
 
     def lose_disk(self, *, renewed: bool = False) -> None:
         """Give a node that is down a new data directory."""

@@ -1,13 +1,10 @@
 """A cluster of real brokers, in processes or containers: the methods that all drivers share."""
 
 import contextlib
-import resource
 import shutil
-import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -34,12 +31,9 @@ from highwater.clusters.core.interfaces import (
     QuorumState,
     UnreachableError,
 )
-from highwater.clusters.core.system_calls import CallRule
 from highwater.clusters.nodes import (
-    broker_clock,
     flush_trace,
     kraft_features,
-    syscall_injection,
 )
 from highwater.clusters.nodes.layout import Layout, disk_errors
 from highwater.clusters.nodes.node import START_LIMIT_S, Node
@@ -74,11 +68,6 @@ class RealBroker(RealNode):
     def address(self) -> str:
         """``host:port``."""
         return str(self._node.address)
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """The broker's process ids on this machine, while the broker runs."""
-        return self._node.pids
 
     @property
     def level(self) -> Level:
@@ -117,30 +106,6 @@ class RealBroker(RealNode):
         files = flush_trace.unflushed(trace)
         trace.unlink()
         return files
-
-    def limit_writes(self, *, limited: bool) -> None:
-        """Set the file size limit of the broker's JVM to 0, or reset it to the hard limit."""
-        if sys.platform != "linux" or not self.pids:
-            raise HarnessError(
-                f"broker {self._id} is down, or is not a process of this machine",
-                hint="A broker's writes can be limited only on Linux, with the local driver.",
-            )
-        jvm, limit = self.pids[0], resource.RLIMIT_FSIZE
-        hard_limit = resource.prlimit(jvm, limit)[1]
-        resource.prlimit(jvm, limit, (0 if limited else hard_limit, hard_limit))
-
-    def inject_calls(self, rule: CallRule) -> AbstractContextManager[Callable[[], int]]:
-        """Attach strace to the broker's JVM."""
-        if not self.pids:
-            raise HarnessError(
-                f"broker {self._id} is down, or is not a process of this machine",
-                hint="A broker's calls can be changed only on Linux, with the local driver.",
-            )
-        return syscall_injection.injected(self.pids[0], rule, self._node.log)
-
-    def shift_clock(self, offset_s: float) -> None:
-        """Write the offset to the file that the library in the broker's JVM reads."""
-        broker_clock.shift(self._node.log, offset_s)
 
     def start(self) -> None:
         """Start with the old data after the old session has ended. Do nothing after ``close``."""

@@ -7,6 +7,7 @@ same places as with local processes, even after the container or the harness has
 """
 
 import contextlib
+import os
 import socket
 import threading
 from collections.abc import Callable, Mapping
@@ -32,6 +33,7 @@ from highwater.clusters.core.addresses import (
     require_free,
 )
 from highwater.clusters.core.interfaces import BrokerState, NodeOptions
+from highwater.clusters.nodes import broker_clock
 from highwater.clusters.nodes.jvm import UTF8, Runtime
 from highwater.clusters.nodes.site import NodePlan
 from highwater.harness.base.errors import HarnessError, WaitTimeoutError
@@ -42,6 +44,8 @@ _TAKES_EFFECT_S: Final = 20.0
 _DROPPED_AFTER_S: Final = 0.2
 _SUBNET_ATTEMPTS: Final = 20
 _LARGEST_PREFIX: Final = 24
+_PERIOD_US: Final = 100_000
+_MEMORY: Final = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 _NOT_FROZEN: Final = "unable to freeze"  # runc's report after it gave up
 
 
@@ -57,13 +61,22 @@ def open_site(
     ownership.sweep()
     with connected() as client:
         image = release_image(client, release, _rehearse)
-    return ContainerSite(release, image, brokers, options.controllers)
+    return ContainerSite(release, image, brokers, options.controllers, clocks=options.clocks)
 
 
 class ContainerSite:
     """A Docker network, and a container for each node that was started."""
 
-    def __init__(self, release: Release, image: Image, brokers: int, controllers: int = 1) -> None:
+    def __init__(
+        self,
+        release: Release,
+        image: Image,
+        brokers: int,
+        controllers: int = 1,
+        *,
+        clocks: bool = False,
+    ) -> None:
+        self._clocks = clocks
         self._images = {release.name: image}
         self._plans: dict[str, NodePlan] = {}
         self._containers: dict[str, Any] = {}
@@ -138,7 +151,9 @@ class ContainerSite:
         image = self._images[plan.release.name].name
         container = DockerContainer(image, name=f"highwater-{self._claim.name}-{plan.name}")
         container.ports[f"{port}/tcp"] = (plan.public.host, plan.public.port)  # type: ignore[assignment]
-        for name, value in UTF8.items():
+        clock = broker_clock.environment(plan.log) if self._clocks else {}
+        folders = [*plan.folders, *([broker_clock.library().parent] if clock else [])]
+        for name, value in {**UTF8, **clock}.items():
             container.with_env(name, value)
         container.with_command([str(plan.log), *plan.command])
         container.with_kwargs(
@@ -146,7 +161,7 @@ class ContainerSite:
             labels=self._claim.labels,
             hostname=plan.name,
             user=self._user,
-            mounts=[Mount(str(path), str(path), type="bind") for path in plan.folders],
+            mounts=[Mount(str(path), str(path), type="bind") for path in folders],
             network=self._network,
             networking_config={self._network: endpoint},
             log_config=LogConfig(type="none"),
@@ -184,13 +199,37 @@ class ContainerProcess:
 
     state: BrokerState = "running"
     status: int | None = None
-    pids: tuple[int, ...] = ()
 
     def __init__(self, title: str, container: Any) -> None:  # noqa: ANN401 - docker ships no types
         self._title = title
         self._container = container
         self._changed = threading.Condition()
         threading.Thread(target=self._watch, name=f"watch-{title}", daemon=True).start()
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The JVM's id; empty if the container's processes are not among those of this machine."""
+        with contextlib.suppress(HarnessError, OSError), errors("lost a container"):
+            self._container.reload()
+            pid = int(self._container.attrs["State"]["Pid"])
+            if pid and self._container.id in Path(f"/proc/{pid}/cgroup").read_text("ascii"):
+                return (pid,)
+        return ()
+
+    def limit(self, *, cpus: float | None, spare_mb: int | None) -> None:
+        quota = -1 if cpus is None else round(cpus * _PERIOD_US)
+        most = _MEMORY if spare_mb is None else self._memory() + spare_mb * 2**20
+        with errors(f"cannot limit {self._title}"):
+            self._container.update(
+                cpu_period=_PERIOD_US, cpu_quota=quota, mem_limit=most, memswap_limit=most
+            )
+
+    def _memory(self) -> int:
+        """Return the bytes of memory in use, without the page cache."""
+        with errors(f"cannot measure {self._title}"):
+            usage = self._container.stats(stream=False)["memory_stats"]
+        stats = usage["stats"]
+        return int(usage["usage"]) - int(stats.get("total_cache", stats.get("file", 0)))
 
     def pause(self) -> None:
         self._do("running", "paused", self._freeze)

@@ -100,7 +100,7 @@ class NodeOptions:
         controllers: number of ZooKeepers or KRaft controllers, an odd number; ids count from 100.
         dynamic_quorum: whether voters of the KRaft quorum can be added and removed (KIP-853).
         tiered: whether brokers have a remote tier (KIP-405), in a folder that all brokers share.
-        clocks: whether each broker has its own wall clock.
+        clocks: whether each node has a wall clock of its own.
     """
 
     trace_flushes: bool = False
@@ -262,6 +262,60 @@ class ClusterNode(Protocol):
     def resume(self) -> None:
         """Send SIGCONT."""
 
+    @property
+    def log_directories(self) -> tuple[Path, ...]:
+        """All log directories of a broker; the data directory of a ZooKeeper or controller."""
+
+    def limit_writes(self, *, limited: bool) -> None:
+        """Make every write to a file fail, or let writes succeed again, as a restart also does.
+
+        Raises:
+            HarnessError: the node is down, or is not a process of this machine.
+        """
+
+    def limit_descriptors(self, *, limited: bool) -> None:
+        """Let the node open no further file or connection, or as many as at its start.
+
+        Raises:
+            HarnessError: the node is down, or is not a process of this machine.
+        """
+
+    def limit_container(self, *, cpus: float | None = None, spare_mb: int | None = None) -> None:
+        """Set the limits of the node's container, also for its later starts; None: no limit.
+
+        Args:
+            cpus: processors that it may use, such as 0.1.
+            spare_mb: megabytes of memory that it may use beyond those in use now, without files.
+
+        Raises:
+            HarnessError: the node is in no container.
+        """
+
+    def lose_packets(self, share: float) -> None:
+        """Lose a share of the packets that reach the node's container, from 0 to 1.
+
+        Raises:
+            HarnessError: the node is in no container of this machine, or this user is not root.
+        """
+
+    def inject_calls(self, rule: CallRule) -> AbstractContextManager[Callable[[], int]]:
+        """Delay system calls of the running node, or let them fail, while the context is open.
+
+        The context is a function that returns how many calls were changed so far.
+
+        Raises:
+            HarnessError: the node is down, or cannot be traced on this machine.
+        """
+
+    def shift_clock(self, offset_s: float) -> None:
+        """Set how many seconds the node's wall clock is ahead of this machine's clock.
+
+        Use this only where nodes have clocks of their own. A restart keeps the offset.
+
+        Raises:
+            HarnessError: the node has the clock of this machine.
+        """
+
 
 class Broker(ClusterNode, Protocol):
     """One broker. Methods return after they have taken effect on its process."""
@@ -281,10 +335,6 @@ class Broker(ClusterNode, Protocol):
         Files in it may be changed from outside while the broker is down.
         """
 
-    @property
-    def log_directories(self) -> tuple[Path, ...]:
-        """All log directories of the broker."""
-
     def read(self, name: str) -> str:
         """Return a small text file of the log directory, even while the broker is down.
 
@@ -300,31 +350,6 @@ class Broker(ClusterNode, Protocol):
 
         Raises:
             HarnessError: the broker's flushes are not traced.
-        """
-
-    def limit_writes(self, *, limited: bool) -> None:
-        """Make every write to a file fail, or let writes succeed again. A restart also does this.
-
-        Raises:
-            HarnessError: the broker is down, or is not a process of this machine.
-        """
-
-    def inject_calls(self, rule: CallRule) -> AbstractContextManager[Callable[[], int]]:
-        """Delay system calls of the running broker, or let them fail, while the context is open.
-
-        The context is a function that returns how many calls were changed so far.
-
-        Raises:
-            HarnessError: the broker is down, or cannot be traced on this machine.
-        """
-
-    def shift_clock(self, offset_s: float) -> None:
-        """Set the offset of the broker's wall clock from this machine's clock, in seconds.
-
-        Use this only if brokers have their own clocks. A restart does not change the offset.
-
-        Raises:
-            HarnessError: the broker uses the clock of this machine.
         """
 
     def restart(self) -> None:

@@ -70,6 +70,15 @@ class ExternalBroker:
     def limit_writes(self, *, limited: bool) -> None:
         self._out_of_reach(limited)
 
+    def limit_descriptors(self, *, limited: bool) -> None:
+        self._out_of_reach(limited)
+
+    def limit_container(self, *, cpus: float | None = None, spare_mb: int | None = None) -> None:
+        self._out_of_reach(cpus, spare_mb)
+
+    def lose_packets(self, share: float) -> None:
+        self._out_of_reach(share)
+
     def inject_calls(self, rule: CallRule) -> AbstractContextManager[Callable[[], int]]:
         self._out_of_reach(rule)
 

@@ -94,7 +94,7 @@ class LocalSite:
 
     def begin(self, plan: NodePlan) -> ChildProcess:
         require_free(plan.public, plan.title)
-        if self._clocks and plan.name.startswith("broker"):
+        if self._clocks:
             plan = replace(plan, command=broker_clock.command(plan.command, plan.log))
         return ChildProcess(
             plan.title,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from highwater.clusters.core.interfaces import BrokerState
-from highwater.harness.base.errors import WaitTimeoutError
+from highwater.harness.base.errors import HarnessError, WaitTimeoutError
 
 _GUARD = Path(__file__).with_name("process_guard.py")
 _WORDS = {False: "child", True: "group"}
@@ -90,6 +90,12 @@ class ChildProcess:
     def wait(self, timeout_s: float) -> bool:
         with self._changed:
             return self._changed.wait_for(lambda: self.state == "down", timeout_s)
+
+    def limit(self, *, cpus: float | None, spare_mb: int | None) -> None:
+        raise HarnessError(
+            f"{self.name} is in no container, so that it has no limits ({cpus}, {spare_mb})",
+            hint="Use --cluster docker.",
+        )
 
     def release(self) -> None:
         """Close the guard's input, so that the guard kills the child. Does not wait or raise."""

@@ -1,10 +1,10 @@
-"""A broker's own wall clock: a preloaded library adds seconds to the time of this machine.
+"""A node's own wall clock: a preloaded library adds seconds to the time of this machine.
 
-libfaketime reads the offset from the first line of a file, at most once a second. It ignores lines
-that begin with ``#``; here these lines have the earlier offsets. The monotonic clock and the times
-of files do not change. A JVM reads the wall clock by ``clock_gettime`` of the C library, so no
-privilege is necessary; a container would need the library inside. Without
-``FAKETIME_FORCE_MONOTONIC_FIX=0`` every wait with a timeout ends at once.
+libfaketime reads the offset from the first line of a file, at most once a second, and takes the
+lines that begin with ``#`` for comments: they are the journal of earlier offsets. The monotonic
+clock, and the times of files, stay as they are. A JVM reads the wall clock by ``clock_gettime`` of
+the C library, so that no privilege is necessary; a container has the library mounted. Without
+``FAKETIME_FORCE_MONOTONIC_FIX=0`` every wait of a thread with a time-out ends at once.
 """
 
 import platform
@@ -49,28 +49,35 @@ def library() -> Path:
     return wheel_folder(_WHEEL) / _LIBRARY
 
 
-def command(words: Sequence[str], log: Path) -> list[str]:
-    """Return a node's command with its own clock, whose offset survives a restart.
+def environment(log: Path) -> dict[str, str]:
+    """Return variables that give a node a clock of its own, which keeps its offset over a restart.
 
     Raises:
         HarnessError: this machine has no such library.
     """
-    environment = shutil.which("env")
-    if environment is None:
-        raise HarnessError("there is no program env", hint="Leave clock faults out.")
     if not clock_of(log).exists():
         _write(log, 0.0, "")
-    return [
-        environment,
-        f"LD_PRELOAD={library()}",
-        f"FAKETIME_TIMESTAMP_FILE={clock_of(log)}",
-        f"FAKETIME_CACHE_DURATION={READ_EVERY_S - 1}",
-        "FAKETIME_FORCE_MONOTONIC_FIX=0",
-        "FAKETIME_DONT_FAKE_MONOTONIC=1",
-        "FAKETIME_DONT_RESET=1",
-        "NO_FAKE_STAT=1",
-        *words,
-    ]
+    return {
+        "LD_PRELOAD": str(library()),
+        "FAKETIME_TIMESTAMP_FILE": str(clock_of(log)),
+        "FAKETIME_CACHE_DURATION": str(READ_EVERY_S - 1),
+        "FAKETIME_FORCE_MONOTONIC_FIX": "0",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_DONT_RESET": "1",
+        "NO_FAKE_STAT": "1",
+    }
+
+
+def command(words: Sequence[str], log: Path) -> list[str]:
+    """Return a node's command with a clock of its own.
+
+    Raises:
+        HarnessError: this machine has no such library.
+    """
+    program = shutil.which("env")
+    if program is None:
+        raise HarnessError("there is no program env", hint="Leave clock faults out.")
+    return [program, *(f"{name}={value}" for name, value in environment(log).items()), *words]
 
 
 def shift(log: Path, offset_s: float) -> None:

@@ -144,7 +144,7 @@ class Layout:
     def controller(self, controller_id: int) -> Node:
         """Create the node of a ZooKeeper or KRaft controller, and format its data directory."""
         self.format_controller(controller_id)
-        folder = self.coordination / self._controller_name(controller_id)
+        folder = self.controller_directory(controller_id)
         for path, content in self._initial_quorum().items():
             (folder / path).parent.mkdir(exist_ok=True)
             (folder / path).write_bytes(content)
@@ -179,7 +179,7 @@ class Layout:
         Args:
             renewed: whether the directory gets a new id, so that it is a new voter (KIP-853).
         """
-        folder = self.coordination / self._controller_name(controller_id)
+        folder = self.controller_directory(controller_id)
         if folder.exists():
             shutil.rmtree(folder)
         folder.mkdir()
@@ -196,7 +196,10 @@ class Layout:
     def controller_plan(self, controller_id: int, release: Release) -> NodePlan:
         """Write the settings of a ZooKeeper or controller for a release, and return its plan."""
         name, inside = self._controller_name(controller_id), self._site.inside
-        address, folder = inside.coordination[controller_id], self.coordination / name
+        address, folder = (
+            inside.coordination[controller_id],
+            self.controller_directory(controller_id),
+        )
         if release.coordination == "zookeeper":
             servers = {id_: self._server(controller_id, id_) for id_ in inside.coordination}
             settings = config_files.zookeeper(
@@ -214,6 +217,10 @@ class Layout:
         file = self._write(f"{name}.properties", settings)
         addresses = self._site.public.coordination[controller_id], address
         return self._plan(name, file, addresses, release=release)
+
+    def controller_directory(self, controller_id: int) -> Path:
+        """Return the data directory of a ZooKeeper or controller."""
+        return self.coordination / self._controller_name(controller_id)
 
     def _controller_name(self, controller_id: int) -> str:
         """Return the name of a ZooKeeper or controller; a single one has no number."""

@@ -131,6 +131,11 @@ class Node:
         if self._process is not None:
             self._process.resume()
 
+    def limit_container(self, *, cpus: float | None, spare_mb: int | None) -> None:
+        if self._process is None:
+            raise HarnessError(f"{self.name} was never started")
+        self._process.limit(cpus=cpus, spare_mb=spare_mb)
+
     def release(self) -> None:
         self.released = True
         if self._process is not None:

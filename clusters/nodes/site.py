@@ -28,7 +28,7 @@ class NodeProcess(Protocol):
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Ids of the node's processes on this machine while it runs; empty for a container."""
+        """Ids of the node's processes on this machine while it runs, the JVM's first."""
 
     def pause(self) -> None:
         """Freeze all threads of the process."""
@@ -44,6 +44,13 @@ class NodeProcess(Protocol):
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until the process exits. Return whether it has exited within the timeout."""
+
+    def limit(self, *, cpus: float | None, spare_mb: int | None) -> None:
+        """Set the limits of the process's container (``ClusterNode.limit_container``).
+
+        Raises:
+            HarnessError: the process is in no container.
+        """
 
     def release(self) -> None:
         """Kill the process if it is running, and free the site's resources.

@@ -33,7 +33,7 @@ from highwater.harness.campaigns.nightly_cells import (
 from highwater.harness.releases.catalogue import CATALOGUE, Release, release
 from highwater.harness.runs.plan import Acks
 from highwater.harness.runs.steps import current_fault
-from highwater.nemesis.faults.registry import faults, find_fault
+from highwater.nemesis.faults.registry import CLOCKS, OF_MACHINE, faults, find_fault
 from highwater.nemesis.stories.registry import STORIES
 
 STORY_S: Final = 25.0
@@ -217,8 +217,8 @@ def _random_cells(
 def settings() -> Iterator[NightlyCell]:
     """Yield every setting that a night can draw; ``kafka``, ``driver`` and ``seed`` are open.
 
-    Network faults are combined only with each other, and stories about retention have acks=all. So
-    a week is enough for all settings.
+    Network faults are mixed only with each other, stories about retention have acks=all, and faults
+    of machines min.insync.replicas=2, too, so that all settings fit into a week.
     """
     for name, story in STORIES.items():
         needs = story.needs
@@ -233,26 +233,27 @@ def settings() -> Iterator[NightlyCell]:
                     delivery=delivery_of(story.plan(newest()).workload),
                 )
     for nemesis in mixes():
-        for min_isr in (1, 2):
-            for acks in ("1", "all"):
+        of_machine = find_fault(nemesis.partition(",")[0]).family == "machine"
+        for min_isr in (2,) if of_machine else (1, 2):
+            for acks in _ACKS[2:] if of_machine else _ACKS[1:]:
                 yield NightlyCell(kafka="", nemesis=nemesis, acks=acks, min_isr=min_isr)
     yield NightlyCell(kafka="", nemesis=mixes()[0], unclean=True)
 
 
 def mixes() -> tuple[str, ...]:
-    """Return combinations of faults: faults of one family with the same releases and drivers.
+    """Return the mixes of faults: of one family, with the same needs, releases and drivers.
 
     Faults that need an option are only in ``highwater soak``.
     """
-    alike: dict[tuple[str, frozenset[tuple[str, str]]], list[str]] = {}
-    for fault in (fault for fault in faults().values() if not fault.needs):
+    alike: dict[tuple[str, str, frozenset[tuple[str, str]]], list[str]] = {}
+    for fault in (fault for fault in faults().values() if fault.needs in {"", *OF_MACHINE}):
         where = frozenset(
             (kafka.name, driver)
             for kafka in CATALOGUE.values()
             for driver in kafka.drivers
             if not fault.why_not(kafka, driver)
         )
-        alike.setdefault((fault.family, where), []).append(fault.name)
+        alike.setdefault((fault.family, fault.needs, where), []).append(fault.name)
     return tuple(",".join(names) for names in alike.values())
 
 
@@ -261,10 +262,14 @@ def can_be_had(setting: NightlyCell, kafka: Release, driver: str) -> bool:
     if setting.story:
         story = STORIES[setting.story]
         lacks = story.needs.idempotence and not kafka.idempotence
-        elsewhere = (story.needs.tiered or story.needs.clocks) and driver != "local"
+        elsewhere = story.needs.tiered and driver != "local"
+        elsewhere |= story.needs.clocks and bool(OF_MACHINE[CLOCKS]())
         return not (lacks or elsewhere or story.why_not(kafka))
     names = (setting.nemesis or "").split(",")
-    return not any(find_fault(name).why_not(kafka, driver) for name in names)
+    chosen = [find_fault(name) for name in names]
+    return not any(
+        fault.why_not(kafka, driver) or OF_MACHINE.get(fault.needs, str)() for fault in chosen
+    )
 
 
 def _drivers(release: Release, names: Sequence[str]) -> list[str]:

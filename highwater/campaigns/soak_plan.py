@@ -1,4 +1,4 @@
-"""Draw the plans of a soak's runs. A plan depends only on the soak's seed and the run's number.
+"""Draws the runs of a soak: each depends only on the soak's seed, its number, and the machine.
 
 A few consecutive runs share a warm cluster. Settings of topic, clients and nemesis are drawn for
 each run.
@@ -18,7 +18,15 @@ from highwater.harness.runs import parse_values
 from highwater.harness.runs.plan import Acks, Isolation, Plan, Topic, Workload
 from highwater.harness.runs.topics.record_keys import TIMESTAMPS
 from highwater.harness.runs.topics.topic_settings import with_settings
-from highwater.nemesis.faults.registry import CONTROLLERS, KEYS, Fault, faults, find_fault
+from highwater.nemesis.faults.registry import (
+    CONTROLLERS,
+    KEYS,
+    OF_MACHINE,
+    Fault,
+    Needs,
+    faults,
+    find_fault,
+)
 from highwater.nemesis.schedules.upgrade_path import UPGRADE
 from highwater.nemesis.stories.story import BROKER_CONFIG
 
@@ -76,7 +84,7 @@ def draw(
         workload = replace(workload, **parse_values.group(workload.subscribe, group_protocol))
     workload = _possible(workload, of_keys, kafka, libraries)
     unclean, later = dice.random() < _UNCLEAN, _later(kafka)
-    options = {
+    options: dict[Needs, bool] = {
         "": True,
         "--unclean": unclean,
         "--to": bool(later) and set(libraries) == {LIBRDKAFKA},
@@ -84,6 +92,7 @@ def draw(
         "--subscribe": workload.subscribe > 0,
         KEYS: workload.keys > 0,
         CONTROLLERS: controllers > 1,
+        **{needs: not why_not() for needs, why_not in OF_MACHINE.items()},
     }
     nemesis = _nemesis(dice, kafka, driver, wired=wired, options=options)
     plan = Plan(
@@ -169,7 +178,7 @@ def _nemesis(
     driver: str,
     *,
     wired: bool,
-    options: Mapping[str, bool],
+    options: Mapping[Needs, bool],
 ) -> tuple[str, ...]:
     """Draw one to three of the possible faults. Network faults need the relay.
 

@@ -154,7 +154,10 @@ def log_lines(logs: Path, topic: str, *, started_at_ns: int) -> Iterator[dict[st
 def _unclean(logs: Path, topic: str) -> Iterator[dict[str, Any]]:
     """Yield unclean elections from KRaft controllers' logs, each once."""
     for path in logs.glob("controller*.log"):
-        yield from (row for row in _ours(path, topic) if row["kind"] == "unclean")
+        clock = ClockJournal(path)
+        for row in _ours(path, topic):
+            if row["kind"] == "unclean":
+                yield {**row, "time_ns": row["time_ns"] - clock.ahead_ns(row["time_ns"])}
 
 
 def endings(rows: Iterable[Mapping[str, object]]) -> list[str]:

@@ -246,11 +246,9 @@ def _check_story(plan: Plan, story: Story) -> None:
             f"the story {story.name} cannot be played on Kafka {plan.kafka}: {reason}",
             hint="Choose another release, or another story.",
         )
-    if story.needs.clocks and (plan.driver != "local" or broker_clock.why_not()):
+    if story.needs.clocks and (reason := broker_clock.why_not()):
         raise UsageError(
-            f"the story {story.name} moves clocks, which"
-            f" {broker_clock.why_not() or 'only local processes have'}",
-            hint="Use --cluster local, on Linux.",
+            f"the story {story.name} moves clocks, which {reason}", hint="Choose another story."
         )
     if plan.topic.min_insync_replicas > story.min_isr_most:
         raise UsageError(

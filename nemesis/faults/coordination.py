@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from highwater.clusters.core.interfaces import Cluster, Coordinator
+from highwater.clusters.core.interfaces import Cluster, ClusterNode, Coordinator
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.release import Release
 from highwater.nemesis.faults.registry import CONTROLLERS, FaultTarget, aimed, fault
@@ -40,7 +40,7 @@ def controller_kill(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
             victim.kill()
         yield controllers_says(cluster, aim.controllers, "killed")
     finally:
-        _start(victims)
+        start_nodes(victims)
 
 
 @aimed("controller-pause", at="coordination")
@@ -72,7 +72,7 @@ def controller_disk_loss(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
             victim.lose_disk()
         yield controllers_says(cluster, aim.controllers, "killed, and without its disk")
     finally:
-        _start(victims)
+        start_nodes(victims)
 
 
 def _settled_voters(kafka: Release, _: str) -> str:
@@ -124,7 +124,7 @@ def controller_replace(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
             victim.lose_disk(renewed=True)
         yield controllers_says(cluster, aim.controllers, "killed, and no voter")
     finally:
-        _start(victims)
+        start_nodes(victims)
         for victim in victims:
             cluster.add_voter(victim.id)
 
@@ -135,10 +135,10 @@ def _victims(cluster: Cluster, aim: FaultTarget) -> list[Coordinator]:
     return [cluster.controllers[controller] for controller in aim.controllers]
 
 
-def _start(controllers: Sequence[Coordinator]) -> None:
-    """Start controllers in parallel, because the first one to start waits for a majority."""
-    with ThreadPoolExecutor(len(controllers), thread_name_prefix="start") as pool:
-        for started in [pool.submit(controller.start) for controller in controllers]:
+def start_nodes(nodes: Sequence[ClusterNode]) -> None:
+    """Start nodes in parallel, because the first controller to start waits for a majority."""
+    with ThreadPoolExecutor(len(nodes), thread_name_prefix="start") as pool:
+        for started in [pool.submit(node.start) for node in nodes]:
             started.result()
 
 

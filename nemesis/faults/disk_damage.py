@@ -12,12 +12,14 @@ import os
 import random
 import shutil
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from highwater.checkers.kafka_files.checkpoints import (
+    HIGH_WATERMARK,
+    LOG_START,
     RECOVERY_POINT,
     CheckpointError,
     Offsets,
@@ -37,6 +39,7 @@ METADATA: Final = "__cluster_metadata"
 """KRaft's log; Kafka flushes every append to this log (``KafkaMetadataLog.appendAsLeader``)."""
 
 _FRAME: Final = struct.Struct(">qi4xb")  # offset, length, (epoch or checksum), magic
+_BLOCK: Final = 4096
 _HEAD: Final = 12  # bytes of the fields offset and length, which the length does not count
 _LAST_DELTA_AT: Final = 23  # in format 2: the last offset minus the base offset
 _BATCHED: Final = 2
@@ -152,6 +155,79 @@ def _lose_tail(replica: Path, point: int, spared: float) -> None:
     if unflushed:
         start, end = unflushed[0].position, batch_list[-1].end
         os.truncate(replica_segments[-1], start + int(spared * (end - start)))
+
+
+def unpromised(directory: Path, topic: str) -> dict[Path, bytes | int]:
+    """Return what a disk holds whose flushes do nothing from now on.
+
+    Returns:
+        Each segment's bytes, as a number, and the contents of each checkpoint.
+    """
+    checkpoints = [directory / name for name in (RECOVERY_POINT, HIGH_WATERMARK, LOG_START)]
+    sizes = {file: file.stat().st_size for file in _every_segment(directory, topic)}
+    return sizes | {file: file.read_bytes() for file in checkpoints if file.exists()}
+
+
+def lose_promised(
+    directory: Path, topic: str, before: Mapping[Path, bytes | int], choice: float
+) -> list[RemovedOffsets]:
+    """Remove bytes that flushes had promised, from replicas of a topic and of Kafka's own topics.
+
+    For a choice below a half the disk has written in order: each log ends within a block, which has
+    zeros from there on, and the checkpoints are as they were. Else it has written out of order: the
+    checkpoints are new, and a block of each log has zeros alone.
+
+    Args:
+        before: what ``unpromised`` returned before the flushes did nothing.
+        choice: 0 up to 1.
+
+    Returns:
+        The offsets that each replica lost. Behind a block of zeros Kafka truncates a log, but only
+        above its recovery point.
+    """
+    in_order, share = choice < 0.5, 2 * choice % 1.0  # noqa: PLR2004 - both are as likely
+    lost = []
+    for replica in _used(directory, topic):
+        whole, replica_segments = _whole(replica), segments(replica)
+        new = [(file, file.stat().st_size - _size(before, file)) for file in replica_segments]
+        at = int(share * sum(size for _, size in new))
+        for file, size in new:
+            if 0 <= at < size:
+                first = _zero(file, _size(before, file) + at, ends=in_order)
+                lost.append(_cut(replica, first, whole.end))
+            elif at < 0 and in_order:
+                os.truncate(file, 0)
+            at -= size
+    for file, content in before.items() if in_order else ():
+        if isinstance(content, bytes):
+            file.write_bytes(content)
+    return [loss for loss in lost if loss.end > loss.first]
+
+
+def _size(before: Mapping[Path, bytes | int], segment: Path) -> int:
+    size = before.get(segment, 0)
+    assert isinstance(size, int)
+    return size
+
+
+def _zero(segment: Path, at: int, *, ends: bool) -> int:
+    """Fill the block of a position with zeros from there on; return the first offset it hits.
+
+    Args:
+        ends: whether the file ends with this block.
+    """
+    hit = [batch.first for batch in batches(segment) if batch.end > at]
+    end = min(segment.stat().st_size, at - at % _BLOCK + _BLOCK)
+    with segment.open("r+b") as file:
+        file.seek(at)
+        file.write(bytes(end - at))
+        if ends:
+            file.truncate()
+    return hit[0] if hit else int(segment.stem)
+
+
+def _every_segment(directory: Path, topic: str) -> list[Path]:
+    return [file for replica in _used(directory, topic) for file in segments(replica)]
 
 
 def wipe(directory: Path) -> list[RemovedOffsets]:

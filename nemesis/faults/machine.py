@@ -1,31 +1,44 @@
-"""Faults of a broker's machine: its wall clock, and its disk.
+"""Faults of the machine below a broker or controller: its clock, its disk's answers, its limits.
 
-The broker's process continues to run. A preloaded library shifts its clock
-(``clusters.nodes.broker_clock``). strace delays its system calls or lets them fail
-(``clusters.nodes.syscall_injection``).
+The process runs on. Its clock is moved by a preloaded library (``clusters.nodes.broker_clock``),
+its system calls by strace (``clusters.nodes.syscall_injection``). For containers that works from
+outside, where they are on this Linux. Some faults are there twice, the second time with
+``controller-`` in front.
 """
 
 import contextlib
 import itertools
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 from highwater.checkers.kafka_files.checkpoints import (
     HIGH_WATERMARK,
-    LEADER_EPOCH,
     LOG_START,
     RECOVERY_POINT,
 )
-from highwater.clusters.core.interfaces import Broker, Cluster
+from highwater.clusters.core.interfaces import Broker, Cluster, ClusterNode
 from highwater.clusters.core.system_calls import FLUSHES, READS, WRITES, CallRule
 from highwater.harness.base.errors import WaitTimeoutError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.release import Release
+from highwater.harness.runs.faults.effects import FaultEffect
 from highwater.nemesis.faults import disk_damage
-from highwater.nemesis.faults.registry import CLOCKS, STRACE, FaultTarget, NothingDoneError, aimed
+from highwater.nemesis.faults.coordination import start_nodes
+from highwater.nemesis.faults.registry import (
+    CLOCKS,
+    IPTABLES,
+    STRACE,
+    AimedBody,
+    FaultTarget,
+    Needs,
+    NothingDoneError,
+    aimed,
+    fault,
+)
+from highwater.nemesis.faults.storage import await_growth, dead, loss
 
 _DAY_S: Final = 86_400
 BUMPS_S: Final = (-_DAY_S, -3600, -60, -5, 5, 60, 3600, _DAY_S, 8 * _DAY_S)
@@ -40,99 +53,136 @@ _DRIFTS: Final = (-0.5, -0.1, 0.1, 0.5, 2.0)
 
 _STALL: Final = "delay_enter=600000000"
 _SLOW_MS: Final = (20, 200)
+_PERCENT: Final = (2, 20)
+_SPARE_MB: Final = 16
+_LOST: Final = (0.05, 0.5)
 _FAILS_S: Final = 15.0
 """The time limit for a call that can fail. Kafka writes its high watermarks every 5 s."""
 
 _KINDS: Final = {"write": WRITES, "flush": FLUSHES, "read": READS}
+Counted = Callable[[], int]
 _CHECKPOINTS: Final = (HIGH_WATERMARK, RECOVERY_POINT, LOG_START)
 
 
-def _processes(_: Release, driver: str) -> str:
-    return "" if driver == "local" else "only local processes"
+def _containers(_: Release, driver: str) -> str:
+    return "" if driver == "docker" else "only containers have limits of their own"
+
+
+def _of_controllers_too(name: str, needs: Needs) -> Callable[[AimedBody], AimedBody]:
+    """Register a fault of a broker, and the same of ZooKeepers or controllers."""
+
+    def register(body: AimedBody) -> AimedBody:
+        aimed(name, needs=needs)(body)
+        return aimed(f"controller-{name}", at="coordination", needs=needs)(body)
+
+    return register
+
+
+def _nodes(cluster: Cluster, aim: FaultTarget) -> list[ClusterNode]:
+    if aim.controllers:
+        return [cluster.controllers[controller] for controller in aim.controllers]
+    return [cluster.brokers[aim.victim]]
+
+
+def _title(cluster: Cluster, aim: FaultTarget) -> str:
+    """Return the words for a fault's nodes, such as ``broker 2`` or ``controller 100``."""
+    if not aim.controllers:
+        return f"broker {aim.victim}"
+    zookeeper = cluster.release.coordination == "zookeeper"
+    name = "ZooKeeper" if zookeeper else "controller"
+    return f"{name} {', '.join(map(str, aim.controllers))}"
 
 
 def _choose(aim: FaultTarget, choices: tuple[float, ...]) -> float:
     return choices[int(aim.choice * len(choices))]
 
 
-@contextlib.contextmanager
-def _set_back(target: Broker) -> Iterator[None]:
-    """Reset a broker's clock at the end of the block, even after an error."""
-    try:
-        yield
-    finally:
-        target.shift_clock(0.0)
+def _shift(nodes: Sequence[ClusterNode], offset_s: float) -> None:
+    with ThreadPoolExecutor(len(nodes), thread_name_prefix="clock") as pool:
+        list(pool.map(lambda node: node.shift_clock(offset_s), nodes))
 
 
 @contextlib.contextmanager
-def _moving(target: Broker, offsets_s: Iterable[float]) -> Iterator[None]:
-    """Set a series of offsets of a broker's clock, about one per second, then reset the clock."""
+def _moving(nodes: Sequence[ClusterNode], offsets_s: Iterable[float]) -> Iterator[None]:
+    """Give nodes' clocks one offset after the other, about one a second, then set them right."""
     ended = threading.Event()
 
     def move() -> None:
         for offset_s in offsets_s:
             if ended.is_set():
                 return
-            target.shift_clock(offset_s)
+            _shift(nodes, offset_s)
 
-    with _set_back(target), ThreadPoolExecutor(1, thread_name_prefix="clock") as pool:
-        moves = pool.submit(move)
-        try:
-            yield
-        finally:
-            ended.set()
-        moves.result()
+    try:
+        with ThreadPoolExecutor(1, thread_name_prefix="clocks") as pool:
+            moves = pool.submit(move)
+            try:
+                yield
+            finally:
+                ended.set()
+            moves.result()
+    finally:
+        _shift(nodes, 0.0)
 
 
-@aimed("clock-bump", why_not=_processes, needs=CLOCKS)
+@_of_controllers_too("clock-bump", CLOCKS)
 def clock_bump(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Step a broker's wall clock by 5 s to 8 days, forward or back."""
-    target, offset_s = cluster.brokers[aim.victim], _choose(aim, BUMPS_S)
-    with _set_back(target):
-        target.shift_clock(offset_s)
-        yield f"the clock of broker {target.id} is {abs(offset_s):g} s {_side(offset_s)}"
+    """Step a node's wall clock by 5 s to 8 days, forward or back."""
+    nodes, offset_s = _nodes(cluster, aim), _choose(aim, BUMPS_S)
+    side = "ahead" if offset_s > 0 else "behind"
+    try:
+        _shift(nodes, offset_s)
+        yield f"the clock of {_title(cluster, aim)} is {abs(offset_s):g} s {side}"
+    finally:
+        _shift(nodes, 0.0)
 
 
-@aimed("clock-strobe", why_not=_processes, needs=CLOCKS)
+@_of_controllers_too("clock-strobe", CLOCKS)
 def clock_strobe(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Let a broker's wall clock jump up to an hour ahead and back, repeatedly."""
-    target, ahead_s = cluster.brokers[aim.victim], _choose(aim, _STROBES_S)
-    with _moving(target, itertools.cycle((ahead_s, 0.0))):
-        yield f"the clock of broker {target.id} jumps {ahead_s:g} s ahead and back"
+    """Let a node's wall clock jump up to an hour ahead and back, repeatedly."""
+    ahead_s = _choose(aim, _STROBES_S)
+    with _moving(_nodes(cluster, aim), itertools.cycle((ahead_s, 0.0))):
+        yield f"the clock of {_title(cluster, aim)} jumps {ahead_s:g} s ahead and back"
 
 
-@aimed("clock-drift", why_not=_processes, needs=CLOCKS)
+@_of_controllers_too("clock-drift", CLOCKS)
 def clock_drift(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Let a broker's wall clock run at half to three times the speed."""
-    target, gain = cluster.brokers[aim.victim], _choose(aim, _DRIFTS)
-    with _moving(target, itertools.count(gain, gain)):
-        yield f"the clock of broker {target.id} gains {gain:g} s a second"
+    """Let a node's wall clock run at half to three times the speed."""
+    gain = _choose(aim, _DRIFTS)
+    with _moving(_nodes(cluster, aim), itertools.count(gain, gain)):
+        yield f"the clock of {_title(cluster, aim)} gains {gain:g} s a second"
 
 
-def _side(offset_s: float) -> str:
-    return "ahead" if offset_s > 0 else "behind"
+def _files(node: ClusterNode) -> list[Path]:
+    """Return the files of a node's disk that it writes by calls: indexes are in its memory."""
+    files = {folder / name for folder in node.log_directories for name in _CHECKPOINTS}
+    for folder in node.log_directories:
+        files |= {path for path in folder.rglob("*") if path.is_file()}
+    written = [file for file in sorted(files) if not file.name.endswith("index")]
+    return [path for file in written for path in (file, file.with_name(f"{file.name}.tmp"))]
 
 
-def _files(target: Broker) -> list[Path]:
-    """Return the files of a broker's disk that it writes by calls: indexes are in its memory."""
-    files = []
-    for folder in target.log_directories:
-        files += [folder / name for name in _CHECKPOINTS]
-        for replica in (*disk_damage.partitions(folder), folder / f"{disk_damage.METADATA}-0"):
-            if replica.is_dir():
-                files += [*disk_damage.segments(replica), replica / LEADER_EPOCH]
-    return [path for file in files for path in (file, file.with_name(f"{file.name}.tmp"))]
+@contextlib.contextmanager
+def _injected(nodes: Sequence[ClusterNode], calls: str, action: str) -> Iterator[list[Counted]]:
+    """Change calls of nodes in the block; segments that they begin meanwhile are not concerned."""
+    with contextlib.ExitStack() as open_rules:
+        yield [
+            open_rules.enter_context(
+                node.inject_calls(CallRule(calls=calls, action=action, files=_files(node)))
+            )
+            for node in nodes
+        ]
 
 
-@aimed("disk-stall", why_not=_processes, needs=STRACE)
+@_of_controllers_too("disk-stall", STRACE)
 def disk_stall(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Let every read, write and flush of a broker's files hang until healing."""
+    """Let every read, write and flush of a node's files hang until healing."""
     yield from _slowed(cluster, aim, _STALL, "hangs")
 
 
-@aimed("disk-slow", why_not=_processes, needs=STRACE)
+@_of_controllers_too("disk-slow", STRACE)
 def disk_slow(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Delay every read, write and flush of a broker's files by 20 to 200 ms."""
+    """Delay every read, write and flush of a node's files by 20 to 200 ms."""
     least, most = _SLOW_MS
     delay_ms = round(least + aim.choice * (most - least))
     says = f"takes {delay_ms} ms for each call"
@@ -140,39 +190,127 @@ def disk_slow(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 
 
 def _slowed(cluster: Cluster, aim: FaultTarget, action: str, says: str) -> Iterator[str]:
-    """Delay a broker's calls on its files. Files of segments that begin later are not delayed."""
-    target = cluster.brokers[aim.victim]
-    calls = ",".join(_KINDS.values())
+    nodes = _nodes(cluster, aim)
     try:
-        with target.inject_calls(CallRule(calls=calls, action=action, files=_files(target))):
-            yield f"the disk of broker {target.id} {says}"
+        with _injected(nodes, ",".join(_KINDS.values()), action):
+            yield f"the disk of {_title(cluster, aim)} {says}"
     finally:
+        start_nodes(nodes)
+
+
+@_of_controllers_too("disk-eio", STRACE)
+def disk_eio(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Let one write, flush or read of a node's files fail (EIO).
+
+    Healing restarts the node, as an administrator would, if it has not ended itself.
+
+    Raises:
+        NothingDoneError: the node made no such call.
+    """
+    nodes, title = _nodes(cluster, aim), _title(cluster, aim)
+    kind = [*_KINDS][int(aim.choice * len(_KINDS))]
+    with _injected(nodes, _KINDS[kind], "error=EIO:when=1") as counts:
+        _await_calls(lambda: sum(count() for count in counts), title, kind)
+    try:
+        yield f"a {kind} of {title} has failed (EIO)"
+    finally:
+        down = [node.state == "down" for node in nodes]
+        ended = "runs on" if not any(down) else "has ended itself" if all(down) else "ended in part"
+        aim.note(f"{title} {ended} after its {kind} had failed", aim.broker)
+        for node in nodes:
+            node.kill()
+        start_nodes(nodes)
+
+
+def _await_calls(changed: Counted, title: str, kind: str) -> None:
+    """Wait until a node has made a call that is changed.
+
+    Raises:
+        NothingDoneError: the node made no such call.
+    """
+    try:
+        await_condition(changed, lambda count: count > 0, what=f"a {kind}", limit_s=_FAILS_S)
+    except WaitTimeoutError as error:
+        raise NothingDoneError(f"{title} made no {kind}") from error
+
+
+@aimed("disk-lies", needs=STRACE)
+def disk_lies(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
+    """Let flushes do nothing, and say that they did; then lose what they promised, with the power.
+
+    The disk lies until it has promised records, for a moment at least. See
+    ``disk_damage.lose_promised``.
+
+    Raises:
+        NothingDoneError: the broker flushed nothing.
+    """
+    target, topic = cluster.brokers[aim.victim], aim.topic
+    before = {
+        folder: disk_damage.unpromised(folder, topic.name) for folder in target.log_directories
+    }
+    with target.inject_calls(CallRule(calls=FLUSHES, action="retval=0")) as count:
+        _await_calls(count, f"broker {target.id}", "flush")
+        await_growth(target, topic.name)
+        with dead(cluster, aim):
+            cuts = [
+                loss
+                for folder, files in before.items()
+                for loss in disk_damage.lose_promised(folder, topic.name, files, aim.choice)
+            ]
+            says = f"broker {target.id} lost its power, and {count()} flushes had done nothing"
+            yield loss(topic, cuts, says, "no record was promised")
+
+
+@fault("no-descriptors")
+def no_descriptors(cluster: Cluster, broker: int) -> Iterator[str]:
+    """Let a broker open no further file or connection (RLIMIT_NOFILE)."""
+    target = cluster.brokers[broker]
+    target.limit_descriptors(limited=True)
+    try:
+        yield f"broker {broker} has no file descriptor left"
+    finally:
+        if target.state == "running":
+            target.limit_descriptors(limited=False)
         target.start()
 
 
-@aimed("disk-eio", why_not=_processes, needs=STRACE)
-def disk_eio(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
-    """Let one write, flush or read of a broker's files fail (EIO).
+@aimed("cpu-starved", why_not=_containers)
+def cpu_starved(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Leave a broker's container 2 to 20 % of a processor."""
+    least, most = _PERCENT
+    percent = round(least + aim.choice * (most - least))
+    says = f"has {percent} % of a processor"
+    yield from _limited(cluster.brokers[aim.victim], says, cpus=percent / 100)
 
-    Healing restarts the broker, as an administrator would, if it has not ended itself.
 
-    Raises:
-        NothingDoneError: the broker made no such system call.
-    """
-    target = cluster.brokers[aim.victim]
-    kind = [*_KINDS][int(aim.choice * len(_KINDS))]
-    rule = CallRule(calls=_KINDS[kind], action="error=EIO:when=1", files=_files(target))
-    with target.inject_calls(rule) as failed:
-        try:
-            await_condition(
-                failed, lambda count: count > 0, what=f"a {kind} to fail", limit_s=_FAILS_S
-            )
-        except WaitTimeoutError as error:
-            raise NothingDoneError(f"broker {target.id} made no {kind}") from error
+@aimed("memory-starved", why_not=_containers)
+def memory_starved(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Leave a broker's container 1 to 16 MB of memory; the kernel may end the broker."""
+    spare_mb = 1 + int(aim.choice * _SPARE_MB)
+    says = f"has {spare_mb} MB of memory left"
+    yield from _limited(cluster.brokers[aim.victim], says, spare_mb=spare_mb)
+
+
+def _limited(
+    target: Broker, says: str, *, cpus: float | None = None, spare_mb: int | None = None
+) -> Iterator[str]:
     try:
-        yield f"a {kind} of broker {target.id} has failed (EIO)"
+        target.limit_container(cpus=cpus, spare_mb=spare_mb)
+        yield f"broker {target.id} {says}"
     finally:
-        ended = "has ended itself" if target.state == "down" else "runs on"
-        aim.note(f"broker {target.id} {ended} after its {kind} had failed", target.id)
-        target.kill()
+        target.limit_container()
+        target.start()
+
+
+@aimed("packets-lost", why_not=_containers, needs=IPTABLES)
+def packets_lost(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Lose 5 to 50 % of the packets that reach a broker's container, by iptables."""
+    target, (least, most) = cluster.brokers[aim.victim], _LOST
+    share = least + aim.choice * (most - least)
+    try:
+        target.lose_packets(share)
+        yield f"broker {target.id} loses {share:.0%} of the packets that reach it"
+    finally:
+        if target.state == "running":
+            target.lose_packets(0.0)
         target.start()

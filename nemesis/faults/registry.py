@@ -12,6 +12,7 @@ from functools import wraps
 from typing import Final, Literal, Protocol
 
 from highwater.clusters.core.interfaces import Cluster
+from highwater.clusters.nodes import broker_clock, packet_loss, syscall_injection
 from highwater.clusters.releases.software_level import Level
 from highwater.harness.base import extensions
 from highwater.harness.base.errors import HarnessError, UsageError
@@ -154,6 +155,7 @@ Needs = Literal[
     "highwater app",
     "strace",
     "libfaketime",
+    "iptables",
 ]
 CLIENTS: Final = "--wire-clients"
 MESSAGE: Final = "--message"
@@ -161,9 +163,17 @@ CONTROLLERS: Final = "--controllers"
 TRACES: Final = "--trace-flushes"
 STRACE: Final = "strace"
 CLOCKS: Final = "libfaketime"
+IPTABLES: Final = "iptables"
 LOG_DIRS: Final = "--log-dirs"
 KEYS: Final = "--keys"
 PROGRAM: Final = "highwater app"
+OF_MACHINE: Final[Mapping[Needs, Callable[[], str]]] = {
+    STRACE: syscall_injection.why_not,
+    CLOCKS: broker_clock.why_not,
+    IPTABLES: packet_loss.why_not,
+}
+"""Needs that are programs of this machine; the function returns why a program is not usable."""
+
 RESTART: Final = "restart"
 RESTARTS: Final = frozenset({"stop", "start"})
 """The commands that together have the effect of the command ``restart``."""
@@ -197,8 +207,8 @@ class Fault:
             ``--trace-flushes``, because the fault needs to know the flushed files; ``--log-dirs``,
             because one of several directories fails; ``--keys``, because the topic must be
             compacted; ``highwater app``, because the fault hits a program under test;
-            ``strace``, because it changes a broker's system calls; or ``libfaketime``, because
-            brokers need clocks of their own.
+            ``strace``, because it changes a node's system calls; ``libfaketime``, because nodes
+            need clocks of their own; or ``iptables``, because it loses packets.
         commands: the commands of an inventory that the fault needs on an external cluster; None if
             no commands are enough for the fault.
         awaits_coordination: whether the injection waits until ZooKeeper or a controller reports

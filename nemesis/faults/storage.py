@@ -53,8 +53,8 @@ def flushes(topic: Topic) -> int | None:
 
 
 @contextlib.contextmanager
-def _dead(cluster: Cluster, aim: FaultTarget) -> Iterator[Broker]:
-    """Kill a broker, and start it at the end of the block, even after an error."""
+def dead(cluster: Cluster, aim: FaultTarget) -> Iterator[Broker]:
+    """Kill a broker, and start it at the end of the block, also after an error."""
     target = cluster.brokers[aim.victim]
     target.kill()
     try:
@@ -63,7 +63,7 @@ def _dead(cluster: Cluster, aim: FaultTarget) -> Iterator[Broker]:
         target.start()
 
 
-def _loss(topic: Topic, cuts: Iterable[RemovedOffsets], says: str, otherwise: str) -> FaultEffect:
+def loss(topic: Topic, cuts: Iterable[RemovedOffsets], says: str, otherwise: str) -> FaultEffect:
     """Return the effect: the offsets that the topic under test lost, and a sentence about them."""
     lost = [cut for cut in cuts if cut.topic == topic.name]
     return FaultEffect(f"{says}: {', '.join(map(str, lost)) or otherwise}", lost)
@@ -72,9 +72,9 @@ def _loss(topic: Topic, cuts: Iterable[RemovedOffsets], says: str, otherwise: st
 def _lose_unflushed(target: Broker, aim: FaultTarget) -> list[RemovedOffsets]:
     """Remove bytes from every log directory of a broker, like a power failure."""
     return [
-        loss
+        cut
         for folder in target.log_directories
-        for loss in disk_damage.lose_unflushed(
+        for cut in disk_damage.lose_unflushed(
             folder, aim.topic.name, flushes=flushes(aim.topic), spared=aim.choice
         )
     ]
@@ -87,42 +87,42 @@ def power_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEff
     Flushed bytes stay: all below the recovery point, and all segments except the newest.
     ``FaultTarget.choice`` is the share of the unflushed bytes that reached the disk.
     """
-    with _dead(cluster, aim) as target:
+    with dead(cluster, aim) as target:
         cuts = _lose_unflushed(target, aim)
         says = f"broker {target.id} lost its power"
-        yield _loss(aim.topic, cuts, says, "all its records had been flushed")
+        yield loss(aim.topic, cuts, says, "all its records had been flushed")
 
 
 def empty_disk(target: Broker, topic: Topic) -> FaultEffect:
     """Empty the log directories of a broker that is down; return the topic's loss."""
-    cuts = [loss for folder in target.log_directories for loss in disk_damage.wipe(folder)]
+    cuts = [cut for folder in target.log_directories for cut in disk_damage.wipe(folder)]
     says = f"the disk of broker {target.id} is empty"
-    return _loss(topic, cuts, says, "it was empty before")
+    return loss(topic, cuts, says, "it was empty before")
 
 
 @aimed("wipe")
 def wipe(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """Empty a broker's log directory; the broker comes back under its old id."""
-    with _dead(cluster, aim) as target:
+    with dead(cluster, aim) as target:
         yield empty_disk(target, aim.topic)
 
 
 @aimed("segment-deleted")
 def segment_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """Delete the oldest segment of each of a broker's replicas of the topic."""
-    with _dead(cluster, aim) as target:
+    with dead(cluster, aim) as target:
         cuts = [
-            loss
+            cut
             for folder in target.log_directories
-            for loss in disk_damage.remove_segment(folder, aim.topic.name)
+            for cut in disk_damage.remove_segment(folder, aim.topic.name)
         ]
-        yield _loss(aim.topic, cuts, f"a segment of broker {target.id} is deleted", "it was empty")
+        yield loss(aim.topic, cuts, f"a segment of broker {target.id} is deleted", "it was empty")
 
 
 @aimed("index-deleted")
 def index_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Delete every index of the topic; the broker rebuilds them at its start."""
-    with _dead(cluster, aim) as target:
+    with dead(cluster, aim) as target:
         folders = target.log_directories
         count = sum(disk_damage.remove_indexes(folder, aim.topic.name) for folder in folders)
         yield f"{count} indexes of broker {target.id} are deleted"
@@ -131,14 +131,14 @@ def index_deleted(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
 @aimed("files-lost")
 def files_lost(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     """Delete one file of the oldest segment of each of a broker's replicas."""
-    with _dead(cluster, aim) as target:
+    with dead(cluster, aim) as target:
         names: list[str] = []
         cuts: list[RemovedOffsets] = []
         for folder in target.log_directories:
             removed = disk_damage.remove_file(folder, aim.topic.name, aim.choice)
             names, cuts = names + removed[0], cuts + removed[1]
         says = f"broker {target.id} has no longer {', '.join(names) or 'a file of no replica'}"
-        yield _loss(aim.topic, cuts, says, "no record was in them")
+        yield loss(aim.topic, cuts, says, "no record was in them")
 
 
 @aimed("disk-restored")
@@ -158,23 +158,28 @@ def disk_restored(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEff
                 disk_damage.copy_log_directory(folder, topic, copy)
         finally:
             target.resume()
-        enough = _written(target, topic) + _GROWS_RECORDS
-        with contextlib.suppress(WaitTimeoutError):
-            await_condition(
-                lambda: _written(target, topic),
-                lambda count: count >= enough,
-                what=f"{_GROWS_RECORDS} records more",
-                limit_s=_GROWS_S,
-                every_s=_LOOK_S,
-            )
-        with _dead(cluster, aim):
+        await_growth(target, topic)
+        with dead(cluster, aim):
             cuts = [
-                loss
+                cut
                 for folder, copy in copies.items()
-                for loss in disk_damage.restore(folder, topic, copy)
+                for cut in disk_damage.restore(folder, topic, copy)
             ]
             says = f"the disk of broker {target.id} is restored from a snapshot"
-            yield _loss(aim.topic, cuts, says, "nothing had changed")
+            yield loss(aim.topic, cuts, says, "nothing had changed")
+
+
+def await_growth(target: Broker, topic: str) -> None:
+    """Wait until a broker's replicas have grown, for ``_GROWS_S`` at most."""
+    enough = _written(target, topic) + _GROWS_RECORDS
+    with contextlib.suppress(WaitTimeoutError):
+        await_condition(
+            lambda: _written(target, topic),
+            lambda count: count >= enough,
+            what=f"{_GROWS_RECORDS} records more",
+            limit_s=_GROWS_S,
+            every_s=_LOOK_S,
+        )
 
 
 def _written(target: Broker, topic: str) -> int:
@@ -192,7 +197,7 @@ def bit_flip(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]:
     checksum is wrong (``LogSegment.recover``). Records below the recovery point are not checked
     until a client reads them.
     """
-    with _dead(cluster, aim) as target:
+    with dead(cluster, aim) as target:
         topic, partition = aim.topic.name, aim.partition
         folders = [folder for folder in target.log_directories if _has(folder, topic, partition)]
         flipped = disk_damage.flip_bit(
@@ -355,7 +360,7 @@ def torn_files(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect
     torn = [file for file, at in written if now - at < WRITTEN_BACK_S and file.exists()]
     try:
         says = disk_damage.tear(torn, aim.choice)
-        lost = _loss(
+        lost = loss(
             aim.topic, cuts, f"broker {target.id} lost its power", "all its records were flushed"
         )
         yield FaultEffect(f"{lost.says}; {says or 'no small file was unflushed'}", lost.removed)
@@ -386,11 +391,7 @@ def _first_error(log: Path, start: int) -> str:
     return "; it reports no error"
 
 
-def _processes(_: Release, driver: str) -> str:
-    return "" if driver == "local" else "only processes of this machine can get a write limit"
-
-
-@fault("disk-full", why_not=_processes)
+@fault("disk-full")
 def disk_full(cluster: Cluster, broker: int) -> Iterator[str]:
     """Let every write of a broker fail as on a full disk; healing makes room and starts the broker.
 

@@ -12,7 +12,6 @@ from typing import Final, Self, TypeVar
 
 from highwater.clusters.core.addresses import controller_ids
 from highwater.clusters.core.interfaces import UnreachableError
-from highwater.clusters.nodes import broker_clock, syscall_injection
 from highwater.harness.base.errors import UsageError, WaitTimeoutError
 from highwater.harness.base.limits import WEIGHT
 from highwater.harness.base.suggestions import nearest
@@ -22,10 +21,10 @@ from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults.coordinators import COORDINATORS
 from highwater.nemesis.faults.registry import (
     CLIENTS,
-    CLOCKS,
     CONTROLLERS,
     KEYS,
     LOG_DIRS,
+    OF_MACHINE,
     PROGRAM,
     STRACE,
     TRACES,
@@ -225,14 +224,9 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
             "Add --log-dirs 2.",
         ),
         KEYS: (workload.keys, "needs a compacted topic", "Add --keys 100."),
-        CLOCKS: (
-            not broker_clock.why_not(),
-            broker_clock.why_not(),
-            "Leave out the fault.",
-        ),
         STRACE: (
-            not (syscall_injection.why_not() or plan.trace_flushes),
-            syscall_injection.why_not() or "needs strace, which traces flushes in this run",
+            not plan.trace_flushes,
+            "needs strace, which traces flushes in this run",
             "Leave out the fault, or --trace-flushes.",
         ),
         PROGRAM: (plan.program, "hits a program under test", "Use highwater app."),
@@ -243,6 +237,8 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
             "Add --subscribe 2.",
         ),
     }
+    if needs in OF_MACHINE and (reason := OF_MACHINE[needs]()):
+        raise UsageError(f"{name} {reason}", hint="Leave out the fault.")
     if needs in options:
         is_set, reason, hint = options[needs]
         if not is_set:

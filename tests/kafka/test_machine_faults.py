@@ -1,16 +1,21 @@
 """Faults of a broker's clock and disk on real brokers: seen from outside, and healed."""
 
+import concurrent.futures
 import contextlib
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from highwater.clusters.core.interfaces import NodeOptions
 from highwater.clusters.drivers import open_cluster
+from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.plan import Topic
@@ -23,6 +28,7 @@ from tests.support.schedule_contexts import NotedFaults
 pytestmark = [pytest.mark.kafka, pytest.mark.nightly, pytest.mark.timeout(400)]
 
 RELEASES: Final = ("2.8.2", "3.9.2", "4.4.0")
+CONTAINERS: Final = "docker 4.4.0"
 TOPIC: Final = Topic(name="faults", config={"message.timestamp.type": "LogAppendTime"})
 LEADER: Final = 2
 CLOSE_S: Final = 3.0
@@ -34,8 +40,17 @@ def ring(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Ring]:
     directory, options = tmp_path_factory.mktemp("machine"), NodeOptions(clocks=True)
-    kafka = release(request.param)
-    opened = open_cluster(kafka, directory, brokers=3, broker_config={}, options=options)
+    driver, _, name = request.param.rpartition(" ")
+    if driver == "docker":
+        request.getfixturevalue("docker")
+    opened = open_cluster(
+        release(name),
+        directory,
+        brokers=3,
+        broker_config={},
+        options=options,
+        driver=driver or "local",
+    )
     with contextlib.closing(opened) as cluster, contextlib.closing(cluster.probe()) as probe:
         cluster.create_topic(TOPIC.name, [[LEADER, 1, 3]], TOPIC.settings())
         common = {"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 0}
@@ -63,14 +78,14 @@ def about(offset_s: float) -> Callable[[float], bool]:
 
 @contextlib.contextmanager
 def injected(ring: Ring, name: str, choice: float) -> Iterator[str]:
-    """A fault of the leader, whose sentence this is; it is healed at the end, and all are whole."""
+    """A fault of the leader or of the controller, and its sentence; healed at the end."""
     if ring.state().leader != LEADER:
         ring.cluster.move_leader(TOPIC.name, 0, LEADER)
     ring.await_state(lambda state: state.leader == LEADER, "the first replica to lead")
     ring.send(1)
     notes = NotedFaults()
     nemesis = Nemesis(ring.cluster, notes, TOPIC)
-    nemesis.inject(name, LEADER, choice=choice)
+    nemesis.inject(name, None if name.startswith("controller") else LEADER, choice=choice)
     try:
         yield notes.says[-1]
     finally:
@@ -84,7 +99,11 @@ def moved(ring: Ring, offset_s: float) -> None:
     )
 
 
-each_release = pytest.mark.parametrize("ring", RELEASES, indirect=True, scope="module")
+in_containers = pytest.param(CONTAINERS, marks=pytest.mark.docker)
+each_release = pytest.mark.parametrize(
+    "ring", [*RELEASES, in_containers], indirect=True, scope="module"
+)
+contained = pytest.mark.parametrize("ring", [in_containers], indirect=True, scope="module")
 
 
 @each_release
@@ -186,3 +205,116 @@ def test_a_disk_is_as_it_was(ring: Ring) -> None:
     with sending(ring), injected(ring, "disk-restored", 0.0) as says:
         assert f"the disk of broker {LEADER} is restored from a snapshot: faults-0 lost" in says
         assert ring.leo_on_disk() < ring.replica(1).leo
+
+
+@each_release
+@pytest.mark.parametrize("choice", [0.0, 0.25, 0.5, 0.75])
+def test_a_disk_that_lies_loses_what_it_promised(ring: Ring, choice: float) -> None:
+    """The topic is flushed at each record, so that a power failure alone would lose none."""
+    ring.cluster.configure(TOPIC.name, {"flush.messages": "1"})
+    try:
+        with sending(ring), injected(ring, "disk-lies", choice) as says:
+            assert re.search(r"lost its power, and [1-9]\d* flushes had done nothing", says)
+            assert "faults-0 lost" in says
+            assert ring.leo_on_disk() < ring.replica(1).leo
+    finally:
+        ring.cluster.configure(TOPIC.name, {"flush.messages": None})
+
+
+@each_release
+def test_a_broker_without_descriptors_takes_no_connection(ring: Ring) -> None:
+    with injected(ring, "no-descriptors", 0.0):
+        late = Producer({"bootstrap.servers": ring.cluster.brokers[LEADER].address})
+        with pytest.raises(KafkaException):
+            late.list_topics(timeout=HANGS_S)
+
+
+@each_release
+def test_the_clock_of_a_controller_jumps(ring: Ring) -> None:
+    log = controller_log(ring)
+    with injected(ring, "controller-clock-bump", 0.99):  # 8 days
+        ring.cluster.controllers[100].kill()
+        ring.cluster.controllers[100].start()
+        ahead = time.strftime("%Y-%m-%d", time.gmtime(time.time() + BUMPS_S[-1]))
+        assert re.search(rf"(?m)^\[?{ahead}", log.read_text("utf-8"))
+
+
+@each_release
+def test_a_stalled_disk_of_a_controller_lets_changes_wait(ring: Ring) -> None:
+    with injected(ring, "controller-disk-stall", 0.0):
+        admin = AdminClient({"bootstrap.servers": ring.cluster.bootstrap})
+        [answer] = admin.create_topics([NewTopic("late", 1)]).values()
+        with pytest.raises(concurrent.futures.TimeoutError):
+            answer.result(HANGS_S)
+    answer.result(60)
+    ring.cluster.delete_topic("late")
+
+
+@each_release
+def test_a_flush_of_a_controller_fails(ring: Ring) -> None:
+    with sending(ring), changing(ring), injected(ring, "controller-disk-eio", 0.5) as says:
+        assert "a flush of " in says
+
+
+@contextlib.contextmanager
+def changing(ring: Ring) -> Iterator[None]:
+    """Settings change all the time, so that a controller writes and flushes."""
+    ended = threading.Event()
+
+    def change() -> None:
+        while not ended.wait(0.1):
+            with contextlib.suppress(HarnessError, KafkaException):
+                ring.cluster.configure(TOPIC.name, {"retention.bytes": "-1"})
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def controller_log(ring: Ring) -> Path:
+    [log] = [
+        path
+        for path in ring.log.parent.glob("*.log")
+        if path.name.startswith(("controller", "zookeeper"))
+    ]
+    return log
+
+
+@contained
+def test_a_container_has_a_share_of_a_processor(ring: Ring) -> None:
+    with injected(ring, "cpu-starved", 0.0) as says:
+        assert says == f"broker {LEADER} has 2 % of a processor"
+        begun = time.monotonic()
+        ring.send(5)
+        assert time.monotonic() - begun > 1
+
+
+@contained
+def test_a_container_runs_out_of_memory(ring: Ring) -> None:
+    with injected(ring, "memory-starved", 0.0) as says:
+        assert says == f"broker {LEADER} has 1 MB of memory left"
+        with sending(ring):
+            ring.await_(
+                lambda: ring.cluster.brokers[LEADER].state, lambda state: state == "down", "its end"
+            )
+
+
+@contained
+def test_packets_to_a_container_are_lost(ring: Ring) -> None:
+    with injected(ring, "packets-lost", 1.0) as says:
+        assert says == f"broker {LEADER} loses 50% of the packets that reach it"
+        begun = time.monotonic()
+        ring.send(10)
+        assert time.monotonic() - begun > 1
+
+
+@contained
+def test_the_disk_of_a_container_is_full(ring: Ring) -> None:
+    with sending(ring), injected(ring, "disk-full", 0.0):
+        ring.await_(
+            lambda: ring.cluster.brokers[LEADER].state, lambda state: state == "down", "its end"
+        )

@@ -49,6 +49,7 @@ _FACTS: Final[Mapping[str, FaultFacts]] = {
     "wipe": FaultFacts(idle=True, empties=True),
     "segment-deleted": FaultFacts(idle=True),
     "files-lost": FaultFacts(idle=True),
+    "disk-lies": FaultFacts(state="without power", silent=True, idle=True, empties=True),
     "disk-restored": FaultFacts(empties=True),
     "bit-flip": FaultFacts(idle=True),
     "clock-bump": _OF_CLOCK,

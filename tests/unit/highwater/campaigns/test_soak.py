@@ -16,12 +16,11 @@ from highwater.harness.releases.catalogue import CATALOGUE, release
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.faults.registry import (
     CLIENTS,
-    CLOCKS,
     CONTROLLERS,
     LOG_DIRS,
     MESSAGE,
+    OF_MACHINE,
     PROGRAM,
-    STRACE,
     TRACES,
     faults,
 )
@@ -57,7 +56,9 @@ def possible(*needs: str) -> set[str]:
     return {
         name
         for name, one in faults().items()
-        if any(not one.why_not(release(kafka), "local") for kafka in ALL) and one.needs not in needs
+        if any(not one.why_not(release(kafka), "local") for kafka in ALL)
+        and one.needs not in needs
+        and not OF_MACHINE.get(one.needs, str)()
     }
 
 
@@ -70,8 +71,8 @@ def test_every_plan_can_be_done_and_every_fault_and_release_has_its_turn() -> No
     for plan in plans:
         check_plan(plan)
     assert {plan.kafka for plan in plans} == set(ALL)
-    # a soak has no clients on the wire, one controller, one log directory, no trace and no clocks
-    lacks = (CLIENTS, CLOCKS, MESSAGE, CONTROLLERS, LOG_DIRS, PROGRAM, STRACE, TRACES)
+    # a soak has no clients on the wire, one controller, one log directory and no trace
+    lacks = (CLIENTS, MESSAGE, CONTROLLERS, LOG_DIRS, PROGRAM, TRACES)
     assert drawn(plans) == possible(*lacks)
 
 
@@ -80,7 +81,7 @@ def test_with_three_controllers_the_faults_that_need_them_have_their_turn_too() 
     for plan in plans:
         check_plan(plan)
         assert plan.controllers == 3
-    lacks = (CLIENTS, CLOCKS, MESSAGE, LOG_DIRS, PROGRAM, STRACE, TRACES)
+    lacks = (CLIENTS, MESSAGE, LOG_DIRS, PROGRAM, TRACES)
     assert drawn(plans) == possible(*lacks)
     assert "controller-isolate" in drawn(plans)
 

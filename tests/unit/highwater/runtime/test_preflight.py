@@ -209,13 +209,7 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
             "controller-kill alone",
         ),
         (changed(nemesis=("session-expiry",)), "on KRaft", "docs/faults.md"),
-        (changed(nemesis=("disk-full",), driver="docker"), "of this machine", "docs/faults.md"),
-        (changed(nemesis=("clock-bump",), driver="docker"), "local processes", "docs/faults.md"),
-        (
-            changed(nemesis=(), story="clock-ahead", driver="docker", workload=ALONE),
-            "only local processes have",
-            "--cluster local",
-        ),
+        (changed(nemesis=("cpu-starved",), driver="local"), "only containers", "docs/faults.md"),
         (
             changed(nemesis=("disk-stall",), trace_flushes=True, driver="local"),
             "which traces flushes in this run",

@@ -9,6 +9,7 @@ from highwater.nemesis.faults.disk_damage import (
     batches,
     copy_log_directory,
     flip_bit,
+    lose_promised,
     lose_unflushed,
     remove_file,
     remove_indexes,
@@ -16,6 +17,7 @@ from highwater.nemesis.faults.disk_damage import (
     restore,
     segments,
     tear,
+    unpromised,
     wipe,
 )
 from tests.support.logdirs import batch
@@ -205,3 +207,34 @@ def test_a_disk_is_as_it_was_but_for_other_topics(tmp_path: Path) -> None:
     assert not (disk / "__offsets-0").exists()
     assert (other / "new").exists()
     assert "events 0 2" in (disk / "recovery-point-offset-checkpoint").read_text("ascii")
+
+
+@pytest.mark.parametrize(
+    ("choice", "kept", "point"),
+    [(0.0, 6, 6), (0.25, 10, 6), (0.5, 6, 12), (0.9, 14, 12)],
+    ids=["in order, none", "in order, a part", "out of order, none", "out of order, the last"],
+)
+def test_a_disk_that_lies_loses_what_flushes_had_promised(
+    tmp_path: Path, choice: float, kept: int, point: int
+) -> None:
+    """One segment is there before the disk lies, and two begin later."""
+    folder = replica(tmp_path)
+    flushed(tmp_path, 6)
+    before = unpromised(tmp_path, "events")
+    replica(tmp_path, base=6)
+    replica(tmp_path, base=12, batches_of_two=2)
+    flushed(tmp_path, 12)
+    [loss] = lose_promised(tmp_path, "events", before, choice)
+    assert (loss.first, loss.end) == (kept, 16)
+    assert f"events 0 {point}\n" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+    whole = [batch.last + 1 for log in segments(folder) for batch in batches(log)]
+    assert [last for last in whole if last <= kept] == [*range(2, kept + 1, 2)]
+
+
+def test_a_disk_that_lies_keeps_what_it_has_flushed_before(tmp_path: Path) -> None:
+    folder = replica(tmp_path)
+    data = (folder / f"{0:020}.log").read_bytes()
+    before = unpromised(tmp_path, "events")
+    for choice in (0.0, 0.3, 0.5, 0.99):
+        assert lose_promised(tmp_path, "events", before, choice) == []
+    assert (folder / f"{0:020}.log").read_bytes() == data

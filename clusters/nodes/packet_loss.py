@@ -1,0 +1,52 @@
+"""Packets that are lost on their way to a container: rules of iptables in its network.
+
+That needs root, ``nsenter`` and ``iptables`` on this machine, and none of them in the container.
+"""
+
+import os
+import shutil
+import subprocess
+from typing import Final
+
+from highwater.harness.base.errors import HarnessError
+
+_PROGRAMS: Final = ("nsenter", "iptables")
+_LIMIT_S: Final = 20.0
+
+
+def why_not() -> str:
+    """Return why no packets can be lost here; empty if they can."""
+    if not all(map(shutil.which, _PROGRAMS)):
+        return f"needs {' and '.join(_PROGRAMS)}, on Linux"
+    return "needs root, to enter a container's network" if os.geteuid() else ""
+
+
+def lose(pid: int, share: float) -> None:
+    """Lose a share of the packets that reach a process's network, instead of an earlier share.
+
+    Raises:
+        HarnessError: this user may not enter the network, or a program is missing.
+    """
+    enter, iptables = map(shutil.which, _PROGRAMS)
+    if reason := why_not():
+        raise HarnessError(f"a loss of packets {reason}", hint="Leave packets-lost out.")
+    assert enter is not None
+    assert iptables is not None
+    rules = [["-F", "INPUT"]]
+    if share:
+        dice = ["-m", "statistic", "--mode", "random", "--probability", f"{share:.3f}"]
+        rules.append(["-A", "INPUT", *dice, "-j", "DROP"])
+    for rule in rules:
+        try:
+            subprocess.run(
+                [enter, "-t", str(pid), "-n", iptables, "-w", *rule],
+                check=True,
+                capture_output=True,
+                timeout=_LIMIT_S,
+            )
+        except subprocess.SubprocessError as error:
+            says = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").strip()
+            raise HarnessError(
+                f"cannot lose packets of a container: {says or error}",
+                hint="Leave packets-lost out.",
+            ) from error

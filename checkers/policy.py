@@ -49,6 +49,7 @@ def decide(
     *,
     unjudged: Sequence[str],
     untested: Sequence[str] = (),
+    exceeded: Sequence[str] = (),
 ) -> tuple[Word, tuple[str, ...]]:
     """Return the verdict and its reasons.
 
@@ -60,6 +61,7 @@ def decide(
         counts: how many anomalies of each kind were found, without anomalies that have a cause.
         unjudged: why the run could not be judged completely; empty if it was.
         untested: why no promise was tested in a completely judged run; empty if one was.
+        exceeded: the limits of the user's that outages exceeded, a sentence each.
     """
     kinds = sorted((kind for kind in counts if counts[kind]), key=_rank)
     broken = [
@@ -71,6 +73,7 @@ def decide(
         if kind not in promise.breaking and kind not in _UNDECIDED
     ]
     unseen = [phrase(kind, counts[kind], promise.acks) for kind in kinds if kind in _UNDECIDED]
+    broken += exceeded
     reasons = (*unjudged, *broken, *unseen, *untested, *others)
     if unjudged:
         return "unknown", reasons

@@ -41,6 +41,7 @@ from highwater.checkers.policy import Promise, decide, elections, promised
 from highwater.checkers.run_files import RunFiles
 from highwater.harness.base.errors import StoreError
 from highwater.harness.base.wording import joined
+from highwater.harness.runs.availability import Availability
 from highwater.harness.runs.faults.counts import FaultCounts, Happening, requested
 from highwater.harness.runs.history import DECISIONS_TABLE, OPERATIONS_TABLE
 from highwater.harness.runs.plan import Plan
@@ -79,6 +80,7 @@ class Findings:
         fault_counts: the faults; None when their table is missing.
         crashed: the error of each crashed checker, by the checker's name.
         idle: why a checker has nothing to judge, the end of a sentence, by the checker's name.
+        availability: None when it could not be measured.
         evidence: None when there was nothing to explain, or the evidence could not be read.
         untold: why the evidence could not be read; empty when it was.
         half_read: replicas that could not be read to their ends.
@@ -90,6 +92,7 @@ class Findings:
     fault_counts: FaultCounts | None
     crashed: dict[str, str] = field(default_factory=dict)
     idle: dict[str, str] = field(default_factory=dict)
+    availability: Availability | None = None
     evidence: RecordEvidence | None = None
     untold: str = ""
     half_read: Sequence[str] = ()
@@ -124,7 +127,15 @@ def verdict(findings: Findings) -> Verdict:
     # If the table of faults cannot be read, a fault may have been injected.
     promise = promised(case.plan, faults=1 if fault_counts is None else fault_counts.count)
     unstruck = [_UNSTRUCK.format(requested(case.plan))] if _unstruck(findings) else []
-    word, reasons = decide(promise, counts, unjudged=_unjudged(findings), untested=unstruck)
+    measured = findings.availability or Availability()
+    limits = case.plan.availability_limits
+    word, reasons = decide(
+        promise,
+        counts,
+        unjudged=_unjudged(findings),
+        untested=[*unstruck, *measured.untested(limits)],
+        exceeded=[*measured.exceeded(limits)],
+    )
     if following := sum(findings.anomaly_counts.following.values()):
         more = "anomaly follows" if following == 1 else "anomalies follow"
         reasons = (*reasons, f"{following} more {more} from these.")
@@ -153,6 +164,7 @@ def verdict(findings: Findings) -> Verdict:
         cut=case.cut,
         unread=findings.unread,
         account=findings.account,
+        availability=findings.availability,
     )
 
 
@@ -256,6 +268,8 @@ def _standing(findings: Findings) -> list[str]:
 def _outcomes(findings: Findings) -> dict[str, str]:
     """Return each checker's result, and lineage's if it crashed, which decides no verdict."""
     outcomes = {name: _outcome(name, findings) for name in all_kinds()}
+    if why := findings.crashed.get("availability"):
+        outcomes["availability"] = f"crashed: {why}"
     return outcomes | ({"lineage": f"crashed: {findings.untold}"} if findings.untold else {})
 
 

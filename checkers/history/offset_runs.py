@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from highwater.checkers.history import row_flags as flags
+from highwater.checkers.history import send_waits
 from highwater.checkers.history.columns import (
     NONE,
     Bools,
@@ -33,11 +34,15 @@ SENDS: Final = 2
 COUNTED: Final = 3
 SINGLE: Final = 4
 ROW_ALONE: Final = 5
+WAITED: Final = 6
+ACKNOWLEDGED: Final = 7
 """Values of ``what``, the kind of a row. SLOT_TOLD: a range of offsets that sends acknowledge.
 READS: an offset run of a reader. SENDS: an offset run of a producer. COUNTED is no offset run: it
 has the number of rows of a client and slot (``place``), the number of those about records
 (``last_place``), and their flags (``op``, bits of ``checkers.history.row_flags``). SINGLE and
-ROW_ALONE are offset runs of one row, made by ``checkers.history.steps``. A row that moved a reader,
+ROW_ALONE are offset runs of one row, made by ``checkers.history.steps``. WAITED and ACKNOWLEDGED
+are no offset runs either: they have a range of time of ``checkers.history.send_waits`` as ``place``
+and ``last_place``. A row that moved a reader,
 or that has a log's end, is not reduced. Its ``what`` has the bits of its ``fact``, which are
 greater than these values."""
 
@@ -54,7 +59,7 @@ operations succeeded; an offset run over several operations has only such. ``sur
 records were committed. ``place`` and ``last_place`` are the offsets of the first and the last
 row."""
 
-INPUT: Final = ("client", "slot", "op", "at", "offset", "fact")
+INPUT: Final = ("client", "slot", "op", "at", "offset", "invoke_ns", "complete_ns", "fact")
 """The columns of ``checkers.history.rows.ROW`` that ``offset_runs`` reads."""
 
 
@@ -71,6 +76,8 @@ def offset_runs(rows: pa.Table) -> pa.Table:
         known_offsets(sends["slot"], sends["offset"]),
         _offset_runs(sends, SENDS),
         _offset_runs(choose(columns, located & ~sent), READS),
+        _times(WAITED, send_waits.waits(columns)),
+        _times(ACKNOWLEDGED, send_waits.acknowledged(columns)),
     ]
     return pa.concat_tables(parts)
 
@@ -112,6 +119,13 @@ def _counted(rows: Numbers) -> pa.Table:
         "last_place": np.add.reduceat(of_records, group.first),
     }
     return arrow(columns, OFFSET_RUN)
+
+
+def _times(what: int, spans: pa.Table) -> pa.Table:
+    """Return rows of ``checkers.history.send_waits.SPAN`` as rows of ``OFFSET_RUN``."""
+    columns = numbers(spans)
+    ends = {"place": columns["since"], "last_place": columns["until"]}
+    return arrow({"slot": columns["slot"], "what": what} | ends, OFFSET_RUN)
 
 
 def _moves(rows: Numbers) -> pa.Table:

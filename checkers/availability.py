@@ -51,7 +51,8 @@ class _Clock:
         if not len(self._times):
             return np.zeros(len(since), np.int64)
         begin, end = (np.interp(times, self._times, self._sums) for times in (since, until))
-        return np.maximum(end - begin, 0).astype(np.int64)
+        lengths: Ints = np.maximum(end - begin, 0).astype(np.int64)
+        return lengths
 
     def within(self, since_ns: int, until_ns: int) -> int:
         """Return the ns between two times that are inside the ranges."""
@@ -94,13 +95,16 @@ class _Sends:
 
 def _outage(where: str, since_ns: int, length_ns: int, *, least: bool) -> Outage:
     return Outage(
-        seconds=round(length_ns / _NS, 3), where=where, since_s=round(since_ns / _NS, 3), least=least
+        seconds=round(length_ns / _NS, 3),
+        where=where,
+        since_s=round(since_ns / _NS, 3),
+        least=least,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Observations:
-    """What was observed of one run.
+    """The observations of one run.
 
     Attributes:
         sends: the sends to each partition; empty if no broker acknowledges.
@@ -255,8 +259,8 @@ def _observed(case: RunFiles, sends: Sequence[_Sends]) -> _Observations:
 
 def _in_zookeeper(case: RunFiles) -> bool:
     """Return whether ZooKeeper has the metadata: it does not change while ZooKeeper is down."""
-    known = CATALOGUE.get(case.plan.kafka)
-    return case.plan.external is None and known is not None and known.coordination == "zookeeper"
+    kafka = CATALOGUE.get(case.plan.kafka)
+    return case.plan.external is None and kafka is not None and kafka.coordination == "zookeeper"
 
 
 def _without(where: str, rows: Iterable[tuple[int, bool]]) -> Iterator[_Span]:
@@ -282,6 +286,6 @@ def _answered(case: RunFiles) -> tuple[_Clock, int]:
     until = np.append(time_ns[1:], end_ns)
     last = (broker[1:] != broker[:-1]) | (partition[1:] != partition[:-1])
     until = np.where(np.append(last, True), end_ns, until)
-    known = rows["leo"].is_valid().to_numpy()[order]
-    spans = merged(np.zeros(known.sum(), np.int64), time_ns[known], until[known])
+    replied = rows["leo"].is_valid().to_numpy()[order]
+    spans = merged(np.zeros(replied.sum(), np.int64), time_ns[replied], until[replied])
     return _Clock(*(spans[name].to_numpy() for name in ("since", "until"))), end_ns

@@ -44,7 +44,7 @@ from highwater.harness.base.wording import joined
 from highwater.harness.runs.availability import Availability
 from highwater.harness.runs.faults.counts import FaultCounts, Happening, requested
 from highwater.harness.runs.history import DECISIONS_TABLE, OPERATIONS_TABLE
-from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.plan import Plan, Workload
 from highwater.harness.runs.store import COORDINATORS_FOLDER, REMOTE_TIER, Run
 from highwater.harness.runs.verdict import (
     ACKNOWLEDGED,
@@ -294,7 +294,7 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
     if findings.case.cut:
         cut = f"ended early while {findings.case.cut}, not judged completely"
         return f"Kafka {plan.software}: {cut} {settings}"
-    did = _kept_sentence(findings.ledger, plan.workload.acks)
+    did = _kept_sentence(findings.ledger, plan.workload)
     if findings.ledger.lost and LOST not in promise.breaking:
         did += f", {_no_promise(plan)}"
     did += _other_findings(counts) + _out_of_place(counts, promise)
@@ -391,7 +391,8 @@ def _out_of_place(counts: dict[str, int], promise: Promise) -> str:
     return f", {joint} of its idempotent producers' records {what}" if what else ""
 
 
-def _kept_sentence(ledger: Ledger, acks: str) -> str:
+def _kept_sentence(ledger: Ledger, workload: Workload) -> str:
+    acks, keyed = workload.acks, workload.keys > 0
     total = ledger.acknowledged
     records = "record" if total == 1 else "records"
     if acks in ACKNOWLEDGED:  # with acks=0 no broker acknowledges
@@ -401,7 +402,9 @@ def _kept_sentence(ledger: Ledger, acks: str) -> str:
     if ledger.lost:
         return f"lost {ledger.lost:,} of {total:,} {records}"
     if total and ledger.replaced and ledger.read + ledger.replaced == total:
-        return f"kept the last values of the keys of all {total:,} {records}"
+        if keyed:
+            return f"kept the last values of the keys of all {total:,} {records}"
+        return f"kept all {ledger.read:,} of {total:,} {records} that were not deleted on request"
     if total and ledger.read == total:
         return f"kept all {total:,} {records}" if total > 1 else f"kept its only {records}"
     return f"gave back {ledger.read:,} of {total:,} {records}"

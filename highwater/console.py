@@ -193,6 +193,8 @@ def show_judged(judged: Sequence["JudgedRun"]) -> None:
             out.print(Text(f"  happened: {verdict.happened}"))
         if verdict.sums:
             out.print(f"  {verdict.sums}")
+        if verdict.availability:
+            out.print(Text(f"  outages: {verdict.availability.says}"))
         for anomaly in _of_each_kind(verdict.anomalies)[:ANOMALY_LINES]:
             out.print(Text(f"  {anomaly.kind}: {anomaly.sentence}"))
         if len(verdict.anomalies) > ANOMALY_LINES:

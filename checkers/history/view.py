@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from highwater.checkers.core.derived import derived
-from highwater.checkers.history import record_summaries
+from highwater.checkers.history import record_summaries, send_waits
 from highwater.checkers.history import row_flags as flags
 from highwater.checkers.history.columns import (
     NONE,
@@ -30,7 +30,6 @@ from highwater.checkers.history.columns import (
     numbers,
     schema,
 )
-from highwater.checkers.history import send_waits
 from highwater.checkers.history.offset_runs import (
     ACKNOWLEDGED,
     COUNTED,
@@ -111,9 +110,7 @@ class ClientHistory:
     @cached_property
     def offset_runs(self) -> Rows:
         """The offset runs of all rows; see ``checkers.history.offset_runs``."""
-        return (
-            self._offset_runs.but("what", COUNTED).but("what", WAITED).but("what", ACKNOWLEDGED)
-        )
+        return self._offset_runs.but("what", COUNTED).but("what", WAITED).but("what", ACKNOWLEDGED)
 
     @cached_property
     def waits(self) -> pa.Table:

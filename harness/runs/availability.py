@@ -50,7 +50,7 @@ def says(outage: Outage | None) -> str:
 
 
 def longest(outages: Iterable[Outage | None]) -> Outage | None:
-    """Return the longest outage; of equal ones, one that may have been longer. None if there is none."""
+    """Return the longest outage, if any; of equal ones, one that may have been longer."""
     observed = [outage for outage in outages if outage is not None]
     return max(observed, key=lambda outage: (outage.seconds, outage.least), default=None)
 
@@ -70,6 +70,12 @@ class Outages(msgspec.Struct, frozen=True, kw_only=True):
     unacknowledged: Outage | None = None
     leaderless: Outage | None = None
     unsynced: Outage | None = None
+
+    @property
+    def lengths_s(self) -> dict[str, float | None]:
+        """The seconds of all three, as the fields of rows and of the trend."""
+        outages: dict[str, Outage | None] = {name: getattr(self, name) for name in MEASURES}
+        return {f"{n}_s": None if out is None else out.seconds for n, out in outages.items()}
 
     @property
     def says(self) -> str:

@@ -94,7 +94,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 
     sent = acknowledged + failed + unknown; acknowledged = read + lost + unseen + replaced. ``read``
     counts acknowledged records that the final read returned, and ``replaced`` counts acknowledged
-    records that compaction may have removed.
+    records that compaction, or an administrator, may have removed.
     """
 
     sent: int

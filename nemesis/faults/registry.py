@@ -151,6 +151,8 @@ Needs = Literal[
     "highwater app",
     "strace",
     "libfaketime",
+    "no groups",
+    "--tiered",
 ]
 CLIENTS: Final = "--wire-clients"
 MESSAGE: Final = "--message"
@@ -161,6 +163,8 @@ CLOCKS: Final = "libfaketime"
 LOG_DIRS: Final = "--log-dirs"
 KEYS: Final = "--keys"
 PROGRAM: Final = "highwater app"
+NO_GROUPS: Final = "no groups"
+TIERED: Final = "--tiered"
 RESTART: Final = "restart"
 RESTARTS: Final = frozenset({"stop", "start"})
 """The commands that together do what the command ``restart`` does."""
@@ -192,8 +196,9 @@ class Fault:
             ``--trace-flushes``, because the fault needs to know the flushed files; ``--log-dirs``,
             because one of several directories fails; ``--keys``, because the topic must be
             compacted; ``highwater app``, because the fault hits a program under test;
-            ``strace``, because it changes a broker's system calls; or ``libfaketime``, because
-            brokers need clocks of their own.
+            ``--tiered``, because it hits the remote tier; ``no groups``, because a group may not
+            have read what it deletes; ``strace``, because it changes a broker's system calls; or
+            ``libfaketime``, because brokers need clocks of their own.
         commands: the commands of an inventory that the fault needs on an external cluster; None if
             no commands are enough for the fault.
         awaits_coordination: whether the injection waits until ZooKeeper or a controller reports
@@ -215,6 +220,11 @@ class Fault:
     awaits_coordination: bool = False
     spares_majority: bool = False
     changes_voters: bool = False
+
+    @property
+    def on_wire(self) -> bool:
+        """True if it hits a broker's links only, so that the broker may have another fault, too."""
+        return self.family == "network" and self.scope == "broker"
 
     def missing(self, kafka: Release, plan: Plan) -> str:
         """Return why the fault is not available on a plan's cluster; empty if it is."""

@@ -14,7 +14,9 @@ from markupsafe import Markup
 from highwater.checkers.core.anomaly_kinds import OF_PROGRAMS
 from highwater.checkers.model.report_types import ExplanationLink, ModelFinding, Reconciliation
 from highwater.harness.base.errors import StoreError
+from highwater.harness.runs.availability import MEASURES, NOT_OBSERVED, says
 from highwater.harness.runs.faults.counts import title
+from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.partition_trace import Partition
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
@@ -24,6 +26,7 @@ from highwater.reports.drawings import frame_strip
 from highwater.reports.drawings.replica_frames import Frame, frames, places
 from highwater.reports.drawings.svg import Share, bar, svg, text
 from highwater.reports.drawings.throughput import pace
+from highwater.reports.drawings.time_axis import NS
 from highwater.reports.drawings.timeline import TimelineMark, timeline
 from highwater.reports.event_groups import Burst, bursts
 from highwater.reports.html import render, save
@@ -128,12 +131,23 @@ def page(run: Run) -> str:
         pace=pace(evidence),
         evidence=evidence,
         struck=fault_effects,
+        measures=MEASURES,
+        outage_of=partial(_outage_of, verdict),
         assumptions=assumptions(run, plan, status, verdict, evidence, fault_effects),
         commands=_commands(run, plan, verdict),
         ledger=ledger_bars(verdict),
         acknowledged=ACKNOWLEDGED.get(verdict.acks, "acknowledged"),
         sides=_sides(holdings, verdict),
     )
+
+
+def _outage_of(verdict: Verdict, fault: FaultInterval, measure: str) -> str:
+    """Return the length of a fault's outage as text, in seconds."""
+    at_s = round(fault.start_ns / NS, 3)
+    for row in verdict.availability.faults if verdict.availability else ():
+        if (row.fault, row.broker, row.at_s) == (fault.name, fault.broker, at_s):
+            return says(getattr(row, measure))
+    return NOT_OBSERVED
 
 
 def _sent(reconciliation: Reconciliation | None) -> set[str]:
@@ -299,7 +313,7 @@ def ledger_bars(verdict: Verdict) -> Markup:
         f"read at the end, {ledger.lost:,} are lost and {ledger.unseen:,} unseen."
     )
     if ledger.replaced:
-        about += f" {ledger.replaced:,} may have been removed by compaction."
+        about += f" {ledger.replaced:,} may have been removed by compaction or on request."
     parts += [
         text(0, 84, f"{done} {ledger.acknowledged:,}", "barname"),
         bar(0, 92, width, 32, acked),

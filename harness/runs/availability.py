@@ -40,8 +40,9 @@ class Outage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def says(self) -> str:
-        """The length as text: ``at least 3.2 s``."""
-        return f"{'at least ' * self.least}{self.seconds:.1f} s"
+        """The length as text, and the place: ``at least 3.2 s (events-0 from 1.5 s on)``."""
+        length = f"{'at least ' * self.least}{self.seconds:.1f} s"
+        return f"{length} ({self.where} from {self.since_s:.1f} s on)" if self.where else length
 
 
 def says(outage: Outage | None) -> str:
@@ -80,7 +81,7 @@ class Outages(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def says(self) -> str:
         """All three in one line of text."""
-        return ", ".join(f"{says(getattr(self, name))} {text}" for name, text in MEASURES.items())
+        return "; ".join(f"{text} {says(getattr(self, name))}" for name, text in MEASURES.items())
 
 
 class FaultOutages(Outages, frozen=True, kw_only=True):
@@ -121,11 +122,7 @@ class Availability(Outages, frozen=True, kw_only=True):
         for name, (option, limit_s) in limits.items():
             outage: Outage | None = getattr(self, name)
             if outage is not None and outage.seconds > limit_s:
-                yield (
-                    f"{outage.where} was {outage.says} {MEASURES[name]}, from"
-                    f" {outage.since_s or 0.0:.1f} s of the run on; {option} allows"
-                    f" {exact(limit_s)} s."
-                )
+                yield f"Time {MEASURES[name]}: {outage.says}. {option} allows {exact(limit_s)} s."
 
     def untested(self, limits: Limits) -> Iterator[str]:
         """Yield a sentence for each limit of which it is not known whether it was kept.
@@ -140,6 +137,6 @@ class Availability(Outages, frozen=True, kw_only=True):
                 yield f"{option} was not tested: the time {MEASURES[name]} was not observed."
             elif open_:
                 yield (
-                    f"{option} may have been exceeded: {open_[0].where} was {open_[0].says}"
-                    f" {MEASURES[name]}, and the end of that was not observed."
+                    f"{option} may have been exceeded. Time {MEASURES[name]}: {open_[0].says},"
+                    " and the end was not observed."
                 )

@@ -14,9 +14,8 @@ from markupsafe import Markup
 from highwater.checkers.core.anomaly_kinds import OF_PROGRAMS
 from highwater.checkers.model.report_types import ExplanationLink, ModelFinding, Reconciliation
 from highwater.harness.base.errors import StoreError
-from highwater.harness.runs.availability import MEASURES, NOT_OBSERVED, says
+from highwater.harness.runs.availability import MEASURES, says
 from highwater.harness.runs.faults.counts import title
-from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.partition_trace import Partition
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import Run
@@ -26,7 +25,6 @@ from highwater.reports.drawings import frame_strip
 from highwater.reports.drawings.replica_frames import Frame, frames, places
 from highwater.reports.drawings.svg import Share, bar, svg, text
 from highwater.reports.drawings.throughput import pace
-from highwater.reports.drawings.time_axis import NS
 from highwater.reports.drawings.timeline import TimelineMark, timeline
 from highwater.reports.event_groups import Burst, bursts
 from highwater.reports.html import render, save
@@ -132,22 +130,13 @@ def page(run: Run) -> str:
         evidence=evidence,
         struck=fault_effects,
         measures=MEASURES,
-        outage_of=partial(_outage_of, verdict),
+        outage=lambda outages, name: says(getattr(outages, name)),
         assumptions=assumptions(run, plan, status, verdict, evidence, fault_effects),
         commands=_commands(run, plan, verdict),
         ledger=ledger_bars(verdict),
         acknowledged=ACKNOWLEDGED.get(verdict.acks, "acknowledged"),
         sides=_sides(holdings, verdict),
     )
-
-
-def _outage_of(verdict: Verdict, fault: FaultInterval, measure: str) -> str:
-    """Return the length of a fault's outage as text, in seconds."""
-    at_s = round(fault.start_ns / NS, 3)
-    for row in verdict.availability.faults if verdict.availability else ():
-        if (row.fault, row.broker, row.at_s) == (fault.name, fault.broker, at_s):
-            return says(getattr(row, measure))
-    return NOT_OBSERVED
 
 
 def _sent(reconciliation: Reconciliation | None) -> set[str]:

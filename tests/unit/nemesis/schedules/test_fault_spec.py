@@ -10,6 +10,7 @@ from highwater.clusters.core.interfaces import Cluster, PartitionState, Unreacha
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.plan import External, Plan, Workload
+from highwater.harness.runs.steps import FaultStep
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults import registry
 from highwater.nemesis.faults.registry import fault

@@ -3,18 +3,17 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from highwater.checkers.history.columns import Ints
-from highwater.checkers.history.send_waits import SHORT_NS, merged
+from highwater.checkers.history.columns import Groups, Ints
+from highwater.checkers.history.send_waits import SHORT_NS
 from highwater.checkers.history.view import client_view
 from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
-from highwater.harness.releases.catalogue import CATALOGUE
 from highwater.harness.runs.availability import Availability, FaultOutages, Outage, longest
 from highwater.harness.runs.faults.intervals import NEVER, FaultInterval, fault_intervals
 from highwater.harness.runs.faults.times import strikes
@@ -24,6 +23,9 @@ from highwater.harness.runs.verdict import ACKNOWLEDGED as OF_CLIENTS
 _NS: Final = 1_000_000_000
 _PARTITIONS: Final = "events/partitions"
 _REPLICAS: Final = "events/replicas"
+_Answers: TypeAlias = dict[tuple[int, int], list[tuple[int, int]]]
+"""Partition and broker of a replica to the ranges of time in which it answered the observer."""
+
 _NO_TIMES: Final = np.empty(0, np.int64)
 
 
@@ -108,14 +110,12 @@ class _Observations:
 
     Attributes:
         sends: the sends to each partition; empty if no broker acknowledges.
-        seen: the times in which the metadata was observed; None: always, from ``first_ns`` on.
         first_ns: when every partition's metadata was first observed; ``NEVER`` without any.
-        leaderless: when partitions had no leader.
+        leaderless: when partitions had no leader, or their leader did not answer the observer.
         partial: when partitions had replicas that were not in their ISRs.
     """
 
     sends: Sequence[_Sends]
-    seen: _Clock | None
     first_ns: int
     end_ns: int
     leaderless: Sequence[_Span]
@@ -130,22 +130,14 @@ class _Observations:
 
     def without_leader(self, since_ns: int, until_ns: int) -> Outage | None:
         """Return the longest time without a leader; None if nothing was observed."""
-        if self.first_ns > since_ns or not self._observed(since_ns, min(until_ns, self.end_ns)):
+        if self.first_ns > since_ns or since_ns >= self.end_ns:
             return None
         outages = [Outage(seconds=0.0)]
         for span in self.leaderless:
             begin, end = max(span.since_ns, since_ns), span.until_ns or self.end_ns
-            if span.since_ns < until_ns and end > since_ns:
-                length = self._observed(begin, end)
-                least = span.until_ns is None or length < end - begin
-                outages.append(_outage(span.where, begin, length, least=least))
+            if begin < min(until_ns, end):
+                outages.append(_outage(span.where, begin, end - begin, least=not span.until_ns))
         return longest(outages)
-
-    def _observed(self, since_ns: int, until_ns: int) -> int:
-        """Return the ns of a range of time in which the metadata was observed."""
-        if self.seen is None:
-            return max(0, until_ns - since_ns)
-        return self.seen.within(since_ns, until_ns)
 
     def unsynced(self, healing_ns: int, next_ns: int) -> Outage | None:
         """Return the time from a healing until all replicas are in sync, or the next fault."""
@@ -229,63 +221,81 @@ def _by_slot(spans: pa.Table) -> dict[int, tuple[Ints, Ints]]:
 
 def _observed(case: RunFiles, sends: Sequence[_Sends]) -> _Observations:
     """Return what was observed of a run; its tables of events may be missing."""
-    topic = case.plan.topic
-    changes: dict[int, list[tuple[int, bool, bool]]] = defaultdict(list)
+    topic, answers, end_ns = case.plan.topic, *_answers(case)
+    changes: dict[int, list[tuple[int, int, bool]]] = defaultdict(list)
     for row in case.rows(_PARTITIONS):
         if row["topic"] == topic.name:
             full = len(row["isr"]) >= topic.replication_factor
-            changes[row["partition"]].append((row["time_ns"], row["leader"] >= 0, full))
-    answered, end_ns = _answered(case)
+            changes[row["partition"]].append((row["time_ns"], row["leader"], full))
     end_ns = max([end_ns, *(rows[-1][0] for rows in changes.values())])
     whole = len(changes) >= topic.partitions
-    names = {number: f"{topic.name}-{number}" for number in changes}
+    leaderless, partial = [], []
+    for number, rows in changes.items():
+        where = f"{topic.name}-{number}"
+        ends = [*(at for at, _, _ in rows[1:]), end_ns]
+        led = [
+            span
+            for (since, leader, _), until in zip(rows, ends, strict=True)
+            for span in _answering(answers, (number, leader), since, until)
+        ]
+        leaderless += _between(where, rows[0][0], sorted(led), end_ns)
+        in_sync = [(at, end) for (at, _, full), end in zip(rows, ends, strict=True) if full]
+        partial += _between(where, rows[0][0], in_sync, end_ns)
     return _Observations(
         sends=sends,
-        seen=None if _in_zookeeper(case) else answered,
         first_ns=max(rows[0][0] for rows in changes.values()) if whole else NEVER,
         end_ns=end_ns,
         leaderless=[
-            span
-            for number, rows in changes.items()
-            for span in _without(names[number], ((at, leads) for at, leads, _ in rows))
+            span for span in leaderless if (span.until_ns or end_ns) - span.since_ns > SHORT_NS
         ],
-        partial=[
-            span
-            for number, rows in changes.items()
-            for span in _without(names[number], ((at, full) for at, _, full in rows))
-        ],
+        partial=partial,
     )
 
 
-def _in_zookeeper(case: RunFiles) -> bool:
-    """Return whether ZooKeeper has the metadata: it does not change while ZooKeeper is down."""
-    kafka = CATALOGUE.get(case.plan.kafka)
-    return case.plan.external is None and kafka is not None and kafka.coordination == "zookeeper"
+def _answering(
+    answers: _Answers, replica: tuple[int, int], since_ns: int, until_ns: int
+) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a range of time in which a leader answered the observer.
+
+    If the observer has no row about the replica, it was not asked: the leader counts as answering.
+    """
+    if replica[1] >= 0:
+        for begin, end in answers.get(replica, [(since_ns, until_ns)]):
+            if max(begin, since_ns) < min(end, until_ns):
+                yield max(begin, since_ns), min(end, until_ns)
 
 
-def _without(where: str, rows: Iterable[tuple[int, bool]]) -> Iterator[_Span]:
-    """Yield the ranges of time in which a state was false, from rows in order of time."""
-    since = None
-    for time_ns, good in rows:
-        if good and since is not None:
-            yield _Span(where=where, since_ns=since, until_ns=time_ns)
-        since = None if good else since if since is not None else time_ns
-    if since is not None:
-        yield _Span(where=where, since_ns=since, until_ns=None)
+def _between(
+    where: str, first_ns: int, good: Iterable[tuple[int, int]], end_ns: int
+) -> Iterator[_Span]:
+    """Yield the ranges of time outside of some ranges, which are in order."""
+    since_ns = first_ns
+    for begin, end in good:
+        if begin > since_ns:
+            yield _Span(where=where, since_ns=since_ns, until_ns=begin)
+        since_ns = max(since_ns, end)
+    if since_ns < end_ns:
+        yield _Span(where=where, since_ns=since_ns, until_ns=None)
 
 
-def _answered(case: RunFiles) -> tuple[_Clock, int]:
-    """Return when any broker answered the observer, and the time of the last observation."""
+def _answers(case: RunFiles) -> tuple[_Answers, int]:
+    """Return when each replica answered the observer, and the time of the last observation."""
+    answers: _Answers = defaultdict(list)
     if _REPLICAS not in case.tables:
-        return _Clock(_NO_TIMES, _NO_TIMES), 0
+        return answers, 0
     rows = pq.read_table(case.tables[_REPLICAS], columns=["time_ns", "broker", "partition", "leo"])
-    time_ns, broker, partition = (rows[n].to_numpy() for n in ("time_ns", "broker", "partition"))
-    order = np.lexsort([time_ns, partition, broker])
-    time_ns, broker, partition = time_ns[order], broker[order], partition[order]
+    columns = [rows[name].to_numpy() for name in ("partition", "broker", "time_ns")]
+    order = np.lexsort(columns[::-1])
+    partition, broker, time_ns = (column[order] for column in columns)
+    answered = rows["leo"].is_valid().to_numpy()[order]
     end_ns = int(time_ns.max()) if len(time_ns) else 0
-    until = np.append(time_ns[1:], end_ns)
-    last = (broker[1:] != broker[:-1]) | (partition[1:] != partition[:-1])
-    until = np.where(np.append(last, True), end_ns, until)
-    replied = rows["leo"].is_valid().to_numpy()[order]
-    spans = merged(np.zeros(replied.sum(), np.int64), time_ns[replied], until[replied])
-    return _Clock(*(spans[name].to_numpy() for name in ("since", "until"))), end_ns
+    runs = Groups.of(partition, broker, answered)
+    replicas = list(zip(*(c[runs.first].tolist() for c in (partition, broker)), strict=True))
+    begins, follows = time_ns[runs.first].tolist(), [*replicas[1:], None]
+    for place, replica in enumerate(replicas):
+        spans = answers[replica]
+        if answered[runs.first[place]]:
+            until = begins[place + 1] if follows[place] == replica else end_ns
+            asked = place and replicas[place - 1] == replica  # before its first row it was not
+            spans.append((begins[place] if asked else 0, until))
+    return answers, end_ns

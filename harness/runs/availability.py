@@ -61,11 +61,13 @@ class Outages(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         unacknowledged: the time in which at least one send to a partition waited and the partition
-            acknowledged none (from the clients' history).
-        leaderless: the time in which a partition had no leader by the observed metadata.
+            acknowledged none (``history/ops``); pauses of up to 0.1 s do not count.
+        leaderless: the time in which a partition had no leader by the observed metadata, or its
+            leader did not answer the observer (``events/partitions``, ``events/replicas``).
         unsynced: the time from the begin of a fault's healing until every replica was in its ISR
-            again, by the observed metadata; for a story, whose steps do not say when a healing
-            began, from its end. At least, if the next fault began before.
+            again, by the observed metadata (``events/partitions``, ``events/steps``); for a story,
+            whose steps do not say when a healing began, from its end. At least, if the next fault
+            began before.
     """
 
     unacknowledged: Outage | None = None

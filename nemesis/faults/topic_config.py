@@ -127,7 +127,7 @@ def _requested_deletions(kafka: Release, driver: str) -> str:
 
 @aimed("delete-records", at="topic", why_not=_requested_deletions, needs=NO_GROUPS)
 def delete_records(cluster: Cluster, aim: FaultTarget) -> Iterator[FaultEffect]:
-    """Delete up to half of a partition's records, the oldest (DeleteRecords, KIP-107).
+    """Delete the oldest quarter to half of a partition's records (DeleteRecords, KIP-107).
 
     The judge knows that these records may be missing from the final read. A group that lags could
     miss them, too, so that runs with groups do not have this fault.
@@ -138,7 +138,8 @@ def delete_records(cluster: Cluster, aim: FaultTarget) -> Iterator[FaultEffect]:
         if leader < 0:
             raise NothingDoneError(f"{name}-{number} has no leader")
         first = probe.log_start(leader, name, number)
-        before = first + int((probe.replica(leader, name, number).hw - first) * aim.choice / 2)
+        held = probe.replica(leader, name, number).hw - first
+        before = first + int(held * (1 + aim.choice) / 4)
     if before <= first:
         raise NothingDoneError(f"{name}-{number} has too few records to delete any")
     cluster.delete_records(name, number, before)

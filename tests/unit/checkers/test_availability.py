@@ -69,7 +69,6 @@ def killed(path: Path, *, kafka: str = "4.4.0", acks: str = "all", **plan: float
 def unanswered(path: Path) -> RunBuilder:
     """The last send is given up at 40 s, and none is acknowledged after it."""
     run = killed(path, max_outage_s=60)
-    run.rows["history/ops"] = [row for row in run.rows["history/ops"] if row["process"] != "fence"]
     sent(run, 5, 20, 40, "info")
     return run
 

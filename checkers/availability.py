@@ -229,16 +229,17 @@ def _observed(case: RunFiles, sends: Sequence[_Sends]) -> _Observations:
             changes[row["partition"]].append((row["time_ns"], row["leader"], full))
     end_ns = max([end_ns, *(rows[-1][0] for rows in changes.values())])
     whole = len(changes) >= topic.partitions
-    leaderless, partial = [], []
+    leaderless: list[_Span] = []
+    partial: list[_Span] = []
     for number, rows in changes.items():
         where = f"{topic.name}-{number}"
         ends = [*(at for at, _, _ in rows[1:]), end_ns]
-        led = [
+        answering = [
             span
             for (since, leader, _), until in zip(rows, ends, strict=True)
             for span in _answering(answers, (number, leader), since, until)
         ]
-        leaderless += _between(where, rows[0][0], sorted(led), end_ns)
+        leaderless += _between(where, rows[0][0], sorted(answering), end_ns)
         in_sync = [(at, end) for (at, _, full), end in zip(rows, ends, strict=True) if full]
         partial += _between(where, rows[0][0], in_sync, end_ns)
     return _Observations(
@@ -296,6 +297,6 @@ def _answers(case: RunFiles) -> tuple[_Answers, int]:
         spans = answers[replica]
         if answered[runs.first[place]]:
             until = begins[place + 1] if follows[place] == replica else end_ns
-            asked = place and replicas[place - 1] == replica  # before its first row it was not
-            spans.append((begins[place] if asked else 0, until))
+            repeated = place and replicas[place - 1] == replica  # before its first row it was not
+            spans.append((begins[place] if repeated else 0, until))
     return answers, end_ns

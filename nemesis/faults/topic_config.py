@@ -138,8 +138,8 @@ def delete_records(cluster: Cluster, aim: FaultTarget) -> Iterator[FaultEffect]:
         if leader < 0:
             raise NothingDoneError(f"{name}-{number} has no leader")
         first = probe.log_start(leader, name, number)
-        held = probe.replica(leader, name, number).hw - first
-        before = first + int(held * (1 + aim.choice) / 4)
+        records = probe.replica(leader, name, number).hw - first
+        before = first + int(records * (1 + aim.choice) / 4)
     if before <= first:
         raise NothingDoneError(f"{name}-{number} has too few records to delete any")
     cluster.delete_records(name, number, before)

@@ -1,5 +1,6 @@
 """Outages are measured as far as they were observed, and limits decide the verdict."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -37,23 +38,33 @@ def sent(
     )
 
 
-def killed(path: Path, *, kafka: str = "4.4.0", acks: str = "all", **plan: float) -> RunBuilder:
+def killed(
+    path: Path, *, acks: str = "all", outage_s: float = 0, recovery_s: float = 0
+) -> RunBuilder:
     """Broker 1 is killed at 2 s and in sync at 9 s; the metadata lacks a leader from 3 s to 4 s."""
     workload = msgspec.convert({"acks": acks}, Workload)
-    run = RunBuilder(path, kafka=kafka, workload=workload)
-    run.plan = Plan(kafka=kafka, topic=Topic(), workload=workload, nemesis=("kill",), **plan)
+    run = RunBuilder(path, kafka="4.4.0", workload=workload)
+    run.plan = Plan(
+        kafka="4.4.0",
+        topic=Topic(),
+        workload=workload,
+        nemesis=("kill",),
+        max_outage_s=outage_s,
+        max_recovery_s=recovery_s,
+    )
     run.leader(1, 0, [1, 2, 3])
     run.observe_all(0)
     for offset, (begin_s, end_s) in enumerate([(1, 1.01), (1.9, 5), (5.1, 5.2), (8, 8.1)]):
         sent(run, offset, begin_s, end_s)
-    for second, change in (
+    changes: tuple[tuple[int, Callable[[], None]], ...] = (
         (2, lambda: run.fault("kill", 1, "broker 1 is killed")),
         (2, lambda: run.observe(1, None)),
         (3, lambda: run.leader(-1, 1, [2, 3])),
         (4, lambda: run.leader(2, 2, [2, 3])),
         (6, lambda: run.fault("kill", 1, "broker 1 is healed", phase="heal")),
         (9, lambda: run.leader(2, 2, [1, 2, 3])),
-    ):
+    )
+    for second, change in changes:
         run.now_ns = second * NS
         change()
     run.now_ns = 10 * NS
@@ -68,7 +79,7 @@ def killed(path: Path, *, kafka: str = "4.4.0", acks: str = "all", **plan: float
 
 def unanswered(path: Path) -> RunBuilder:
     """The last send is given up at 40 s, and none is acknowledged after it."""
-    run = killed(path, max_outage_s=60)
+    run = killed(path, outage_s=60)
     sent(run, 5, 20, 40, "info")
     return run
 
@@ -76,13 +87,13 @@ def unanswered(path: Path) -> RunBuilder:
 @pytest.fixture(scope="module")
 def verdicts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
     folder = tmp_path_factory.mktemp("runs")
-    blind = killed(folder / "blind", max_outage_s=9, max_recovery_s=9)
+    blind = killed(folder / "blind", outage_s=9, recovery_s=9)
     blind.rows["events/partitions"] = []
     runs = {
         "killed": killed(folder / "killed"),
-        "within": killed(folder / "within", max_outage_s=4, max_recovery_s=3),
-        "beyond": killed(folder / "beyond", max_outage_s=3, max_recovery_s=2.9),
-        "unacknowledged": killed(folder / "unacknowledged", acks="0", max_outage_s=9),
+        "within": killed(folder / "within", outage_s=4, recovery_s=3),
+        "beyond": killed(folder / "beyond", outage_s=3, recovery_s=2.9),
+        "unacknowledged": killed(folder / "unacknowledged", acks="0", outage_s=9),
         "blind": blind,
         "unanswered": unanswered(folder / "unanswered"),
     }

@@ -1,6 +1,5 @@
 """Outages are measured as far as they were observed, and limits decide the verdict."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -56,17 +55,16 @@ def killed(
     run.observe_all(0)
     for offset, (begin_s, end_s) in enumerate([(1, 1.01), (1.9, 5), (5.1, 5.2), (8, 8.1)]):
         sent(run, offset, begin_s, end_s)
-    changes: tuple[tuple[int, Callable[[], None]], ...] = (
+    for second, change in (
         (2, lambda: run.fault("kill", 1, "broker 1 is killed")),
         (2, lambda: run.observe(1, None)),
         (3, lambda: run.leader(-1, 1, [2, 3])),
         (4, lambda: run.leader(2, 2, [2, 3])),
         (6, lambda: run.fault("kill", 1, "broker 1 is healed", phase="heal")),
         (9, lambda: run.leader(2, 2, [1, 2, 3])),
-    )
-    for second, change in changes:
+    ):
         run.now_ns = second * NS
-        change()
+        change()  # type: ignore[no-untyped-call]
     run.now_ns = 10 * NS
     run.observe_all(4)
     run.disk([1, 2, 3], [(offset, 0, f"m{offset}") for offset in range(4)])

@@ -98,6 +98,12 @@ class Findings:
     half_read: Sequence[str] = ()
 
     @property
+    def exceeded(self) -> list[str]:
+        """The limits of outages that were exceeded, a sentence each."""
+        measured = self.availability or Availability()
+        return [*measured.exceeded(self.case.plan.availability_limits)]
+
+    @property
     def unread(self) -> tuple[UnusedFile, ...]:
         """The files of the run that are no evidence."""
         late = (UnusedFile(path=path, why="cannot be read to its end") for path in self.half_read)
@@ -128,13 +134,12 @@ def verdict(findings: Findings) -> Verdict:
     promise = promised(case.plan, faults=1 if fault_counts is None else fault_counts.count)
     unstruck = [_UNSTRUCK.format(requested(case.plan))] if _unstruck(findings) else []
     measured = findings.availability or Availability()
-    limits = case.plan.availability_limits
     word, reasons = decide(
         promise,
         counts,
         unjudged=_unjudged(findings),
-        untested=[*unstruck, *measured.untested(limits)],
-        exceeded=[*measured.exceeded(limits)],
+        untested=[*unstruck, *measured.untested(case.plan.availability_limits)],
+        exceeded=findings.exceeded,
     )
     if following := sum(findings.anomaly_counts.following.values()):
         more = "anomaly follows" if following == 1 else "anomalies follow"
@@ -298,6 +303,8 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
     if findings.ledger.lost and LOST not in promise.breaking:
         did += f", {_no_promise(plan)}"
     did += _other_findings(counts) + _out_of_place(counts, promise)
+    if findings.exceeded:
+        did += ", with longer outages than its limits allow"
     if plan.program is not None:
         processed = "The outcomes of the inputs are not known"
         if LOST_INPUT not in findings.idle:

@@ -9,9 +9,11 @@ from pyspark.sql import SparkSession
 
 from highwater.checkers.history.send_waits import merged
 from highwater.checkers.judge import judge
+from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.availability import Availability, FaultOutages, Outage
 from highwater.harness.runs.plan import Plan, Topic, Workload
 from highwater.harness.runs.verdict import Verdict
+from highwater.shrinking.trials import Goal
 from tests.support.run_builder import RunBuilder
 
 NS = 1_000_000_000
@@ -113,6 +115,9 @@ def test_a_fault_has_three_outages(verdicts: dict[str, Verdict]) -> None:
 def test_a_limit_that_is_exceeded_makes_a_run_invalid(verdicts: dict[str, Verdict]) -> None:
     assert verdicts["within"].verdict == verdicts["killed"].verdict == "valid"
     assert verdicts["beyond"].verdict == "invalid"
+    assert "with longer outages than its limits allow" in verdicts["beyond"].headline
+    with pytest.raises(UsageError, match="no anomaly to keep"):
+        Goal.of(verdicts["beyond"])
     assert verdicts["beyond"].reasons == (
         "Time without an acknowledgement: 3.1 s (events-0 from 1.9 s on). --max-outage allows 3 s.",
         (

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from highwater.checkers import anomaly_files
 from highwater.checkers.anomalies import record_outcomes
 from highwater.checkers.anomalies.find import tell
+from highwater.checkers.availability import availability
 from highwater.checkers.catalogue import all_checkers, all_kinds
 from highwater.checkers.core.anomaly import SCHEMA
 from highwater.checkers.disks.log_ends import log_ends
@@ -24,6 +25,7 @@ from highwater.checkers.spark.failures import first_line, require_alive
 from highwater.checkers.verdicts import Findings, detailed, fault_counts_of, unreadable, verdict
 from highwater.harness.base.errors import StoreError
 from highwater.harness.base.scratch import scratch
+from highwater.harness.runs.availability import Availability
 from highwater.harness.runs.history import OPERATIONS_TABLE
 from highwater.harness.runs.store import Run
 from highwater.harness.runs.verdict import Ledger, UnusedFile, Verdict
@@ -71,6 +73,7 @@ class _Pass:
         crashed: the error of each crashed checker, by the checker's name.
         ledgers: each run's ledger; None when the ledgers could not be computed.
         lost: by run, a sentence about rows of its history that were not judged.
+        measured: each run's availability.
         idle: by run and checker name, the reason why the checker has nothing to judge.
     """
 
@@ -79,6 +82,7 @@ class _Pass:
     ledgers: dict[str, Ledger] | None = None
     lost: dict[str, str] = field(default_factory=dict)
     idle: dict[str, dict[str, str]] = field(default_factory=dict)
+    measured: dict[str, Availability] = field(default_factory=dict)
 
 
 def _judge(
@@ -128,6 +132,10 @@ def _pass(tables: Tables) -> _Pass:
         done.crashed.setdefault("ledger", first_line(error))
     else:
         done.ledgers = {run: _ledger(book) for run, book in ledgers.items()}
+    try:
+        done.measured = availability(tables)
+    except Exception as error:  # noqa: BLE001 - as for the ledger
+        done.crashed["availability"] = first_line(error)
     return done
 
 
@@ -197,6 +205,7 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
             fault_counts=fault_counts_of(case),
             crashed=done.crashed,
             idle=done.idle.get(case.key, {}),
+            availability=done.measured.get(case.key),
             untold=untold,
             half_read=half_read.get(case.key, ()),
             evidence=evidence.get(case.key),

@@ -49,6 +49,7 @@ def decide(
     *,
     unjudged: Sequence[str],
     untested: Sequence[str] = (),
+    exceeded: Sequence[str] = (),
 ) -> tuple[Word, tuple[str, ...]]:
     """Return the verdict and its reasons.
 
@@ -61,6 +62,7 @@ def decide(
         counts: how many anomalies of each kind were found, without anomalies that have a cause.
         unjudged: why the run could not be judged completely; empty if it was.
         untested: why no guarantee was tested in a completely judged run; empty if one was.
+        exceeded: the limits of the user that outages exceeded, a sentence for each.
     """
     kinds = sorted((kind for kind in counts if counts[kind]), key=_rank)
     broken = [
@@ -72,6 +74,7 @@ def decide(
         if kind not in promise.breaking and kind not in _UNDECIDED
     ]
     unseen = [phrase(kind, counts[kind], promise.acks) for kind in kinds if kind in _UNDECIDED]
+    broken += exceeded
     reasons = (*unjudged, *broken, *unseen, *untested, *others)
     if unjudged:
         return "unknown", reasons

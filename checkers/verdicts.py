@@ -41,9 +41,10 @@ from highwater.checkers.policy import Promise, decide, elections, promised
 from highwater.checkers.run_files import RunFiles
 from highwater.harness.base.errors import StoreError
 from highwater.harness.base.wording import joined
+from highwater.harness.runs.availability import Availability
 from highwater.harness.runs.faults.counts import FaultCounts, Happening, requested
 from highwater.harness.runs.history import DECISIONS_TABLE, OPERATIONS_TABLE
-from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.plan import Plan, Workload
 from highwater.harness.runs.store import COORDINATORS_FOLDER, REMOTE_TIER, Run
 from highwater.harness.runs.verdict import (
     ACKNOWLEDGED,
@@ -80,6 +81,7 @@ class Findings:
         fault_counts: the faults; None when their table is missing.
         crashed: the error of each crashed checker, by the checker's name.
         idle: why a checker has nothing to judge, as the end of a message, by the checker's name.
+        availability: None if it could not be measured.
         evidence: None when there was nothing to explain, or the evidence could not be read.
         untold: why the evidence could not be read; empty if it was read.
         half_read: replicas that could not be read to their ends.
@@ -91,9 +93,16 @@ class Findings:
     fault_counts: FaultCounts | None
     crashed: dict[str, str] = field(default_factory=dict)
     idle: dict[str, str] = field(default_factory=dict)
+    availability: Availability | None = None
     evidence: RecordEvidence | None = None
     untold: str = ""
     half_read: Sequence[str] = ()
+
+    @property
+    def exceeded(self) -> list[str]:
+        """The limits of outages that were exceeded, a sentence each."""
+        measured = self.availability or Availability()
+        return [*measured.exceeded(self.case.plan.availability_limits)]
 
     @property
     def unread(self) -> tuple[UnusedFile, ...]:
@@ -125,7 +134,14 @@ def verdict(findings: Findings) -> Verdict:
     # If the table of faults cannot be read, a fault may have been injected.
     promise = promised(case.plan, faults=1 if fault_counts is None else fault_counts.count)
     unstruck = [_UNSTRUCK.format(requested(case.plan))] if _unstruck(findings) else []
-    word, reasons = decide(promise, counts, unjudged=_unjudged(findings), untested=unstruck)
+    measured = findings.availability or Availability()
+    word, reasons = decide(
+        promise,
+        counts,
+        unjudged=_unjudged(findings),
+        untested=[*unstruck, *measured.untested(case.plan.availability_limits)],
+        exceeded=findings.exceeded,
+    )
     if following := sum(findings.anomaly_counts.following.values()):
         more = "anomaly follows" if following == 1 else "anomalies follow"
         reasons = (*reasons, f"{following} more {more} from these.")
@@ -154,6 +170,7 @@ def verdict(findings: Findings) -> Verdict:
         cut=case.cut,
         unread=findings.unread,
         account=findings.account,
+        availability=findings.availability,
     )
 
 
@@ -257,6 +274,8 @@ def _standing(findings: Findings) -> list[str]:
 def _outcomes(findings: Findings) -> dict[str, str]:
     """Return each checker's result, and lineage's if it crashed, which changes no verdict."""
     outcomes = {name: _outcome(name, findings) for name in all_kinds()}
+    if why := findings.crashed.get("availability"):
+        outcomes["availability"] = f"crashed: {why}"
     return outcomes | ({"lineage": f"crashed: {findings.untold}"} if findings.untold else {})
 
 
@@ -281,10 +300,12 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
     if findings.case.cut:
         cut = f"ended early while {findings.case.cut}, not judged completely"
         return f"Kafka {plan.software}: {cut} {settings}"
-    did = _kept_sentence(findings.ledger, plan.workload.acks)
+    did = _kept_sentence(findings.ledger, plan.workload)
     if findings.ledger.lost and LOST not in promise.breaking:
         did += f", {_no_promise(plan)}"
     did += _other_findings(counts) + _out_of_place(counts, promise)
+    if findings.exceeded:
+        did += ", with longer outages than its limits allow"
     if plan.program is not None:
         processed = "The outcomes of the inputs are not known"
         if LOST_INPUT not in findings.idle:
@@ -378,7 +399,8 @@ def _out_of_place(counts: dict[str, int], promise: Promise) -> str:
     return f", {joint} of its idempotent producers' records {what}" if what else ""
 
 
-def _kept_sentence(ledger: Ledger, acks: str) -> str:
+def _kept_sentence(ledger: Ledger, workload: Workload) -> str:
+    acks, keyed = workload.acks, workload.keys > 0
     total = ledger.acknowledged
     records = "record" if total == 1 else "records"
     if acks in ACKNOWLEDGED:  # with acks=0 no broker acknowledges
@@ -388,7 +410,9 @@ def _kept_sentence(ledger: Ledger, acks: str) -> str:
     if ledger.lost:
         return f"lost {ledger.lost:,} of {total:,} {records}"
     if total and ledger.replaced and ledger.read + ledger.replaced == total:
-        return f"kept the last values of the keys of all {total:,} {records}"
+        if keyed:
+            return f"kept the last values of the keys of all {total:,} {records}"
+        return f"kept all {ledger.read:,} of {total:,} {records} that were not deleted on request"
     if total and ledger.read == total:
         return f"kept all {total:,} {records}" if total > 1 else f"kept its only {records}"
     return f"gave back {ledger.read:,} of {total:,} {records}"

@@ -26,6 +26,7 @@ from rich.text import Text
 
 from highwater.harness.base.exit_codes import BROKEN, OK, UNKNOWN
 from highwater.harness.base.files import write_whole
+from highwater.harness.runs.availability import NOT_OBSERVED
 from highwater.reports import model_text
 from highwater.reports.sections.program import mistake
 
@@ -194,6 +195,8 @@ def show_judged(judged: Sequence["JudgedRun"]) -> None:
             out.print(Text(f"  happened: {verdict.happened}"))
         if verdict.sums:
             out.print(f"  {verdict.sums}")
+        measured = verdict.availability
+        out.print(Text(f"  longest outages: {measured.says if measured else NOT_OBSERVED}"))
         for anomaly in _of_each_kind(verdict.anomalies)[:ANOMALY_LINES]:
             out.print(Text(f"  {anomaly.kind}: {anomaly.sentence}"))
         if len(verdict.anomalies) > ANOMALY_LINES:

@@ -53,9 +53,10 @@ _rulers: "Final[WeakValueDictionary[int, Nemesis]]" = WeakValueDictionary()
 class Nemesis:
     """Injects faults into one cluster, and heals all faults that are open.
 
-    At most one fault at a time is open on each broker, one on the topic and one on the
-    coordination. A fault that hits every broker does not overlap with a fault of a broker. A fault
-    that waits for sessions is not injected while the coordination has a fault. Threads may share
+    At most one fault at a time is open on each broker, one on the wire of each broker, one on the
+    topic and one on the coordination. A fault that hits every broker does not overlap with a fault
+    of a broker. A fault that waits for sessions is not injected while the coordination, or the wire
+    of its broker, has one. Threads may share
     it.
 
     Args:
@@ -99,7 +100,7 @@ class Nemesis:
         """Return whether a fault can be injected, because no open fault excludes it."""
         chosen = find_fault(name)
         with self._lock:
-            return self._in_the_way(chosen, _target(chosen, broker, message)) is None
+            return self._in_the_way(chosen, broker, _target(chosen, broker, message)) is None
 
     def inject(
         self,
@@ -136,7 +137,7 @@ class Nemesis:
         stack = contextlib.ExitStack()
         target = _target(chosen, broker, message)
         with self._lock:
-            before = self._in_the_way(chosen, target)
+            before = self._in_the_way(chosen, broker, target)
             kills = before is not None and (before.fault.name, name) == ("pause", "kill")
             if before is not None and (not kills or target in self._in_healing):
                 raise FaultConflictError(f"{target} has a fault already: {before.fault.name}")
@@ -199,19 +200,22 @@ class Nemesis:
         with self._lock:
             return [*self._open.values()]
 
-    def _in_the_way(self, chosen: Fault, target: str) -> _Open | None:
+    def _in_the_way(self, chosen: Fault, broker: int | None, target: str) -> _Open | None:
         """Return an open fault that excludes this fault, if any. The caller must have the lock."""
         for opened in self._open.values():
             both = {opened.fault.scope, chosen.scope}
             alone = "cluster" in both and both & {"cluster", "broker"} == both
             unheard = chosen.awaits_coordination and opened.fault.scope == "coordination"
-            if alone or unheard or opened.target == target:
+            waits = chosen.awaits_coordination or opened.fault.awaits_coordination
+            cut = waits and None is not opened.broker == broker
+            if alone or unheard or cut or opened.target == target:
                 return opened
         return None
 
     def heal(self, broker: int) -> None:
-        """Heal the open fault of a broker, if any; return when healing has taken effect."""
-        self._heal(f"broker {broker}")
+        """Heal the open faults of a broker, if any; return when healing has taken effect."""
+        for target in _targets(broker):
+            self._heal(target)
 
     def heal_fault(self, name: str, broker: int | None = None, *, message: str = "") -> None:
         """Heal a fault, if it is open; return when healing has taken effect."""
@@ -245,7 +249,7 @@ class Nemesis:
     def heal_all(self, brokers: Iterable[int] | None = None) -> None:
         """Heal all open faults of these brokers in parallel; None: all open faults."""
         self._healing = brokers is None
-        names = None if brokers is None else {f"broker {broker}" for broker in brokers}
+        names = None if brokers is None else {name for id_ in brokers for name in _targets(id_)}
         opened = [fault.target for fault in self._snapshot()]
         targets = sorted(name for name in opened if names is None or name in names)
         if targets:
@@ -253,10 +257,15 @@ class Nemesis:
                 list(pool.map(self._heal, targets))
 
 
+def _targets(broker: int) -> tuple[str, str]:
+    """Return the names of a broker's wire and of the broker, as targets of faults."""
+    return f"the wire of broker {broker}", f"broker {broker}"
+
+
 def _target(chosen: Fault, broker: int | None, message: str) -> str:
     """Return a name for a fault's target, such as ``broker 1``."""
     if chosen.scope == "message":
         return f"the message {message}"
     if chosen.scope == "broker":
-        return f"broker {broker}"
+        return f"{'the wire of ' * chosen.on_wire}broker {broker}"
     return "every broker" if chosen.scope == "cluster" else f"the {chosen.scope}"

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from highwater.checkers.anomalies.deleted_records import deleted_counts, deleted_records
 from highwater.checkers.anomalies.missing_records import missing_records
 from highwater.checkers.compaction.last_values import keyed_values, replaced_of
 from highwater.checkers.core.anomaly_kinds import DUPLICATE, LOST, UNSEEN
@@ -48,8 +49,9 @@ _READ_NOTE: Final = "a reader received it"
 
 def outcomes(tables: Tables) -> Rows:
     """Return the records of our runs that are lost, unseen, or in the log several times."""
-    values = keyed_values(tables)
-    replaced = None if values is None else values.replaced
+    values, replaced = keyed_values(tables), deleted_records(tables)
+    if values is not None:
+        replaced = values.replaced if replaced is None else values.replaced.union(replaced)
     return decided(client_view(tables), tables.cases, partition_ledgers(tables), replaced)
 
 
@@ -61,7 +63,8 @@ def decided(
 ) -> Rows:
     """Return every record that is lost, unseen, or in the log several times.
 
-    ``replaced`` has the ``key`` of each record that compaction may have removed.
+    ``replaced`` has the ``key`` of each record that compaction or an administrator may have
+    removed.
     """
     if not any(ledger.missing or ledger.again for ledger in ledgers):
         return view.engine.table(FINDING.empty_table())
@@ -130,7 +133,8 @@ def ledgers(tables: Tables, anomalies: Rows) -> dict[str, dict[str, int]]:
     counted = anomalies.only("kind", *_LEDGER).counts(["run", "kind"]).to_pylist()
     counts = {(row["run"], row["kind"]): row["count"] for row in counted}
     values = keyed_values(tables)
-    replaced = {} if values is None else replaced_of(client_view(tables), values)
+    replaced = Counter(deleted_counts(tables))
+    replaced.update({} if values is None else replaced_of(client_view(tables), values))
     return ledger(partition_ledgers(tables), counts, replaced)
 
 
@@ -144,7 +148,7 @@ def ledger(
     Args:
         ledgers: the ledgers of all partitions.
         counts: the number of anomalies by run and kind.
-        replaced: how many records compaction may have removed, by run.
+        replaced: how many records compaction or an administrator may have removed, by run.
     """
     runs: dict[str, Counter[str]] = {}
     for partition in ledgers:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from highwater.checkers.history import row_flags as flags
+from highwater.checkers.history import send_waits
 from highwater.checkers.history.columns import (
     NONE,
     Bools,
@@ -33,13 +34,17 @@ SENDS: Final = 2
 COUNTED: Final = 3
 SINGLE: Final = 4
 ROW_ALONE: Final = 5
+WAITED: Final = 6
+ACKNOWLEDGED: Final = 7
 """The values of ``what``, the kind of a row. SLOT_TOLD: a range of offsets that responses to sends
 acknowledge. READS: an offset run of a reader. SENDS: an offset run of a producer. COUNTED: not an
 offset run, but counts for a client and slot: the number of rows (``place``), the number of rows
 about records (``last_place``), and the flags of the rows (``op``, bits of
 ``checkers.history.row_flags``). SINGLE and ROW_ALONE: offset runs of one row, made by
-``checkers.history.steps``. A row that moved a reader, or that states a log's end, is not reduced.
-The ``what`` of such a row has the bits of its ``fact``, which are greater than these values."""
+``checkers.history.steps``. WAITED and ACKNOWLEDGED: not offset runs, but a range of time of
+``checkers.history.send_waits`` as ``place`` and ``last_place``. A row that moved a reader, or that
+states a log's end, is not reduced. The ``what`` of such a row has the bits of its ``fact``, which
+are greater than these values."""
 
 OFFSET_RUN: Final = schema(
     *("what", "client", "slot", "sent", "ok", "sure", "op", "at", "place"),
@@ -54,7 +59,7 @@ offset run. ``ok``: the operation succeeded; an offset run over several operatio
 successful ones. ``sure``: the records that were read are committed. ``place`` and ``last_place``:
 the offsets of the first and the last row."""
 
-INPUT: Final = ("client", "slot", "op", "at", "offset", "fact")
+INPUT: Final = ("client", "slot", "op", "at", "offset", "invoke_ns", "complete_ns", "fact")
 """The columns of ``checkers.history.rows.ROW`` that ``offset_runs`` reads."""
 
 
@@ -74,6 +79,8 @@ def offset_runs(rows: pa.Table) -> pa.Table:
         known_offsets(sends["slot"], sends["offset"]),
         _offset_runs(sends, SENDS),
         _offset_runs(choose(columns, located & ~sent), READS),
+        _times(WAITED, send_waits.waits(columns)),
+        _times(ACKNOWLEDGED, send_waits.acknowledged(columns)),
     ]
     return pa.concat_tables(parts)
 
@@ -115,6 +122,13 @@ def _counted(rows: Numbers) -> pa.Table:
         "last_place": np.add.reduceat(of_records, group.first),
     }
     return arrow(columns, OFFSET_RUN)
+
+
+def _times(what: int, spans: pa.Table) -> pa.Table:
+    """Return rows of ``checkers.history.send_waits.SPAN`` as rows of ``OFFSET_RUN``."""
+    columns = numbers(spans)
+    ends = {"place": columns["since"], "last_place": columns["until"]}
+    return arrow({"slot": columns["slot"], "what": what} | ends, OFFSET_RUN)
 
 
 def _moves(rows: Numbers) -> pa.Table:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own convention
 
 from highwater.checkers.core.derived import derived
-from highwater.checkers.history import record_summaries
+from highwater.checkers.history import record_summaries, send_waits
 from highwater.checkers.history import row_flags as flags
 from highwater.checkers.history.columns import (
     NONE,
@@ -30,7 +30,14 @@ from highwater.checkers.history.columns import (
     numbers,
     schema,
 )
-from highwater.checkers.history.offset_runs import COUNTED, INPUT, OFFSET_RUN, offset_runs
+from highwater.checkers.history.offset_runs import (
+    ACKNOWLEDGED,
+    COUNTED,
+    INPUT,
+    OFFSET_RUN,
+    WAITED,
+    offset_runs,
+)
 from highwater.checkers.history.record_summaries import DOUBTFUL, DOUBTS, RECORD, SLOT, SUMS, TALLY
 from highwater.checkers.history.rows import NAMES, OF_SLOT, ROW, WORDS, named, numbered
 from highwater.checkers.run_tables import Tables
@@ -104,7 +111,21 @@ class ClientHistory:
     @cached_property
     def offset_runs(self) -> Rows:
         """The offset runs of all rows; see ``checkers.history.offset_runs``."""
-        return self._offset_runs.but("what", COUNTED)
+        return self._offset_runs.but("what", COUNTED).but("what", WAITED).but("what", ACKNOWLEDGED)
+
+    @cached_property
+    def waits(self) -> pa.Table:
+        """The times in which sends waited, as ``checkers.history.send_waits.SPAN`` rows."""
+        return self._spans(WAITED)
+
+    @cached_property
+    def acknowledged(self) -> pa.Table:
+        """The times in which each partition acknowledged sends without an outage."""
+        return self._spans(ACKNOWLEDGED, within=send_waits.SHORT_NS)
+
+    def _spans(self, what: int, within: int = 0) -> pa.Table:
+        rows = numbers(self._offset_runs.only("what", what).table())
+        return send_waits.merged(rows["slot"], rows["place"], rows["last_place"], within)
 
     @cached_property
     def _counted(self) -> pa.Table:

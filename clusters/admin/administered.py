@@ -55,6 +55,13 @@ class AdministeredCluster(ABC):
         self._require_ours(topic)
         topics.delete_topic(self._running(), topic)
 
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Send the request to the partition's leader, which answers when all replicas know it."""
+        self._require_ours(topic)
+        with contextlib.closing(self.probe()) as probe:
+            leader = probe.partition(topic, partition).leader
+        topics.delete_records(self._running(), leader, topic, partition, before)
+
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """Put a broker first in the assignment, and elect the preferred leader."""
         self._change_leadership(leadership.move, topic, partition, broker)

@@ -10,7 +10,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
+from kafka.protocol.admin import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteRecordsRequest,
+    DeleteTopicsRequest,
+)
 from kafka.protocol.metadata import MetadataRequest
 
 from highwater.clusters.admin.kafka_protocol import ProtocolClient
@@ -121,6 +126,33 @@ def delete_topic(brokers: Mapping[int, Address], name: str) -> None:
             what=f"topic {name} to be deleted",
             limit_s=_LIMIT_S,
             passing=(UnreachableError,),
+        )
+
+
+def delete_records(
+    brokers: Mapping[int, Address], leader: int, name: str, partition: int, before: int
+) -> None:
+    """Delete the records of a partition below an offset (KIP-107).
+
+    Raises:
+        HarnessError: the leader refuses, or a replica did not learn of it in time.
+        UnreachableError: the leader does not run, or does not answer.
+    """
+    topic = DeleteRecordsRequest.DeleteRecordsTopic
+    place = topic.DeleteRecordsPartition(partition_index=partition, offset=before)
+    request = DeleteRecordsRequest(
+        version=0,
+        topics=[topic(name=name, partitions=[place])],
+        timeout_ms=int(_ANSWER_S * 1000),
+    )
+    if leader not in brokers:
+        raise UnreachableError(f"{name}-{partition} has no leader that runs")
+    with contextlib.closing(ProtocolClient(brokers, timeout_s=2 * _ANSWER_S)) as client:
+        [response] = client.ask(leader, request)
+    [result] = response.topics[0].partitions
+    if result.error_code:
+        raise HarnessError(
+            f"Kafka refuses to delete records of {name}-{partition}: error {result.error_code}"
         )
 
 

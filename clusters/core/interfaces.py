@@ -435,6 +435,14 @@ class Cluster(Protocol):
             UnreachableError: no node that can add them responds.
         """
 
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Delete a partition's records below an offset (KIP-107), and wait until it is done.
+
+        Raises:
+            HarnessError: the leader refuses.
+            UnreachableError: the leader does not answer, or there is none.
+        """
+
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
         """Move leadership to a member of the ISR as an administrator does; no broker fails.
 

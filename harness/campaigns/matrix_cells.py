@@ -19,6 +19,7 @@ import msgspec
 from highwater.harness.base.errors import NotThereError, StoreError, UsageError
 from highwater.harness.base.files import is_file, write_whole
 from highwater.harness.releases.client_choice import LIBRDKAFKA
+from highwater.harness.runs.availability import Availability
 from highwater.harness.runs.plan import SCHEMA_VERSION, Acks, Plan, Workload
 from highwater.harness.runs.store import Run, Store
 from highwater.harness.runs.verdict import Verdict, in_words
@@ -148,6 +149,8 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
         problem: why the harness ended the run early; None if the run was completed.
         counted: whether losses could be counted. Otherwise the numbers of records are not valid.
         others: numbers of other anomalies, by kind: ``2 duplicate, 1 G1a``.
+        unacknowledged_s: the longest outage of ``harness.runs.availability``, as far as it was
+            observed; None: not observed. The same is true for the two fields after it.
     """
 
     verdict: Literal["valid", "invalid", "unknown"]
@@ -163,6 +166,9 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
     model: str | None = None
     counted: bool = True
     others: str = ""
+    unacknowledged_s: float | None = None
+    leaderless_s: float | None = None
+    unsynced_s: float | None = None
 
     @property
     def word(self) -> str:
@@ -207,6 +213,7 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
                 for kind, many in verdict.counts.items()
                 if many and kind not in _COUNTED
             ),
+            **(verdict.availability or Availability()).lengths_s,  # type: ignore[arg-type]
         )
 
 

@@ -6,6 +6,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from highwater.harness.runs.availability import MEASURES
+
 SCHEMA: Final = pa.schema(
     [
         pa.field("kafka", pa.string(), nullable=False),
@@ -35,6 +37,7 @@ SCHEMA: Final = pa.schema(
         pa.field("model", pa.string()),
         pa.field("counted", pa.bool_()),
         pa.field("others", pa.string()),
+        *(pa.field(f"{name}_s", pa.float64()) for name in MEASURES),
     ]
 )
 """Columns of ``cells.parquet``: the fields of ``MatrixRow`` in their order."""

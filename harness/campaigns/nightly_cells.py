@@ -131,6 +131,7 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
         state: ``good`` means that the run ended as the model predicts, even with a loss.
         lost, acknowledged, divergent: numbers of records; 0 if nothing was judged.
         counted: whether losses could be counted. Otherwise the numbers are not valid.
+        unacknowledged_s: as in ``harness.campaigns.matrix_cells.MatrixRow``, with the next two.
     """
 
     night: str
@@ -143,6 +144,9 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
     divergent: int = 0
     counted: bool = True
     seconds: float | None = None
+    unacknowledged_s: float | None = None
+    leaderless_s: float | None = None
+    unsynced_s: float | None = None
     schema: int = SCHEMA
 
     @property

@@ -1,16 +1,22 @@
 """The outcome of a night: its colour, the reasons, and the changes since earlier nights."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import median
 from typing import Final, Literal
 
 from highwater.harness.base.wording import count
 from highwater.harness.campaigns.nightly_cells import STATES, CellResult, State, worst
+from highwater.harness.releases.release import version_order
+from highwater.harness.runs.availability import MEASURES
 
 Colour = Literal["green", "yellow", "red"]
 _REASONS: Final[dict[State, str]] = {"bad": "Bad", "missing": "Missing", "unknown": "Unknown"}
+_CELLS_LEAST: Final = 3
+_SLOWER, _SLOWER_S = 1.5, 1.0
+"""A release is slower if its median is greater by this factor, and by this many seconds."""
 EXIT_CODES: Final[dict[Colour, int]] = {"green": 0, "yellow": 3, "red": 1}
 
 
@@ -45,6 +51,61 @@ def compare(
         resolved=[mark for key, mark in now.items() if key in were and not mark.troubled],
         waiting=[mark for key, mark in before.items() if key in were and key not in now],
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseOutages:
+    """One release's outages of one kind, tonight and in the nights before.
+
+    Attributes:
+        measure: the kind in words, from ``harness.runs.availability.MEASURES``.
+        now_s: the median over tonight's cells of their longest outage.
+        before_s: the median, over the same settings, of their medians of the nights before; None if
+            none of them ran before.
+        cells: number of tonight's cells that are compared, or of all if none ran before.
+    """
+
+    kafka: str
+    measure: str
+    now_s: float
+    before_s: float | None
+    cells: int
+
+    @property
+    def slower(self) -> bool:
+        """True if the release is clearly slower than before, in enough cells."""
+        if self.before_s is None or self.cells < _CELLS_LEAST:
+            return False
+        return self.now_s > max(self.before_s * _SLOWER, self.before_s + _SLOWER_S)
+
+
+def outages(
+    history: Iterable[CellResult], tonight: Sequence[CellResult], night: str
+) -> list[ReleaseOutages]:
+    """Return the outages of every release that were observed tonight."""
+    earlier = [mark for mark in history if mark.night < night]
+    rows = []
+    for name, measure in MEASURES.items():
+        before: dict[str, list[float]] = defaultdict(list)
+        now: dict[str, list[CellResult]] = defaultdict(list)
+        for mark in earlier:
+            if (seconds := getattr(mark, f"{name}_s")) is not None:
+                before[mark.key].append(seconds)
+        for mark in tonight:
+            if getattr(mark, f"{name}_s") is not None:
+                now[mark.kafka].append(mark)
+        for kafka, marks in now.items():
+            both = [mark for mark in marks if mark.key in before]
+            rows.append(
+                ReleaseOutages(
+                    kafka=kafka,
+                    measure=measure,
+                    now_s=median(getattr(mark, f"{name}_s") for mark in both or marks),
+                    before_s=median(median(before[m.key]) for m in both) if both else None,
+                    cells=len(both or marks),
+                )
+            )
+    return sorted(rows, key=lambda row: (version_order(row.kafka), row.measure))
 
 
 def _gravity(mark: CellResult) -> tuple[int, str]:
@@ -101,6 +162,11 @@ class NightOutcome:
     def changes(self) -> NightChanges:
         """The changes since the nights before: new, ongoing, resolved, waiting."""
         return compare(self.history, self.marks, self.night)
+
+    @cached_property
+    def outages(self) -> list[ReleaseOutages]:
+        """The outages of every release, tonight and before."""
+        return outages(self.history, self.marks, self.night)
 
     @property
     def states(self) -> Counter[str]:

@@ -28,9 +28,11 @@ from highwater.harness.clients.libraries.keyed import KEYED
 from highwater.harness.clients.libraries.librdkafka import LIBRDKAFKA
 from highwater.harness.clients.operation_buffers import ReadBuffer
 from highwater.harness.clients.record_sender import Sender
+from highwater.harness.runs.faults.facts import facts_of
 from highwater.harness.runs.history import ASSIGN, FINAL, OK, READ_COMMITTED, SEEK
 from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.recorder import Recorder
+from highwater.harness.runs.steps import fault_in
 from highwater.harness.runs.store import StandingEnd
 
 _TRY_S: Final = 5.0
@@ -242,7 +244,9 @@ def _read(
             client.list_topics(topic, timeout=_TRY_S)
     tape.moved(ASSIGN, dict.fromkeys(fences), within=False)
     tape.moved(SEEK, dict.fromkeys(fences, 0), within=False)
-    shortened = plan.tiered or plan.topic.expires
+    named = {fault_in(word) for word in plan.nemesis} | {step.fault for step in plan.steps}
+    deletes = any(facts_of(fault).deletes for fault in named)
+    shortened = plan.tiered or plan.topic.expires or deletes
     begins = {p: _first_offset(client, topic, p, deadline) if shortened else 0 for p in fences}
     client.assign([TopicPartition(topic, partition, at) for partition, at in begins.items()])
     while time.monotonic() < deadline and any(
@@ -290,8 +294,8 @@ def _last_offset(client: RecordConsumer, topic: str, partition: int) -> int:
 def _first_offset(client: RecordConsumer, topic: str, partition: int, deadline: float) -> int:
     """Return a partition's first offset; a reader at an earlier offset would get an error.
 
-    The result is 0 if the first offset is unknown. It is above 0 only with a remote tier, because
-    other topics delete no records.
+    The result is 0 if the first offset is unknown. It is above 0 only with a remote tier, or after
+    records expired or were deleted by a fault.
     """
     with contextlib.suppress(WaitTimeoutError):
         bounds = await_condition(

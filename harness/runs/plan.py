@@ -20,6 +20,7 @@ from highwater.harness.releases.group_protocols import (
     GroupProtocol,
 )
 from highwater.harness.runs import parse_values
+from highwater.harness.runs.availability import Limits
 from highwater.harness.runs.derived_settings import derived
 from highwater.harness.runs.likeness import Likeness
 from highwater.harness.runs.options import Notation, Option, as_typed, options_of
@@ -296,6 +297,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             ``harness.runs.steps``.
         schedule: the model's schedule to replay, as plain JSON (see
             ``checkers.model.schedules.schedule``), or None.
+        calm_s: duration of the pause between two storms of a random schedule; 0: no pauses.
+        max_outage_s: limit that a user sets; 0: none. The same is true for ``max_recovery_s``.
         duration_s: the duration of a random schedule; with steps, the least duration.
         broker_config: broker settings in addition to the driver's own, as Kafka spells them.
         wire: put the relay between brokers even if no fault or story needs it.
@@ -338,6 +341,30 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     overlap: Annotated[
         int, Option("Sequences of faults at the same time, {}, with a nemesis.", limits.OVERLAP)
     ] = 1
+    calm_s: Annotated[
+        float,
+        Option(
+            f"Quiet time after each storm of faults, {limits.CALM_S.lasting}, with a nemesis.",
+            name="calm",
+            notation=_CHURN,
+        ),
+    ] = 0.0
+    max_outage_s: Annotated[
+        float,
+        Option(
+            "Longest time without an acknowledgement in a partition; beyond it the run is invalid.",
+            name="max_outage",
+            notation=_CHURN,
+        ),
+    ] = 0.0
+    max_recovery_s: Annotated[
+        float,
+        Option(
+            "Longest time from a healing until all replicas are in sync.",
+            name="max_recovery",
+            notation=_CHURN,
+        ),
+    ] = 0.0
     steps: Steps = ()
     schedule: dict[str, Any] | None = None
     duration_s: Annotated[
@@ -482,6 +509,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return not (self.story or self.nemesis or self.steps) and self.schedule is None
 
     @property
+    def availability_limits(self) -> Limits:
+        """The limits of outages that the user set; see ``harness.runs.availability``."""
+        limits_s = {
+            "unacknowledged": ("--max-outage", self.max_outage_s),
+            "unsynced": ("--max-recovery", self.max_recovery_s),
+        }
+        return {name: limit for name, limit in limits_s.items() if limit[1]}
+
+    @property
     def happens(self) -> str:
         """The schedule of faults in one or two words."""
         if self.schedule is not None:
@@ -565,7 +601,7 @@ _AT_FIRST: Final = frozenset(
     ("kafka", "acks", "min_isr", "unclean", "cluster", "story", "nemesis", "duration")
 )
 _NEXT: Final = (
-    *("producers", "consumers", "rate", "record_bytes", "compression", "overlap", "budget"),
+    *("producers", "consumers", "rate", "record_bytes", "compression", "overlap", "calm", "budget"),
     *("partitions", "brokers", "delivery_timeout", "aborts", "isolation", "subscribe", "share"),
     *("group_protocol", "churn", "keys", "tombstones"),
 )

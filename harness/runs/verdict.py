@@ -6,6 +6,7 @@ from typing import Final, Literal, Self
 import msgspec
 
 from highwater.harness.base.errors import StoreError
+from highwater.harness.runs.availability import Availability
 from highwater.harness.runs.plan import SCHEMA_VERSION
 
 VALID: Literal["valid"] = "valid"
@@ -93,7 +94,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 
     sent = acknowledged + failed + unknown; acknowledged = read + lost + unseen + replaced. ``read``
     counts acknowledged records that the final read returned, and ``replaced`` counts acknowledged
-    records that compaction may have removed.
+    records that compaction, or an administrator, may have removed.
     """
 
     sent: int
@@ -141,6 +142,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         cut: the phase in which the run was interrupted; empty if the run ended.
         unread: files that are no evidence, so no verdict uses them.
         account: the part of the run that the ledger counts.
+        availability: None if it was not measured, as in older verdicts.
     """
 
     schema: int = SCHEMA_VERSION
@@ -160,6 +162,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     cut: str = ""
     unread: tuple[UnusedFile, ...] = ()
     account: Account = "whole"
+    availability: Availability | None = None
 
     @property
     def complete(self) -> bool:
@@ -231,6 +234,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             "reasons": list(self.reasons),
             "happened": self.happened,
             **ledger,
+            "availability": msgspec.to_builtins(self.availability),
             "divergent": counted("divergence"),
             "duplicate": counted("duplicate"),
             "anomalies": [msgspec.to_builtins(anomaly) for anomaly in self.anomalies],

@@ -105,6 +105,9 @@ def _mark(row: MatrixRow, night: str, canaries: Sequence[Canary]) -> CellResult:
         divergent=row.divergent,
         counted=row.counted,
         seconds=row.seconds,
+        unacknowledged_s=row.unacknowledged_s,
+        leaderless_s=row.leaderless_s,
+        unsynced_s=row.unsynced_s,
     )
 
 

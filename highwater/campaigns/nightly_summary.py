@@ -33,6 +33,7 @@ def markdown(outcome: NightOutcome) -> str:
         _cells("Unknown", unknown),
         _repeat([*changes.new, *changes.ongoing]),
         _table("Slowest", ("cell", "seconds"), [(m.key, f"{m.seconds:.0f}") for m in slowest]),
+        _outages(outcome),
         _list(outcome.notes),
     ]
     return "\n".join(part for part in parts if part)
@@ -47,6 +48,22 @@ def _canaries(outcome: NightOutcome) -> str:
     rows += [(name, "not run", "", "", "") for name in sorted(unheard)]
     heads = ("canary", "cell", "seed", "state", "lost / acknowledged")
     return _table("Canaries, which must lose", heads, rows)
+
+
+def _outages(outcome: NightOutcome) -> str:
+    heads = ("release", "seconds", "median tonight", "median before", "cells", "")
+    rows = [
+        (
+            row.kafka,
+            row.measure,
+            f"{row.now_s:.1f}",
+            "-" if row.before_s is None else f"{row.before_s:.1f}",
+            str(row.cells),
+            "slower" if row.slower else "",
+        )
+        for row in outcome.outages
+    ]
+    return _table("Outages", heads, sorted(rows, key=lambda row: not row[-1]))
 
 
 def _cells(title: str, marks: Sequence[CellResult]) -> str:

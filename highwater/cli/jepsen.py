@@ -12,6 +12,7 @@ from rich.text import Text
 from highwater import console
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.base.wording import count
+from highwater.harness.runs.availability import NOT_OBSERVED
 
 if TYPE_CHECKING:
     from highwater.checkers.jepsen.judge import Judgement
@@ -44,6 +45,7 @@ def _print_json(judged: "Judgement") -> None:
         "reasons": list(judged.reasons),
         "operations": judged.read.operations,
         "counts": judged.counts,
+        "availability": None,
     }
     out = sys.stdout
     out.write(json.dumps(head, indent=2, ensure_ascii=False).removesuffix("\n}"))
@@ -64,6 +66,7 @@ def _show(judged: "Judgement") -> None:
     )
     for doubt in judged.doubts:
         console.out.print(Text(f"  {doubt}"))
+    console.out.print(f"  longest outages: {NOT_OBSERVED}")
     if not judged.counts:
         return
     first: dict[str, dict[str, Any]] = {}

@@ -289,6 +289,14 @@ def _check_nemesis(plan: Plan) -> None:
         spec.require(plan, release(plan.kafka))
     if plan.nemesis:
         check_duration(plan.duration_s)
+    if plan.calm_s and not limits.CALM_S.least <= plan.calm_s <= limits.CALM_S.most:
+        raise UsageError(
+            f"{plan.calm_s:g} s between storms: out of range", hint=f"{limits.CALM_S.lasting}."
+        )
+    if plan.calm_s and not plan.nemesis:
+        raise UsageError(
+            "--calm has no effect without random faults", hint="Name faults with --nemesis."
+        )
 
 
 def _check_client(plan: Plan, kafka: Release) -> None:

@@ -64,7 +64,7 @@ def as_taken(run: Run, *, by: By) -> Plan:
     if plan.story is not None or plan.schedule is not None:
         return plan
     steps = whole_steps(run).steps(by)
-    return msgspec.structs.replace(plan, nemesis=(), budget={}, overlap=1, steps=steps)
+    return msgspec.structs.replace(plan, nemesis=(), budget={}, overlap=1, calm_s=0.0, steps=steps)
 
 
 def perform(

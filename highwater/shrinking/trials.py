@@ -47,14 +47,15 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
         """Return a judged run's verdict and the kind of its worst anomaly.
 
         Anomalies that break a guarantee come first, then the order of ``checkers.catalogue``
-        decides.
+        decides. A run that is invalid only because it exceeded a limit has no such anomaly.
         """
         all_names = all_kinds()
         for name in kinds:
             if name not in all_names:
                 raise UsageError(f"no anomaly is called {name!r}", hint=nearest(name, all_names))
         names = [name for name in all_names if verdict.counts.get(name)]
-        if verdict.verdict == UNKNOWN or not names:
+        limit = verdict.verdict == INVALID and not any(a.breaks for a in verdict.anomalies)
+        if verdict.verdict == UNKNOWN or limit or not names:
             raise UsageError(
                 f"{verdict.run} has no anomaly to keep: {verdict.headline}",
                 hint="Shrink a run that has an anomaly.",
@@ -74,9 +75,6 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 def _worst(verdict: Verdict, kinds: Sequence[str]) -> str:
     breaking = {anomaly.kind for anomaly in verdict.anomalies if anomaly.breaks}
     candidates = [name for name in kinds if name in breaking] or list(kinds)
-    assert verdict.verdict != INVALID or breaking, (
-        "an invalid run has an anomaly that breaks a promise"
-    )
     return min(candidates, key=lambda name: _GRAVITY[kind(name).severity])
 
 

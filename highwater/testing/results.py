@@ -115,7 +115,9 @@ class Result:
         self.assert_judged()
         if self.verdict == "invalid":
             breaking = [anomaly for anomaly in self.anomalies if anomaly.breaks]
-            lines = [self.headline, *_sentences(breaking), *self._model_says(), self.where]
+            limits = () if breaking else self._judged.verdict.reasons
+            lines = [self.headline, *limits, *_sentences(breaking)]
+            lines += [*self._model_says(), self.where]
             raise PromiseBroken("\n".join(lines), self)
 
     def assert_loses(self, *values: str) -> None:

@@ -96,6 +96,34 @@ def reassign(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
         cluster.reassign(aim.topic.name, aim.partition, [*left, gone])
 
 
+@aimed("decommission", why_not=by_request, commands=("start", "stop"), awaits_coordination=True)
+def decommission(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Unassign a broker's replicas of the topic and shut it down; healing adds it anew.
+
+    The broker then starts with an empty log for each partition, and copies it. Another broker gets
+    a replica for each that is unassigned, if there are more brokers than replicas. Topics of
+    Kafka's own stay assigned.
+    """
+    topic, broker = aim.topic, aim.victim
+    states = {number: _state(cluster, topic.name, number) for number in range(topic.partitions)}
+    before = {number: [*state.isr] for number, state in states.items() if broker in state.isr}
+    whole = all(len(state.isr) == topic.replication_factor for state in states.values())
+    if not (whole and before and topic.replication_factor > 1):
+        raise NothingDoneError(f"{topic.name} has replicas that are not in sync, or only one")
+    running = sorted(id_ for id_, node in cluster.brokers.items() if node.state == "running")
+    try:
+        for number, isr in before.items():
+            spare = [id_ for id_ in running if id_ not in isr][:1]
+            left = [id_ for id_ in isr if id_ != broker]
+            cluster.reassign(topic.name, number, [*left, *spare])
+        cluster.brokers[broker].stop()
+        yield f"broker {broker} has no replica of {topic.name}, and is shut down"
+    finally:
+        cluster.brokers[broker].start()
+        for number, isr in before.items():
+            cluster.reassign(topic.name, number, isr)
+
+
 @aimed("unclean-election", at="cluster", needs="--unclean", awaits_coordination=True)
 def unclean_election(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Shrink the ISR to the leader, kill this leader, and elect a broker without its last records.

@@ -156,6 +156,8 @@ Needs = Literal[
     "strace",
     "libfaketime",
     "iptables",
+    "no groups",
+    "--tiered",
 ]
 CLIENTS: Final = "--wire-clients"
 MESSAGE: Final = "--message"
@@ -167,6 +169,8 @@ IPTABLES: Final = "iptables"
 LOG_DIRS: Final = "--log-dirs"
 KEYS: Final = "--keys"
 PROGRAM: Final = "highwater app"
+NO_GROUPS: Final = "no groups"
+TIERED: Final = "--tiered"
 OF_MACHINE: Final[Mapping[Needs, Callable[[], str]]] = {
     STRACE: syscall_injection.why_not,
     CLOCKS: broker_clock.why_not,
@@ -208,7 +212,9 @@ class Fault:
             because one of several directories fails; ``--keys``, because the topic must be
             compacted; ``highwater app``, because the fault hits a program under test;
             ``strace``, because it changes a node's system calls; ``libfaketime``, because nodes
-            need clocks of their own; or ``iptables``, because it loses packets.
+            need clocks of their own; ``iptables``, because it loses packets; ``--tiered``, because
+            it is a fault of the remote tier; or ``no groups``, because it deletes records that a
+            group may not have read.
         commands: the commands of an inventory that the fault needs on an external cluster; None if
             no commands are enough for the fault.
         awaits_coordination: whether the injection waits until ZooKeeper or a controller reports
@@ -230,6 +236,11 @@ class Fault:
     awaits_coordination: bool = False
     spares_majority: bool = False
     changes_voters: bool = False
+
+    @property
+    def on_wire(self) -> bool:
+        """True if it hits a broker's links only, so that the broker may have another fault, too."""
+        return self.family == "network" and self.scope == "broker"
 
     def missing(self, kafka: Release, plan: Plan) -> str:
         """Return why the fault is not available on a plan's cluster; empty if it is."""

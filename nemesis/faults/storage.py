@@ -21,9 +21,12 @@ from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.release import Release
 from highwater.harness.runs.faults.effects import FaultEffect, RemovedOffsets
 from highwater.harness.runs.plan import Topic
+from highwater.harness.runs.store import REMOTE_TIER
+from highwater.harness.runs.topics.remote_tier import remote_partition
 from highwater.nemesis.faults import disk_damage
 from highwater.nemesis.faults.registry import (
     LOG_DIRS,
+    TIERED,
     TRACES,
     FaultTarget,
     NothingDoneError,
@@ -453,6 +456,30 @@ def log_dir_failure(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
         folder.unlink(missing_ok=True)
         broken.rename(folder)
         target.start()
+
+
+def _same_folder(_: Release, driver: str) -> str:
+    return "" if driver == "local" else "the remote tier's folder belongs to its brokers"
+
+
+@aimed("tier-outage", at="topic", needs=TIERED, why_not=_same_folder)
+def tier_outage(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Let every request to the remote tier about the topic fail; no broker fails."""
+    tier = cluster.directory / REMOTE_TIER
+    names = [
+        at.name for at in tier.glob("*/") if remote_partition(at.name, aim.topic.name) is not None
+    ]
+    if not names:
+        raise NothingDoneError(f"the remote tier has nothing of {aim.topic.name} yet")
+    away = [(tier / name, (tier / name).rename(cluster.directory / name)) for name in names]
+    try:
+        for folder, _ in away:
+            folder.touch()
+        yield f"the remote tier fails for {', '.join(sorted(names))}"
+    finally:
+        for folder, aside in away:
+            folder.unlink(missing_ok=True)
+            aside.rename(folder)
 
 
 def _log(cluster: Cluster, target: Broker) -> Path:

@@ -1,15 +1,26 @@
 """Faults that change a setting of the topic while it is in use; healing restores the plan's value.
 
-No changed setting deletes records that the run wrote: such records would look lost.
+No changed setting deletes records that the run wrote: such records would look lost. Further faults
+add partitions, delete records, or delete a topic beside the topic under test. Their healing brings
+nothing back.
 """
 
+import contextlib
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from highwater.clusters.core.interfaces import Cluster, UnreachableError
+from highwater.clusters.core.interfaces import Cluster, Probe, UnreachableError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.release import Release
-from highwater.nemesis.faults.registry import FaultTarget, aimed, by_request
+from highwater.harness.runs.faults.effects import FaultEffect, RemovedOffsets
+from highwater.nemesis.faults.registry import (
+    NO_GROUPS,
+    FaultTarget,
+    NothingDoneError,
+    aimed,
+    by_request,
+)
 
 _OLD_FORMAT: Final = "0.10.0"
 _PUT_BACK_S: Final = 90.0
@@ -83,3 +94,89 @@ def _formats(kafka: Release, _: str) -> str:
 def set_format(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
     """Write records in the format of 0.10.0 (message.format.version), without leader epochs."""
     yield from changed(cluster, aim, "message.format.version", _OLD_FORMAT)
+
+
+@aimed("add-partitions", at="topic", why_not=by_request, commands=(), awaits_coordination=True)
+def add_partitions(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Add a partition to the topic, to which the workload does not send; groups read it."""
+    topic = aim.topic
+    with contextlib.closing(cluster.probe()) as probe:
+        live = sorted(probe.live_brokers())
+        added = next(n for n in itertools.count(topic.partitions) if not _exists(probe, aim, n))
+    if len(live) < topic.replication_factor:
+        raise NothingDoneError(f"{topic.name} needs {topic.replication_factor} live brokers")
+    first = added % len(live)
+    replicas = [*live[first:], *live[:first]][: topic.replication_factor]
+    cluster.add_partitions(topic.name, {added: replicas})
+    yield f"{topic.name} has {added + 1} partitions"
+
+
+def _exists(probe: Probe, aim: FaultTarget, partition: int) -> bool:
+    try:
+        probe.partition(aim.topic.name, partition)
+    except UnreachableError:
+        return False
+    return True
+
+
+def _requested_deletions(kafka: Release, driver: str) -> str:
+    if kafka.number < (0, 11):
+        return "DeleteRecords came with 0.11 (KIP-107)"
+    return by_request(kafka, driver)
+
+
+@aimed("delete-records", at="topic", why_not=_requested_deletions, needs=NO_GROUPS)
+def delete_records(cluster: Cluster, aim: FaultTarget) -> Iterator[FaultEffect]:
+    """Delete the oldest quarter to half of a partition's records (DeleteRecords, KIP-107).
+
+    The judge knows that these records may be missing from the final read. A group that lags could
+    miss them, too, so that runs with groups do not have this fault.
+    """
+    name, number = aim.topic.name, aim.partition
+    with contextlib.closing(cluster.probe()) as probe:
+        leader = probe.partition(name, number).leader
+        if leader < 0:
+            raise NothingDoneError(f"{name}-{number} has no leader")
+        first = probe.log_start(leader, name, number)
+        records = probe.replica(leader, name, number).hw - first
+        before = first + int(records * (1 + aim.choice) / 4)
+    if before <= first:
+        raise NothingDoneError(f"{name}-{number} has too few records to delete any")
+    cluster.delete_records(name, number, before)
+    yield FaultEffect(
+        f"the records of {name}-{number} below offset {before} were deleted",
+        [RemovedOffsets(name, number, first, before)],
+    )
+
+
+def _deletes_topics(kafka: Release, _: str) -> str:
+    return "" if kafka.coordination == "kraft" else "it deletes topics by KRaft's way"
+
+
+@aimed("recreate-topic", at="topic", why_not=_deletes_topics, awaits_coordination=True)
+def recreate_topic(cluster: Cluster, aim: FaultTarget) -> Iterator[str]:
+    """Create, delete and create a topic beside the topic under test; healing deletes it.
+
+    It has as many partitions and replicas, and a new id each time (KIP-516).
+    """
+    name, live = f"{aim.topic.name}-neighbour", sorted(cluster.brokers)
+    replicas = [live[: aim.topic.replication_factor]] * aim.topic.partitions
+    if any(broker.state != "running" for broker in cluster.brokers.values()):
+        raise NothingDoneError("a topic is created when every broker runs")
+    cluster.create_topic(name, replicas, {})
+    try:
+        cluster.delete_topic(name)
+        cluster.create_topic(name, replicas, {})
+        yield f"{name} was deleted and made anew"
+    finally:
+        _delete(cluster, name)
+
+
+def _delete(cluster: Cluster, topic: str) -> None:
+    """Request the deletion until the cluster responds, as in ``_put_back``."""
+    await_condition(
+        lambda: cluster.delete_topic(topic),
+        what=f"topic {topic} to be deleted",
+        limit_s=_PUT_BACK_S,
+        passing=(UnreachableError,),
+    )

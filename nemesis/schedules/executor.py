@@ -43,7 +43,7 @@ def targets(context: ScheduleContext, step: FaultStep) -> list[int | None]:
     """Return the current target brokers of a step; ``[None]`` if its fault hits no broker."""
     if find_fault(step.fault).scope != "broker":
         return [None]
-    return [*resolve(context, step.target, step.partition, step.choice)]
+    return [*resolve(context, step)]
 
 
 def named_client(step: FaultStep) -> str:

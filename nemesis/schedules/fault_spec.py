@@ -17,6 +17,7 @@ from highwater.harness.base.limits import WEIGHT
 from highwater.harness.base.suggestions import nearest
 from highwater.harness.releases.catalogue import Release
 from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.steps import FaultStep
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults.coordinators import COORDINATORS
 from highwater.nemesis.faults.registry import (
@@ -24,9 +25,11 @@ from highwater.nemesis.faults.registry import (
     CONTROLLERS,
     KEYS,
     LOG_DIRS,
+    NO_GROUPS,
     OF_MACHINE,
     PROGRAM,
     STRACE,
+    TIERED,
     TRACES,
     Fault,
     Needs,
@@ -230,6 +233,12 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
             "Leave out the fault, or --trace-flushes.",
         ),
         PROGRAM: (plan.program, "hits a program under test", "Use highwater app."),
+        NO_GROUPS: (
+            not (workload.members or workload.transform or plan.program),
+            "deletes records that a group may not have read",
+            "Leave out the fault, or the group.",
+        ),
+        TIERED: (plan.tiered, "needs a remote tier", "Add --tiered."),
         "--transactions": (workload.transactions, "needs transactions", "Add --transactions."),
         "--subscribe": (
             workload.members or workload.transform,
@@ -245,16 +254,19 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
             raise UsageError(f"{name} {reason}", hint=hint)
 
 
-def resolve(context: ScheduleContext, target: str, partition: int, choice: float) -> list[int]:
-    """Return the brokers that are a target's current members and have no open fault.
+def resolve(context: ScheduleContext, step: FaultStep) -> list[int]:
+    """Return the brokers that are the current members of a step's target and have no open fault.
 
-    If the leader or every follower has a fault already, or if there is no leader, another broker is
+
+    Sequences that overlap may hit a broker that has another fault, if both can be open at once. If
+    the leader or every follower has a fault already, or if there is no leader, another broker is
     returned. For a controller or a coordinator no other broker is returned.
-
-    Args:
-        choice: a number from 0 to 1, which decides between candidates.
     """
+    target, partition, choice = step.target, step.partition, step.choice
     healthy = sorted(set(context.cluster.brokers) - context.nemesis.broken_brokers)
+    if context.plan.overlap > 1:
+        every = sorted(context.cluster.brokers)
+        healthy = [broker for broker in every if context.nemesis.can(step.fault, broker)]
     if target.isdecimal():
         return [broker for broker in healthy if broker == int(target)]
     if target in {"minority", "majority", "all"}:

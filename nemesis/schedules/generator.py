@@ -6,7 +6,7 @@ Targets are data ("the leader of partition 2"); the broker is looked up when a f
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -22,6 +22,9 @@ TROUBLE_S = (0.5, 8.0)
 below a broker's session timeout (2 s) and ends above it. So some faults end before an election, and
 others after it."""
 
+STORM_S = (12.0, 30.0)
+"""Range for the seconds of a storm; the shortest has room for the longest group."""
+
 LEAST_S: Final = CALM_S[0] + TROUBLE_S[0]
 """The shortest schedule that has room for a fault, in seconds."""
 
@@ -33,6 +36,9 @@ def draw(plan: Plan, lane: int = 0) -> Steps:
     several steps, at most as many as there are brokers. A schedule of ``LEAST_S`` or longer has at
     least one group: the first group is shortened if necessary. The schedule of a program under test
     begins with one fault of each kind, in the order of the plan.
+
+    With ``calm_s``, storms of 12 to 30 s, the same for all sequences, and pauses of that length
+    alternate: a group that would not end within a storm belongs to the next.
 
     Args:
         lane: number of the sequence, if several sequences run at the same time.
@@ -48,18 +54,31 @@ def draw(plan: Plan, lane: int = 0) -> Steps:
     dice = random.Random(seed)  # noqa: S311 - a schedule is to be repeatable, not secret
     steps: list[FaultStep] = []
     first = iter(choices if plan.program and not lane else ())
-    end_s = 0.0
+    end_s, storms = 0.0, _storms(plan)
+    storm_ends_s = next(storms)
     while True:
         named = next(first, None)
         faults = [_draw_fault(dice, [named], plan)] if named else _draw_faults(dice, weighted, plan)
         calm_s, trouble_s = round(dice.uniform(*CALM_S), 2), round(dice.uniform(*TROUBLE_S), 2)
         if not steps and plan.duration_s >= LEAST_S:
             calm_s, trouble_s = _shortened(calm_s, trouble_s, plan.duration_s)
+        if end_s + calm_s + trouble_s > storm_ends_s:
+            end_s, storm_ends_s = storm_ends_s + plan.calm_s, next(storms)
         at_s = end_s + calm_s
         end_s += calm_s + trouble_s
         if end_s > plan.duration_s:
             return tuple(steps)
         steps += [msgspec.structs.replace(step, at_s=at_s, lasts_s=trouble_s) for step in faults]
+
+
+def _storms(plan: Plan) -> Iterator[float]:
+    """Yield when each storm of a plan ends; without ``calm_s`` there is one, which does not end."""
+    dice = random.Random(f"{plan.seed} storms")  # noqa: S311 - to be repeatable, as in ``draw``
+    end_s = 0.0 if plan.calm_s else math.inf
+    while True:
+        end_s += dice.uniform(*STORM_S)
+        yield end_s
+        end_s += plan.calm_s
 
 
 def check_duration(seconds: float) -> None:

@@ -48,11 +48,16 @@ def check_steps(plan: Plan, kafka: Release) -> None:
             raise
     alone = [step for step in plan.steps if _scope(step) == "cluster"]
     brokers = [step for step in plan.steps if _scope(step) == "broker"]
-    for target in sorted({step.target for step in brokers if step.target.isdecimal()}):
-        steps = [step for step in brokers if step.target == target]
+    named = [step for step in brokers if step.target.isdecimal()]
+    for target, wire in sorted({(step.target, _on_wire(step)) for step in named}):
+        steps = [step for step in named if (step.target, _on_wire(step)) == (target, wire)]
         _refuse_overlap([*steps, *alone], f"broker {target}")
     for scope in ("topic", "coordination", "cluster", "client", "program"):
         _refuse_overlap([step for step in plan.steps if _scope(step) == scope], f"the {scope}")
+
+
+def _on_wire(step: FaultStep) -> bool:
+    return find_fault(step.fault).on_wire
 
 
 def _scope(step: FaultStep) -> str:

@@ -13,8 +13,7 @@ tier, then copies. Before 3.9 each failed attempt counts from then on as a segme
 (KAFKA-17062, ``RemoteLogManager.RLMTask.buildRetentionSizeData``).
 """
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from highwater.clusters.nodes.config_files import TIER_TASK_S
@@ -127,7 +126,9 @@ def failed_copies(context: ScheduleContext) -> None:
         leo = context.send(record, leader=leader) + 1
     _await_copies(context, leo - 1)
     context.note(f"broker {leader} has copied {leo - 1} of {leo} segments")
-    with _outage(context):
+    context.nemesis.inject("tier-outage")
+    context.note("the remote tier fails", step=1)
+    try:
         context.send(last, leader=leader)
         start = _look_until(
             context,
@@ -136,23 +137,9 @@ def failed_copies(context: ScheduleContext) -> None:
             looks=5,
         )
         context.cluster.configure(context.topic, {"retention.bytes": "-1"})
-    context.note(f"the log began at offset {start} when retention.bytes was lifted", leader)
-
-
-@contextlib.contextmanager
-def _outage(context: ScheduleContext) -> Iterator[None]:
-    """Let all requests to the remote tier that concern the topic fail."""
-    tier = context.cluster.directory / REMOTE_TIER
-    [folder] = [at for at in tier.iterdir() if remote_partition(at.name, context.topic) == 0]
-    away = folder.rename(context.cluster.directory / folder.name)
-    folder.touch()
-    context.note("the remote tier fails", step=1)
-    try:
-        yield
     finally:
-        folder.unlink()
-        away.rename(folder)
-        context.note("the remote tier works again")
+        context.nemesis.heal_fault("tier-outage")
+    context.note(f"the log began at offset {start} when retention.bytes was lifted", leader)
 
 
 def _set_copying(context: ScheduleContext, disabled: str) -> None:

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from highwater.checkers.core.anomaly_kinds import OF_PROGRAMS
 from highwater.checkers.model.report_types import ExplanationLink, ModelFinding, Reconciliation
 from highwater.harness.base.errors import StoreError
+from highwater.harness.runs.availability import MEASURES, says
 from highwater.harness.runs.faults.counts import title
 from highwater.harness.runs.partition_trace import Partition
 from highwater.harness.runs.plan import Plan
@@ -128,6 +129,8 @@ def page(run: Run) -> str:
         pace=pace(evidence),
         evidence=evidence,
         struck=fault_effects,
+        measures=MEASURES,
+        outage=lambda outages, name: says(getattr(outages, name)),
         assumptions=assumptions(run, plan, status, verdict, evidence, fault_effects),
         commands=_commands(run, plan, verdict),
         ledger=ledger_bars(verdict),
@@ -299,7 +302,7 @@ def ledger_bars(verdict: Verdict) -> Markup:
         f"read at the end, {ledger.lost:,} are lost and {ledger.unseen:,} unseen."
     )
     if ledger.replaced:
-        about += f" {ledger.replaced:,} may have been removed by compaction."
+        about += f" {ledger.replaced:,} may have been removed by compaction or on request."
     parts += [
         text(0, 84, f"{done} {ledger.acknowledged:,}", "barname"),
         bar(0, 92, width, 32, acked),

@@ -373,6 +373,25 @@ def one_less(ring: Ring) -> None:
     ring.await_state(lambda state: len(state.isr) == 2, "an ISR of two")
 
 
+def one_more(ring: Ring) -> None:
+    look = partial(ring.probe.partition, TOPIC.name, TOPIC.partitions)
+    await_condition(look, what="a new partition", limit_s=60, passing=(UnreachableError,))
+
+
+def begins_later(ring: Ring) -> None:
+    assert all(ring.probe.log_start(broker, TOPIC.name, 0) > 0 for broker in BROKERS)
+
+
+def a_neighbour(ring: Ring) -> None:
+    assert ring.probe.partition(f"{TOPIC.name}-neighbour", 0).leader in BROKERS
+
+
+def without_replica(ring: Ring) -> None:
+    one_less(ring)
+    assert VICTIM not in ring.state().isr
+    assert ring.cluster.brokers[VICTIM].state == "down"
+
+
 def another_rules(ring: Ring) -> None:
     """Who led until then is down, and another leads."""
     assert ring.cluster.brokers[ring.leader].state == "down"
@@ -429,6 +448,10 @@ EFFECTS: Final[dict[str, Callable[[Ring], None]]] = {
     "session-expiry": registered_anew,
     "move-leader": another_leads,
     "reassign": one_less,
+    "decommission": without_replica,
+    "add-partitions": one_more,
+    "delete-records": begins_later,
+    "recreate-topic": a_neighbour,
     "unclean-election": another_rules,
     "set-min-isr": all_or_none,
     "set-retention": partial(applied, "retention.ms", "604800000"),
@@ -446,7 +469,12 @@ BEFORE: Final[dict[str, Callable[[Ring], None]]] = {
 """What has to be so before a fault, for its effect to be told from what was there."""
 
 RELEASES: Final = ("0.10.2.2", MODERN)
-RESTARTS: Final = {"restart": [VICTIM], "crash-loop": [VICTIM], "rolling-restart": [1, 2, 3]}
+RESTARTS: Final = {
+    "restart": [VICTIM],
+    "decommission": [VICTIM],
+    "crash-loop": [VICTIM],
+    "rolling-restart": [1, 2, 3],
+}
 
 
 def cases() -> Iterator[tuple[str, str]]:
@@ -477,6 +505,7 @@ def test_every_fault_is_tested() -> None:
     elsewhere |= {"files-lost", "disk-restored"}  # test_machine_faults
     elsewhere |= {ROLLING}  # test_rolling
     elsewhere |= {"cleaner-kill"}  # test_compaction
+    elsewhere |= {"tier-outage"}  # test_stories, by failed-copies
     elsewhere |= {"move-txn-coordinator", "move-group-coordinator"}  # test_transactions
     assert set(EFFECTS) | set(STRUCK) | elsewhere == set(faults())
     assert {name for _, name in cases()} == set(EFFECTS)

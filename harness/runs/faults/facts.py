@@ -22,6 +22,7 @@ class FaultFacts:
         empties: whether the fault removes records of every topic from the broker's disk.
         of_message: whether the fault affects single messages.
         moves_clock: whether the fault moves the broker's wall clock.
+        deletes: whether the removed records were deleted on all replicas, at a user's request.
     """
 
     state: str = ""
@@ -32,6 +33,7 @@ class FaultFacts:
     empties: bool = False
     of_message: bool = False
     moves_clock: bool = False
+    deletes: bool = False
 
 
 _NOTHING: Final = FaultFacts()
@@ -55,6 +57,7 @@ _FACTS: Final[Mapping[str, FaultFacts]] = {
     "clock-bump": _OF_CLOCK,
     "clock-strobe": _OF_CLOCK,
     "clock-drift": _OF_CLOCK,
+    "delete-records": FaultFacts(deletes=True),
     "hold-message": _OF_MESSAGE,
     "drop-message": _OF_MESSAGE,
     "repeat-message": _OF_MESSAGE,

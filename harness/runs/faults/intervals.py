@@ -75,7 +75,8 @@ def fault_intervals(
 ) -> tuple[list[FaultInterval], list[FaultInterval]]:
     """Pair each injection with its healing; return the faults by injection, and the notes.
 
-    A fault that kills a paused broker ends the pause. ``rows`` come from ``events/faults``.
+    A broker and its wire may have a fault each. A fault that kills a paused broker ends the pause.
+    ``rows`` come from ``events/faults``.
     """
     faults: list[FaultInterval] = []
     notes: list[FaultInterval] = []
@@ -97,11 +98,13 @@ def fault_intervals(
             notes.append(fault)
             continue
         target = _target(row)
+        if inject and name == "kill":
+            target = (broker, "pause") if (broker, "pause") in open_ else target
         if (before := open_.pop(target, None)) is not None:
             healed = row["says"] if row["phase"] == "heal" else ""
             faults[before] = replace(faults[before], end_ns=time_ns, healed=healed)
         if row["phase"] == "inject":
-            open_[target] = len(faults)
+            open_[_target(row)] = len(faults)
             faults.append(fault)
     return faults, notes
 
@@ -109,6 +112,6 @@ def fault_intervals(
 def _target(row: Mapping[str, Any]) -> object:
     """Return a key that the injection and the healing of one fault have in common."""
     if row["broker"] is not None:
-        return row["broker"]
+        return row["broker"], row["fault"]
     message = _MESSAGE.fullmatch(row["says"]) if facts_of(row["fault"]).of_message else None
     return row["fault"], message and (message[1] or message[2])

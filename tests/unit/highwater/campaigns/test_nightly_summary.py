@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from highwater.campaigns.nightly_jobs import write
 from highwater.cli.app import app
 from highwater.harness.campaigns.nightly_cells import CellResult, Night, NightlyCell
-from highwater.harness.campaigns.nightly_outcome import compare
+from highwater.harness.campaigns.nightly_outcome import compare, outages
 from highwater.harness.campaigns.nightly_trend import NIGHTS, extend
 from highwater.harness.campaigns.nightly_trend import read as read_trend
 from tests.support.nightly_data import Change, is_canary, matrix, night_of
@@ -298,3 +298,26 @@ def test_a_cell_whose_records_could_not_be_counted_has_no_numbers(tonight: Tonig
     [mark] = [mark for mark in tonight.trend if mark.identity == cell.identity]
     assert mark.losses == "-"
     assert "0 / 4" not in done.output
+
+
+def test_a_release_that_got_slower_is_seen_and_makes_no_night_red(tonight: Tonight) -> None:
+    """Its cells are compared with the same cells of earlier nights, if there are enough."""
+    kafka = first(tonight).kafka
+    tonight.run(lambda cell: {"unsynced_s": 9.0 if cell.kafka == kafka else 3.0})
+    assert tonight.summarize().exit_code == 0
+    slow = tonight.trend
+    earlier = [
+        msgspec.structs.replace(mark, night="2026-11-20", unsynced_s=3.0, unacknowledged_s=None)
+        for mark in slow
+    ]
+    rows = outages(earlier, slow, "2026-11-21")
+    assert {row.measure for row in rows} == {"until all replicas are in sync"}
+    assert [row.kafka for row in rows if row.slower] == [kafka]
+    assert not any(row.slower for row in outages([], slow, "2026-11-21"))
+    assert not any(row.slower for row in outages(earlier[:2], slow[:2], "2026-11-21"))
+    trend = tonight.folder / "before.jsonl"
+    trend.write_bytes(b"".join(msgspec.json.encode(mark) + b"\n" for mark in earlier))
+    done = tonight.summarize("--previous", str(trend))
+    assert done.exit_code == 0
+    assert f"| {kafka} | until all replicas are in sync | 9.0 | 3.0 |" in done.stdout
+    assert "slower" in (tonight.folder / "out" / "trend.html").read_text()

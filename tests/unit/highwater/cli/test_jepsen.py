@@ -58,6 +58,7 @@ def test_a_history_is_told_as_one_object(history: Path) -> None:
         "reasons": [],
         "operations": 3,
         "counts": {"lost-write": 1},
+        "availability": None,
         "anomalies": [lost | {"witnesses": seen}],
     }
 

@@ -1,5 +1,6 @@
 """The nemesis knows what it broke, heals it once, and writes both down."""
 
+import contextlib
 import sys
 import threading
 from collections.abc import Iterator
@@ -88,6 +89,31 @@ def test_a_struck_broker_is_not_struck_again(healed: list[int]) -> None:
         nemesis.inject("itch", 1)
     nemesis.heal_all()
     assert healed == [1]
+
+
+def test_a_broker_and_its_wire_have_a_fault_each(healed: list[int]) -> None:
+    """But nothing that waits for the broker's session is injected while its wire has a fault."""
+    keeper = NotedFaults()
+    network = SimpleNamespace(
+        brokers=frozenset((1, 2, 3)), under=lambda _: contextlib.nullcontext()
+    )
+    cluster = cast(
+        "Cluster",
+        SimpleNamespace(brokers=dict.fromkeys((1, 2, 3)), network=network, controllers={}),
+    )
+    nemesis = Nemesis(cluster, keeper)
+    nemesis.inject("itch", 1)
+    nemesis.inject("partition", 1)
+    assert not nemesis.can("throttle", 1)
+    assert not nemesis.can("vigil", 1)
+    assert nemesis.can("vigil", 2)
+    nemesis.heal_fault("itch", 1)
+    assert not nemesis.can("vigil", 1)
+    nemesis.inject("itch", 1)
+    nemesis.heal(1)
+    assert healed == [1, 1]
+    assert nemesis.broken_brokers == frozenset()
+    assert ("partition", "heal", 1) in keeper.rows
 
 
 def test_a_fault_that_fails_leaves_nothing_open(healed: list[int]) -> None:

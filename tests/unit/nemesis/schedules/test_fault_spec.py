@@ -10,6 +10,7 @@ from highwater.clusters.core.interfaces import Cluster, PartitionState, Unreacha
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.catalogue import release
 from highwater.harness.runs.plan import External, Plan, Workload
+from highwater.harness.runs.steps import FaultStep
 from highwater.nemesis.context import ScheduleContext
 from highwater.nemesis.faults import registry
 from highwater.nemesis.faults.registry import fault
@@ -33,9 +34,14 @@ def context(
             cluster=SimpleNamespace(brokers=dict.fromkeys(range(1, 6))),
             nemesis=SimpleNamespace(broken_brokers=frozenset(struck)),
             probe=SimpleNamespace(partition=partition, controller=lambda: 4),
+            plan=SimpleNamespace(overlap=1),
             topic="events",
         ),
     )
+
+
+def aimed_at(target: str, choice: float) -> FaultStep:
+    return FaultStep(fault="kill", at_s=0.0, target=target, choice=choice)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +71,7 @@ def context(
 def test_a_target_means_brokers(
     target: str, where: ScheduleContext, choice: float, expected: list[int]
 ) -> None:
-    assert resolve(where, target, 0, choice) == expected
+    assert resolve(where, aimed_at(target, choice)) == expected
 
 
 def test_a_word_has_a_fault_a_target_and_a_weight() -> None:
@@ -167,7 +173,7 @@ def test_the_controller_is_looked_up_once() -> None:
 
     on = context()
     on.probe.controller = controller  # type: ignore[method-assign]
-    assert resolve(on, "controller", 0, 0.5) == [4]
+    assert resolve(on, aimed_at("controller", 0.5)) == [4]
     assert asked == [1]
 
 

@@ -50,6 +50,21 @@ def test_the_same_seed_draws_the_same_steps(seed: int) -> None:
     assert draw(plan(seed=seed)) == draw(plan(seed=seed))
 
 
+@given(st.integers(0, 1000))
+def test_storms_and_pauses_alternate(seed: int) -> None:
+    """They are the same for all sequences, and no fault is open in a pause."""
+    of = msgspec.structs.replace(plan(seed=seed, duration_s=300), calm_s=40, overlap=3)
+    steps = draw_lanes(of)
+    assert steps == draw_lanes(of)
+    ends, pauses = 0.0, 0
+    for step in steps:
+        if ends and step.at_s - ends >= 40 - TINY_S:
+            pauses += 1
+        ends = max(ends, step.ends_s)
+    assert pauses >= 3
+    assert ends <= 300 + TINY_S
+
+
 def test_another_seed_draws_other_steps() -> None:
     assert draw(plan(seed=1)) != draw(plan(seed=2))
 

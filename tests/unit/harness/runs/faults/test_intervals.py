@@ -42,6 +42,20 @@ def test_a_kill_ends_the_pause_of_its_broker() -> None:
     ]
 
 
+def test_a_broker_and_its_wire_have_a_fault_each() -> None:
+    rows = [
+        row(1, "pause", "inject", 1),
+        row(2, "partition", "inject", 1),
+        row(5, "pause", "heal", 1),
+        row(8, "partition", "heal", 1),
+    ]
+    faults, _ = fault_intervals(rows, {})
+    assert [(f.name, f.start_ns, f.end_ns) for f in faults] == [
+        ("pause", 1, 5),
+        ("partition", 2, 8),
+    ]
+
+
 @pytest.mark.parametrize("end_first", [True, False])
 @pytest.mark.parametrize("word", ["healed", "mended"])
 def test_two_messages_held_at_once_end_each_by_its_own_healing(

@@ -1,0 +1,72 @@
+"""Finds acknowledged records that an administrator deleted (DeleteRecords): they are not lost."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import pyarrow as pa
+
+from highwater.checkers.core.derived import derived
+from highwater.checkers.history import row_flags as flags
+from highwater.checkers.history.columns import (
+    NONE,
+    any_of,
+    arrow,
+    choose,
+    grouped,
+    look_up_columns,
+    numbers,
+    schema,
+)
+from highwater.checkers.history.record_summaries import (
+    DOUBTFUL,
+    OF_FINAL_READS,
+    bits,
+    read_at_the_end,
+)
+from highwater.checkers.history.view import client_view
+from highwater.checkers.run_tables import Tables
+from highwater.checkers.spark.engine import Rows
+from highwater.harness.runs.faults.facts import facts_of
+
+DELETED = schema("key", "slot")
+"""A record that was deleted."""
+
+_BEGIN = schema("slot", "begin")
+
+
+@derived
+def deleted_records(tables: Tables) -> Rows | None:
+    """Return the records below a deleted offset that the final read did not return, or None."""
+    begins: dict[tuple[str, str, int], int] = {}
+    for case in tables.cases:
+        for row in case.rows("events/faults"):
+            for range_ in (row["removed"] or ()) if facts_of(row["fault"]).deletes else ():
+                place = (case.key, range_["topic"], range_["partition"])
+                begins[place] = max(begins.get(place, 0), range_["end"])
+    if not begins:
+        return None
+    view = client_view(tables)
+    names = view.names.select(["slot", "run", "topic", "partition"]).to_pylist()
+    slots = {name.pop("slot"): tuple(name.values()) for name in names}
+    limits = [{"slot": s, "begin": begins[place]} for s, place in slots.items() if place in begins]
+    kernel = partial(_deleted, limits=pa.Table.from_pylist(limits, _BEGIN))
+    rows = view.doubtful.where(bits(*OF_FINAL_READS), "doubts")
+    return rows.by(["key"], kernel, DELETED).persist()
+
+
+def deleted_counts(tables: Tables) -> Mapping[str, int]:
+    """Return the number of deleted records by run."""
+    if (deleted := deleted_records(tables)) is None:
+        return {}
+    counts = deleted.counts(["slot"]).join(client_view(tables).names, "slot")
+    totals = counts.group_by("run").aggregate([("count", "sum")]).to_pylist()
+    return {row["run"]: row["count_sum"] for row in totals}
+
+
+def _deleted(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
+    """Return the deleted records in rows of ``DOUBTFUL``. A kernel by ``key``."""
+    columns, record = grouped(numbers(rows, DOUBTFUL.names), "key")
+    begin = look_up_columns(limits, "slot", columns["slot"][record.first])["begin"]
+    offered = record.greatest(columns["offset"], any_of(columns["fact"], flags.SENT_OK))
+    gone = (offered != NONE) & (offered < begin) & ~record.any(read_at_the_end(columns))
+    return arrow(choose({n: columns[n][record.first] for n in ("key", "slot")}, gone), DELETED)

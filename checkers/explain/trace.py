@@ -22,7 +22,7 @@ from highwater.harness.runs.faults.facts import facts_of
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.history import SEND
 from highwater.harness.runs.partition_trace import Leadership, PartitionTrace
-from highwater.harness.runs.plan import Plan
+from highwater.harness.runs.plan import UNCLEAN, Plan
 from highwater.harness.runs.store import RunStatus
 
 _EPOCH: Final = re.compile(r"[Ll]eader [Ee]poch (\d+)")
@@ -332,10 +332,15 @@ class RunTraces:
 
     @property
     def elects_anybody(self) -> bool:
-        """True if a broker outside the ISR may be elected, by the topic's settings or by hand."""
+        """True if a broker outside the ISR may be elected, by settings or by hand.
+
+        If the topic has no setting of its own, the controllers' settings decide.
+        """
         steps = self.plan.schedule["steps"] if self.plan.schedule else ()
         by_hand = any(step.get("action") == "elect-unclean" for step in steps)
-        return self.plan.topic.unclean_leader_election or by_hand
+        topic = self.plan.topic
+        left_open = UNCLEAN not in topic.settings()
+        return topic.unclean_leader_election or left_open or by_hand
 
     def sends(self, **columns: str | int | None) -> pa.Table:
         """Return the sends whose columns have these values."""

@@ -44,6 +44,8 @@ _BUDGET: Final = Notation(
 RECORD_NAME: Final = r"(?<![\w-])p\d+-\d+(?![\w-])"
 """Regular expression for the names of records from the workload's producers."""
 
+UNCLEAN: Final = "unclean.leader.election.enable"
+
 WHOLE_RECORD: Final = r"(?s).+"
 """Regular expression for a complete record: the default name of a user's own record."""
 
@@ -80,16 +82,18 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Return the topic's configuration as Kafka spells it.
 
         Retention and compaction are off, whatever the brokers' defaults are, because removed
-        records would look lost. A workload with keys compacts its topic by ``config``.
+        records would look lost. A workload with keys compacts its topic by ``config``, where an
+        empty value leaves a setting to brokers and controllers.
         """
-        return {
+        settings = {
             "cleanup.policy": "delete",
             "retention.ms": "-1",
             "retention.bytes": "-1",
             "min.insync.replicas": str(self.min_insync_replicas),
-            "unclean.leader.election.enable": str(self.unclean_leader_election).lower(),
+            UNCLEAN: str(self.unclean_leader_election).lower(),
             **self.config,
         }
+        return {name: value for name, value in settings.items() if value}
 
     @property
     def expires(self) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from highwater.harness.releases.release import Release
+from highwater.harness.runs.plan import UNCLEAN
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.stories.helpers import (
     VICTIM,
@@ -33,10 +34,9 @@ _AFTER_S: Final = 0.15
 s."""
 
 _ANSWER_S: Final = 0.5
-UNCLEAN: Final = "unclean-election"
+UNCLEAN_ELECTION: Final = "unclean-election"
 """The id of the hazard in the catalogue."""
 
-_SETTING: Final = "unclean.leader.election.enable"
 
 
 _LEADER_KILL: Final = """
@@ -144,21 +144,21 @@ def unclean(context: ScheduleContext) -> None:
 
 @story(
     "controller-unclean",
-    HazardEnding(hazard=UNCLEAN, ending=Prediction(lost=frozenset({VICTIM}))),
+    HazardEnding(hazard=UNCLEAN_ELECTION, ending=Prediction(lost=frozenset({VICTIM}))),
     outcome="On KRaft from 3.9 on the record is lost.",
     controller="A",
+    topic_config={UNCLEAN: ""},
     why_not=_no_own_settings,
 )
 def controller_unclean(context: ScheduleContext) -> None:
     """Play unclean, but neither the topic nor a broker has the setting: the controller has it."""
-    context.cluster.configure(context.topic, {_SETTING: None})
     with _unclean_controllers(context):
         _outlive(context, unclean=True)
 
 
 @story(
     "topic-clean",
-    HazardEnding(hazard=UNCLEAN, ending=Prediction()),
+    HazardEnding(hazard=UNCLEAN_ELECTION, ending=Prediction()),
     outcome="The record is kept: the topic's own setting decides.",
     controller="A",
     why_not=_no_own_settings,
@@ -172,12 +172,12 @@ def topic_clean(context: ScheduleContext) -> None:
 @contextlib.contextmanager
 def _unclean_controllers(context: ScheduleContext) -> Iterator[None]:
     """Give the controllers the setting during the block."""
-    context.cluster.configure_controllers({_SETTING: "true"})
-    context.note(f"{_SETTING} is true on the controllers alone", step=1)
+    context.cluster.configure_controllers({UNCLEAN: "true"})
+    context.note(f"{UNCLEAN} is true on the controllers alone", step=1)
     try:
         yield
     finally:
-        context.cluster.configure_controllers({_SETTING: None})
+        context.cluster.configure_controllers({UNCLEAN: None})
 
 
 def _outlive(context: ScheduleContext, *, unclean: bool) -> None:

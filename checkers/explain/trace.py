@@ -18,11 +18,12 @@ import pyarrow.compute as pc
 from highwater.checkers.explain.observations import Observation
 from highwater.checkers.explain.software import SoftwareHistory
 from highwater.checkers.explain.tolerances import WITHIN
+from highwater.harness.releases.cluster_facts import UNCLEAN
 from highwater.harness.runs.faults.facts import facts_of
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.history import SEND
 from highwater.harness.runs.partition_trace import Leadership, PartitionTrace
-from highwater.harness.runs.plan import UNCLEAN, Plan
+from highwater.harness.runs.plan import Plan
 from highwater.harness.runs.store import RunStatus
 
 _EPOCH: Final = re.compile(r"[Ll]eader [Ee]poch (\d+)")

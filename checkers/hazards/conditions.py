@@ -21,6 +21,7 @@ from highwater.harness.releases.cluster_facts import (
     SHARE_GROUPS,
     TRANSACTION_FEATURE,
     TRANSACTIONS,
+    UNCLEAN,
     ClusterFacts,
     Number,
     ReleaseRange,
@@ -58,6 +59,7 @@ CLIENT_OPTIONS: Final[Mapping[str, str]] = {
     "record-age": "--record-age DURATION",
     "away": "--away DURATION",
     "recreated": "--recreated yes or no",
+    "controller-unclean": "--controller-unclean yes or no",
 }
 """The facts that a cluster does not return, with the option by which the user states each fact."""
 
@@ -619,7 +621,8 @@ def coordination_name(coordination: Coordination) -> str:
 class Unclean(_Condition, frozen=True):
     """The condition that unclean elections can happen, or cannot.
 
-    They can if the setting allows them and the release obeys the setting (KAFKA-12670).
+    They can if the setting allows them and the release obeys the setting (KAFKA-12670). On KRaft
+    the controller decides about topics without a setting of their own, by its own settings.
     """
 
     allowed: bool
@@ -628,24 +631,40 @@ class Unclean(_Condition, frozen=True):
     def says(self) -> str:
         """The condition in a few words."""
         value = "true" if self.allowed else "false"
-        return f"`{_UNCLEAN}` = {value} (on KRaft before 3.9 it is always false)"
+        return f"`{UNCLEAN}` = {value} (on KRaft before 3.9 it is always false)"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether the condition holds."""
-        allowed = Setting(_UNCLEAN, "=", "true").answer(situation)
-        if allowed.holds == "yes" and situation.cluster.coordination == "kraft":
-            heeded = Releases((Range((3, 9)),), guard=_IGNORED).answer(situation)
-            allowed = heeded
-        if self.allowed or allowed.holds == "unknown":
+        allowed = Setting(UNCLEAN, "=", "true").answer(situation)
+        heeded = Releases((Range((3, 9)),), guard=_IGNORED).answer(situation)
+        if situation.cluster.coordination == "kraft":
+            if allowed.holds == "no" and heeded.holds != "no":
+                allowed = _by_controllers(situation, allowed)
+            if allowed.holds == "yes":
+                allowed = heeded
+        if self.allowed or (allowed.holds == "unknown" and allowed.why != _CONTROLLERS):
             return allowed
+        if allowed.holds == "unknown":
+            return YES
         if allowed.holds == "no":
             return YES
-        return ConditionAnswer(holds="no", why=f"{_UNCLEAN}=true", fixed=True)
+        return ConditionAnswer(holds="no", why=f"{UNCLEAN}=true", fixed=True)
 
 
-_UNCLEAN: Final = "unclean.leader.election.enable"
+def _by_controllers(situation: Situation, allowed: ConditionAnswer) -> ConditionAnswer:
+    """Return whether controllers allow unclean elections of a topic whose brokers do not."""
+    if UNCLEAN not in situation.topic.inherits:
+        return allowed
+    stated = situation.answers.get("controller-unclean")
+    unclean = situation.cluster.unclean_controllers if stated is None else stated == "yes"
+    if unclean is None:
+        return ConditionAnswer(holds="unknown", why=_CONTROLLERS)
+    return YES if unclean else allowed
+
+
+_CONTROLLERS: Final = CLIENT_OPTIONS["controller-unclean"]
 _IGNORED: Final = (
-    f"KAFKA-12670: on KRaft before 3.9 {_UNCLEAN} has no effect; an upgrade gives it effect"
+    f"KAFKA-12670: on KRaft before 3.9 {UNCLEAN} has no effect; an upgrade gives it effect"
 )
 
 Condition = (

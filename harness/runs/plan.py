@@ -11,6 +11,7 @@ from highwater.harness.base import limits
 from highwater.harness.base.errors import StoreError
 from highwater.harness.base.wording import exact
 from highwater.harness.releases.client_choice import LIBRDKAFKA
+from highwater.harness.releases.cluster_facts import UNCLEAN
 from highwater.harness.releases.group_protocols import (
     CLASSIC,
     CONSUMER,
@@ -43,8 +44,6 @@ _BUDGET: Final = Notation(
 
 RECORD_NAME: Final = r"(?<![\w-])p\d+-\d+(?![\w-])"
 """Regular expression for the names of records from the workload's producers."""
-
-UNCLEAN: Final = "unclean.leader.election.enable"
 
 WHOLE_RECORD: Final = r"(?s).+"
 """Regular expression for a complete record: the default name of a user's own record."""

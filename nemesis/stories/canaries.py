@@ -11,11 +11,10 @@ describes a topic by the broker's settings. In ``topic-clean`` the topic has the
 
 import contextlib
 from collections.abc import Iterator
-
 from typing import Final
 
+from highwater.harness.releases.cluster_facts import UNCLEAN
 from highwater.harness.releases.release import Release
-from highwater.harness.runs.plan import UNCLEAN
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.stories.helpers import (
     VICTIM,
@@ -36,7 +35,6 @@ s."""
 _ANSWER_S: Final = 0.5
 UNCLEAN_ELECTION: Final = "unclean-election"
 """The id of the hazard in the catalogue."""
-
 
 
 _LEADER_KILL: Final = """

@@ -26,11 +26,12 @@ then commits the aborted record.
 
 ``too-large``: a record is larger than the producer's ``max.request.size``, and its future fails at
 once. The program commits without a look at the future. Up to 3.1 Java's producer does so without
-the record; from 3.2 on it refuses to commit (KAFKA-9279).
+the record; from 3.2 on it refuses to commit (KAFKA-9279), which Kafka Connect trusts
+(``ExactlyOnceWorkerSourceTask.producerSendFailed``).
 
 Before an abort, Java's producer retries records without a response, so that the late Produce
-requests of ``hanging-transaction`` and ``late-produce`` are copies of records in the log. From 4.0 on, with brokers of 4.0,
-each transaction of Java's producer has its own epoch.
+requests of ``hanging-transaction`` and ``late-produce`` are copies of records in the log. From 4.0
+on, with brokers of 4.0, each transaction of Java's producer has its own epoch.
 """
 
 from typing import Final

@@ -75,9 +75,8 @@ def test_a_table_keeps_a_deleted_key_whose_tombstone_is_gone(
     access = {"bootstrap.servers": cluster.bootstrap}
     topics = [f"table-{kept_ms}-{number}" for number in range(TIMES)]
     config = {**COMPACTED, "delete.retention.ms": kept_ms}
-    made = AdminClient(access).create_topics(
-        [NewTopic(name, 1, 1, config=config) for name in topics]
-    )
+    admin = AdminClient(access)
+    made = admin.create_topics([NewTopic(name, 1, 1, config=config) for name in topics])
     for future in made.values():
         future.result(LIMIT_S)
     writer = Producer({**access, "acks": "all"})

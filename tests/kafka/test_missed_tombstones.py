@@ -47,10 +47,11 @@ def table(access: dict[str, str], group: str, topic: str, end: int) -> dict[byte
         reader.subscribe([topic])
         at = -1
         while at < end:
-            for message in reader.consume(100, 0.2):
-                assert message.error() is None
-                rows[message.key() or b""] = message.value()
-                at = message.offset() or 0
+            message = reader.poll(LIMIT_S)
+            assert message is not None
+            assert message.error() is None
+            rows[message.key() or b""] = message.value()
+            at = message.offset() or 0
         reader.commit(asynchronous=False)
     return rows
 
@@ -61,11 +62,9 @@ def whole(access: dict[str, str], topic: str) -> list[tuple[bytes, bytes | None]
     records: list[tuple[bytes, bytes | None]] = []
     with contextlib.closing(reader):
         reader.assign([TopicPartition(topic, 0, 0)])
-        while True:
-            for message in reader.consume(100, 5.0):
-                if message.error() is not None:
-                    return records
-                records.append((message.key() or b"", message.value()))
+        while (message := reader.poll(LIMIT_S)) is not None and message.error() is None:
+            records.append((message.key() or b"", message.value()))
+    return records
 
 
 @pytest.mark.parametrize(("kept_ms", "gone"), [("100", True), ("86400000", False)])
@@ -92,15 +91,20 @@ def test_a_table_keeps_a_deleted_key_whose_tombstone_is_gone(
     write(KEY, None)
     ends = 1
 
-    def cleaned() -> bool:
+    def look() -> list[list[bytes | None]]:
+        """Write what the cleaner will spare, and return the values of the key by topic."""
         nonlocal ends
-        write(b"other", b"more")  # the cleaner spares the newest segment
+        write(b"other", b"more")
         ends += 1
-        there = {key for topic in topics for key, _ in whole(access, topic)}
-        values = {value for topic in topics for key, value in whole(access, topic) if key == KEY}
-        return KEY not in there if gone else values == {None}
+        return [[value for key, value in whole(access, name) if key == KEY] for name in topics]
 
-    await_condition(cleaned, bool, what="the cleaner to have cleaned", limit_s=LIMIT_S, every_s=1.0)
+    await_condition(
+        look,
+        lambda values: all(left == ([] if gone else [None]) for left in values),
+        what="the cleaner to have cleaned every topic",
+        limit_s=LIMIT_S,
+        every_s=1.0,
+    )
     for topic in topics:
         tables[topic] |= table(access, f"of-{topic}", topic, ends)
         tables[topic] = {key: value for key, value in tables[topic].items() if value is not None}

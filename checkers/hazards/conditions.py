@@ -621,8 +621,7 @@ def coordination_name(coordination: Coordination) -> str:
 class Unclean(_Condition, frozen=True):
     """The condition that unclean elections can happen, or cannot.
 
-    They can if the setting allows them and the release obeys the setting (KAFKA-12670). On KRaft
-    the controller decides about topics without a setting of their own, by its own settings.
+    They can if the setting allows them and the release obeys the setting (KAFKA-12670).
     """
 
     allowed: bool
@@ -636,33 +635,36 @@ class Unclean(_Condition, frozen=True):
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether the condition holds."""
         allowed = Setting(UNCLEAN, "=", "true").answer(situation)
-        heeded = Releases((Range((3, 9)),), guard=_IGNORED).answer(situation)
-        if situation.cluster.coordination == "kraft":
-            if allowed.holds == "no" and heeded.holds != "no":
-                allowed = _by_controllers(situation, allowed)
-            if allowed.holds == "yes":
-                allowed = heeded
-        if self.allowed or (allowed.holds == "unknown" and allowed.why != _CONTROLLERS):
+        if allowed.holds == "yes" and situation.cluster.coordination == "kraft":
+            heeded = Releases((Range((3, 9)),), guard=_IGNORED).answer(situation)
+            allowed = heeded
+        if self.allowed or allowed.holds == "unknown":
             return allowed
-        if allowed.holds == "unknown":
-            return YES
         if allowed.holds == "no":
             return YES
         return ConditionAnswer(holds="no", why=f"{UNCLEAN}=true", fixed=True)
 
 
-def _by_controllers(situation: Situation, allowed: ConditionAnswer) -> ConditionAnswer:
-    """Return whether controllers allow unclean elections of a topic whose brokers do not."""
-    if UNCLEAN not in situation.topic.inherits:
-        return allowed
-    stated = situation.answers.get("controller-unclean")
-    unclean = situation.cluster.unclean_controllers if stated is None else stated == "yes"
-    if unclean is None:
-        return ConditionAnswer(holds="unknown", why=_CONTROLLERS)
-    return YES if unclean else allowed
+class UncleanControllers(_Condition, frozen=True):
+    """The condition that controllers' own settings allow unclean elections of a topic."""
+
+    @property
+    def says(self) -> str:
+        """The condition in a few words."""
+        return f"`{UNCLEAN}` = true of a controller, and the topic has none"
+
+    def answer(self, situation: Situation) -> ConditionAnswer:
+        """Return whether the controllers decide, and allow unclean elections."""
+        value = (situation.topic.settings or {}).get(UNCLEAN)
+        if UNCLEAN not in situation.topic.inherits and value is not None:
+            return ConditionAnswer(holds="no", why=f"{UNCLEAN}={value} of the topic")
+        stated = situation.answers.get("controller-unclean")
+        unclean = situation.cluster.unclean_controllers if stated is None else stated == "yes"
+        if unclean is None:
+            return ConditionAnswer(holds="unknown", why=CLIENT_OPTIONS["controller-unclean"])
+        return YES if unclean else ConditionAnswer(holds="no", why="no controller allows it")
 
 
-_CONTROLLERS: Final = CLIENT_OPTIONS["controller-unclean"]
 _IGNORED: Final = (
     f"KAFKA-12670: on KRaft before 3.9 {UNCLEAN} has no effect; an upgrade gives it effect"
 )
@@ -683,6 +685,7 @@ Condition = (
     | ConsumerGroups
     | ShareGroups
     | Unclean
+    | UncleanControllers
 )
 """A condition of a hazard: ``says`` is its text, ``answer`` evaluates it."""
 

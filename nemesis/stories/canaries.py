@@ -33,7 +33,7 @@ _AFTER_S: Final = 0.15
 s."""
 
 _ANSWER_S: Final = 0.5
-UNCLEAN_ELECTION: Final = "unclean-election"
+CONTROLLER_UNCLEAN: Final = "controller-unclean"
 """The id of the hazard in the catalogue."""
 
 
@@ -142,7 +142,7 @@ def unclean(context: ScheduleContext) -> None:
 
 @story(
     "controller-unclean",
-    HazardEnding(hazard=UNCLEAN_ELECTION, ending=Prediction(lost=frozenset({VICTIM}))),
+    HazardEnding(hazard=CONTROLLER_UNCLEAN, ending=Prediction(lost=frozenset({VICTIM}))),
     outcome="On KRaft from 3.9 on the record is lost.",
     controller="A",
     topic_config={UNCLEAN: ""},
@@ -156,7 +156,7 @@ def controller_unclean(context: ScheduleContext) -> None:
 
 @story(
     "topic-clean",
-    HazardEnding(hazard=UNCLEAN_ELECTION, ending=Prediction()),
+    HazardEnding(hazard=CONTROLLER_UNCLEAN, ending=Prediction()),
     outcome="The record is kept: the topic's own setting decides.",
     controller="A",
     why_not=_no_own_settings,

@@ -190,11 +190,12 @@ def test_controllers_that_allow_unclean_elections_are_found(tmp_path: Path, kafk
         admin = KAFKA.AdminClient({"bootstrap.servers": cluster.bootstrap})
         create(admin, {"own": (3, {UNCLEAN: "false"}), "without": (3, {})})
         _, document, errors = advise(cluster.bootstrap, *KNOWN)
-        assert statuses(document)["unclean-election"] == "guarded", errors
+        assert statuses(document)["controller-unclean"] == "guarded", errors
         cluster.configure_controllers({UNCLEAN: "true"})
         _, document, errors = advise(cluster.bootstrap, *KNOWN)
-        assert "unclean-election" in losing(document), errors
-        assert hazard_topics(document, "unclean-election") == ["without"]
+        assert "controller-unclean" in losing(document), errors
+        assert statuses(document)["unclean-election"] == "guarded"
+        assert hazard_topics(document, "controller-unclean") == ["without"]
 
 
 @pytest.mark.nightly

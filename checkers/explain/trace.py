@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from highwater.checkers.explain.observations import Observation
 from highwater.checkers.explain.software import SoftwareHistory
 from highwater.checkers.explain.tolerances import WITHIN
+from highwater.harness.releases.cluster_facts import UNCLEAN
 from highwater.harness.runs.faults.facts import facts_of
 from highwater.harness.runs.faults.intervals import FaultInterval
 from highwater.harness.runs.history import SEND
@@ -332,10 +333,15 @@ class RunTraces:
 
     @property
     def elects_anybody(self) -> bool:
-        """True if a broker outside the ISR may be elected, by the topic's settings or by hand."""
+        """True if a broker outside the ISR may be elected, by settings or by hand.
+
+        If the topic has no setting of its own, the controllers' settings decide.
+        """
         steps = self.plan.schedule["steps"] if self.plan.schedule else ()
         by_hand = any(step.get("action") == "elect-unclean" for step in steps)
-        return self.plan.topic.unclean_leader_election or by_hand
+        topic = self.plan.topic
+        left_open = UNCLEAN not in topic.settings()
+        return topic.unclean_leader_election or left_open or by_hand
 
     def sends(self, **columns: str | int | None) -> pa.Table:
         """Return the sends whose columns have these values."""

@@ -21,6 +21,7 @@ from highwater.harness.releases.cluster_facts import (
     SHARE_GROUPS,
     TRANSACTION_FEATURE,
     TRANSACTIONS,
+    UNCLEAN,
     ClusterFacts,
     Number,
     ReleaseRange,
@@ -60,6 +61,7 @@ CLIENT_OPTIONS: Final[Mapping[str, str]] = {
     "broker-away": "--broker-away DURATION",
     "disks": "--disks local or network",
     "recreated": "--recreated yes or no",
+    "controller-unclean": "--controller-unclean yes or no",
 }
 """The facts that a user states by options, because no broker returns them."""
 
@@ -628,11 +630,11 @@ class Unclean(_Condition, frozen=True):
     def says(self) -> str:
         """The condition in a few words."""
         value = "true" if self.allowed else "false"
-        return f"`{_UNCLEAN}` = {value} (on KRaft before 3.9 it is always false)"
+        return f"`{UNCLEAN}` = {value} (on KRaft before 3.9 it is always false)"
 
     def answer(self, situation: Situation) -> ConditionAnswer:
         """Return whether the condition holds."""
-        allowed = Setting(_UNCLEAN, "=", "true").answer(situation)
+        allowed = Setting(UNCLEAN, "=", "true").answer(situation)
         if allowed.holds == "yes" and situation.cluster.coordination == "kraft":
             heeded = Releases((Range((3, 9)),), guard=_IGNORED).answer(situation)
             allowed = heeded
@@ -640,12 +642,31 @@ class Unclean(_Condition, frozen=True):
             return allowed
         if allowed.holds == "no":
             return YES
-        return ConditionAnswer(holds="no", why=f"{_UNCLEAN}=true", fixed=True)
+        return ConditionAnswer(holds="no", why=f"{UNCLEAN}=true", fixed=True)
 
 
-_UNCLEAN: Final = "unclean.leader.election.enable"
+class UncleanControllers(_Condition, frozen=True):
+    """The condition that controllers' own settings allow unclean elections of a topic."""
+
+    @property
+    def says(self) -> str:
+        """The condition in a few words."""
+        return f"`{UNCLEAN}` = true of a controller, and the topic has none"
+
+    def answer(self, situation: Situation) -> ConditionAnswer:
+        """Return whether the controllers decide, and allow unclean elections."""
+        value = (situation.topic.settings or {}).get(UNCLEAN)
+        if UNCLEAN not in situation.topic.inherits and value is not None:
+            return ConditionAnswer(holds="no", why=f"{UNCLEAN}={value} of the topic")
+        stated = situation.answers.get("controller-unclean")
+        unclean = situation.cluster.unclean_controllers if stated is None else stated == "yes"
+        if unclean is None:
+            return ConditionAnswer(holds="unknown", why=CLIENT_OPTIONS["controller-unclean"])
+        return YES if unclean else ConditionAnswer(holds="no", why="no controller allows it")
+
+
 _IGNORED: Final = (
-    f"KAFKA-12670: on KRaft before 3.9 {_UNCLEAN} has no effect; an upgrade gives it effect"
+    f"KAFKA-12670: on KRaft before 3.9 {UNCLEAN} has no effect; an upgrade gives it effect"
 )
 
 Condition = (
@@ -664,6 +685,7 @@ Condition = (
     | ConsumerGroups
     | ShareGroups
     | Unclean
+    | UncleanControllers
 )
 """A condition of a hazard: ``says`` is its text, ``answer`` evaluates it."""
 

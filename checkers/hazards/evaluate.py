@@ -136,7 +136,7 @@ def _alike(topics: Iterable[TopicFacts]) -> list[list[TopicFacts]]:
     groups: dict[object, list[TopicFacts]] = {}
     for topic in topics:
         settings = None if topic.settings is None else tuple(sorted(topic.settings.items()))
-        groups.setdefault((topic.replicas, settings), []).append(topic)
+        groups.setdefault((topic.replicas, settings, topic.inherits), []).append(topic)
     return list(groups.values())
 
 

@@ -21,8 +21,9 @@ Changes = Mapping[str, str | None]
 """The new value of each setting by its name; None restores the brokers' default."""
 
 _TOPIC: Final = 2
+BROKER: Final = 4
 GROUP: Final = 32
-"""Two kinds of resources, by Kafka's codes."""
+"""Kinds of resources, by Kafka's codes."""
 
 _SET, _DELETE = 0, 1
 _ANSWER_S: Final = 5.0

@@ -333,6 +333,14 @@ class RealCluster(AdministeredCluster):
         """Send the changes to the KRaft controller."""
         topic_config.request(self._running(), group, changes, kind=topic_config.GROUP)
 
+    def configure_controllers(self, changes: Mapping[str, str | None]) -> None:
+        """Send each KRaft controller the changes of its own settings (KIP-919)."""
+        addresses = self._site.public.coordination
+        for controller, at in addresses.items():
+            topic_config.request(
+                {controller: at}, str(controller), changes, kind=topic_config.BROKER
+            )
+
     def _running(self) -> dict[int, Address]:
         addresses = self._site.public.brokers
         return {

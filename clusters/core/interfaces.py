@@ -489,6 +489,14 @@ class Cluster(Protocol):
             HarnessError: Kafka refuses.
         """
 
+    def configure_controllers(self, changes: Mapping[str, str | None]) -> None:
+        """Change settings of all KRaft controllers, which no broker has (KIP-919, since 3.7).
+
+        Raises:
+            UnreachableError: a controller does not answer.
+            HarnessError: Kafka refuses.
+        """
+
     def elect_unclean(self, topic: str, partition: int) -> None:
         """Elect a live replica, in the ISR or not, for a partition without a leader (2.4+).
 

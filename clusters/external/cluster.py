@@ -199,6 +199,9 @@ class ExternalCluster(AdministeredCluster):
     def configure_group(self, group: str, changes: Mapping[str, str | None]) -> NoReturn:
         _refuse(f"the settings {[*changes]} of group {group} are not ours")
 
+    def configure_controllers(self, changes: Mapping[str, str | None]) -> NoReturn:
+        _refuse(f"the controllers' settings {[*changes]} are not ours")
+
     def add_voter(self, controller_id: int) -> NoReturn:
         _refuse(f"controller {controller_id} is not accessible")
 

@@ -25,6 +25,7 @@ from highwater.harness.releases.cluster_facts import (
     OWN_TOPICS,
     POSITIONS_RETENTION,
     PROTOCOL,
+    UNCLEAN,
     VERIFICATION,
     BrokerFacts,
     ClusterFacts,
@@ -42,15 +43,20 @@ _WITH_FEATURES: Final = 3
 _METADATA: Final = 2
 """The Metadata version with the cluster's id (0.10.1); every later release supports it."""
 _TOPIC, _BROKER = 2, 4
+_WITH_NODES: Final = 2
+"""The DescribeQuorum version with the controllers' addresses (3.9, KIP-853)."""
+_INHERITED: Final = (2, 4, 5)
+"""Sources of a setting that a broker has by itself: for it alone, in its file, or by default."""
 
 _TOPIC_SETTINGS: Final = (
     "remote.storage.enable",
     "retention.bytes",
     "min.insync.replicas",
-    "unclean.leader.election.enable",
+    UNCLEAN,
     "message.format.version",
     "cleanup.policy",
     "retention.ms",
+    "delete.retention.ms",
     "message.timestamp.type",
     "message.timestamp.before.max.ms",
     "message.timestamp.difference.max.ms",
@@ -90,6 +96,7 @@ class ClusterSurvey:
         self._named = named
         self._requests: Counter[str] = Counter()
         self._unseen: list[str] = []
+        self._inherited: dict[str, frozenset[str]] = {}
 
     def read(self, *, pattern: str = "*", internal: bool = False) -> ClusterFacts:
         """Return the facts about the cluster.
@@ -110,7 +117,7 @@ class ClusterSurvey:
             names = dict.fromkeys(topic.name for topic in (*topics, *own_topics))
             settings = self._topic_settings(connection, versions, [*names])
             kraft = _DESCRIBE_QUORUM in versions.apis
-            controllers = self._controllers(connection) if kraft else None
+            controllers, quorum = self._controllers(connection, versions) if kraft else (None, [])
         brokers = tuple(
             self._broker(broker) for broker in sorted(metadata.brokers, key=lambda b: b.node_id)
         )
@@ -118,10 +125,11 @@ class ClusterSurvey:
             cluster_id=metadata.cluster_id or "",
             coordination="kraft" if kraft else "zookeeper",
             brokers=brokers,
-            topics=_with_settings(topics, settings),
+            topics=self._with_settings(topics, settings),
             controllers=controllers,
             features=versions.finalized,
-            own_topics=_with_settings(own_topics, settings),
+            own_topics=self._with_settings(own_topics, settings),
+            unclean_controllers=self._unclean_controllers(quorum),
             unseen=tuple(self._unseen),
             requests=dict(self._requests),
         )
@@ -197,20 +205,48 @@ class ClusterSurvey:
                     refused.setdefault(_refusal(result), []).append(result.resource_name)
                 else:
                     settings[result.resource_name] = _values(result)
+                    self._inherited[result.resource_name] = frozenset(
+                        entry.name for entry in result.configs if entry.config_source in _INHERITED
+                    )
         for why, topics in refused.items():
             more = f" and {len(topics) - 1:,} more" if len(topics) > 1 else ""
             self._unseen.append(f"settings of topic {topics[0]}{more}: {why}")
         return settings
 
-    def _controllers(self, connection: BrokerConnection) -> int | None:
-        [response] = self._ask(connection, quorum_request(version=0))
+    def _controllers(
+        self, connection: BrokerConnection, versions: _Versions
+    ) -> tuple[int | None, list[Any]]:
+        """Return the number of voters, and the nodes with their addresses (3.9 or later)."""
+        version = min(_WITH_NODES, versions.apis[_DESCRIBE_QUORUM])
+        [response] = self._ask(connection, quorum_request(version=version))
         partitions = [part for topic in response.topics for part in topic.partitions]
         codes = [response.error_code, *(part.error_code for part in partitions)]
         if code := next((code for code in codes if code), 0):
             why = _REFUSALS.get(code, f"error {code}")
             self._unseen.append(f"the controllers: {why}")
-            return None
-        return len(partitions[0].current_voters) if partitions else None
+            return None, []
+        nodes = response.nodes if version >= _WITH_NODES else []
+        return len(partitions[0].current_voters) if partitions else None, nodes or []
+
+    def _unclean_controllers(self, nodes: Sequence[Any]) -> bool | None:
+        """Return whether a controller allows unclean elections; None if none or not all answer."""
+        values = set()
+        for node in nodes:
+            listener = node.listeners[0]
+            address = Address(host=listener.host, port=listener.port, dial=self._dial)
+            try:
+                with contextlib.closing(
+                    BrokerConnection(address, timeout_s=_CONNECT_S)
+                ) as connection:
+                    versions = self._versions(connection)
+                    settings = self._broker_settings(
+                        connection, versions, node.node_id, "controller", (UNCLEAN,)
+                    )
+            except UnreachableError as error:
+                self._unseen.append(f"controller {node.node_id}: {error.message}")
+                settings = None
+            values.add((settings or {}).get(UNCLEAN))
+        return True if "true" in values else False if values == {"false"} else None
 
     def _broker(self, described: Any) -> BrokerFacts:  # noqa: ANN401 - kafka-python's
         address = Address(host=described.host, port=described.port, dial=self._dial)
@@ -233,16 +269,33 @@ class ClusterSurvey:
             settings=settings,
         )
 
+    def _with_settings(
+        self, topics: Sequence[TopicFacts], settings: Mapping[str, Settings]
+    ) -> tuple[TopicFacts, ...]:
+        return tuple(
+            replace(
+                topic,
+                settings=settings.get(topic.name),
+                inherits=self._inherited.get(topic.name, frozenset()),
+            )
+            for topic in topics
+        )
+
     def _broker_settings(
-        self, connection: BrokerConnection, versions: _Versions, broker: int
+        self,
+        connection: BrokerConnection,
+        versions: _Versions,
+        node: int,
+        role: str = "broker",
+        names: Sequence[str] = _BROKER_SETTINGS,
     ) -> Settings | None:
         if _DESCRIBE_CONFIGS not in versions.apis:
             return None
-        request = _configs(versions, _BROKER, [str(broker)], _BROKER_SETTINGS)
+        request = _configs(versions, _BROKER, [str(node)], names)
         [response] = self._ask(connection, request)
         [result] = response.results
         if result.error_code:
-            self._unseen.append(f"settings of broker {broker}: {_refusal(result)}")
+            self._unseen.append(f"settings of {role} {node}: {_refusal(result)}")
             return None
         return _values(result)
 
@@ -254,12 +307,6 @@ def _facts(topic: Any) -> TopicFacts:  # noqa: ANN401 - kafka-python's
         replicas=min((len(part.replica_nodes) for part in topic.partitions), default=0),
         settings=None,
     )
-
-
-def _with_settings(
-    topics: Sequence[TopicFacts], settings: Mapping[str, Settings]
-) -> tuple[TopicFacts, ...]:
-    return tuple(replace(topic, settings=settings.get(topic.name)) for topic in topics)
 
 
 def _configs(

@@ -23,6 +23,7 @@ from highwater.harness.releases.cluster_facts import (
     REMOTE_TIER,
     SHARE_GROUPS,
     TRANSACTIONS,
+    UNCLEAN,
     VERIFICATION,
     BrokerFacts,
     ClusterFacts,
@@ -41,7 +42,6 @@ DEFAULTS: Final = "any topic with the brokers' defaults"
 """The name for all topics that no file has, with the brokers' defaults."""
 
 _MIN_ISR: Final = "min.insync.replicas"
-_UNCLEAN: Final = "unclean.leader.election.enable"
 _RETENTION: Final = "retention.bytes"
 _TIERED: Final = "remote.storage.enable"
 _FORMAT: Final = "message.format.version"
@@ -50,6 +50,7 @@ _PARTITIONS: Final = "num.partitions"
 _TIER: Final = "remote.log.storage.system.enable"
 _VOTERS: Final = "controller.quorum.voters"
 _RETENTION_MS: Final = "retention.ms"
+_TOMBSTONES: Final = "delete.retention.ms"
 _TIMESTAMP_LIMITS: Final = (
     "message.timestamp.before.max.ms",
     "message.timestamp.difference.max.ms",
@@ -60,7 +61,7 @@ _BROKERS_NAME: Final = {
         *(_RETENTION, _RETENTION_MS, _FORMAT, "cleanup.policy", "message.timestamp.type"),
         *_TIMESTAMP_LIMITS,
     )
-}
+} | {_TOMBSTONES: "log.cleaner.delete.retention.ms"}
 """A topic's setting to the broker's setting that is its default, where the names differ."""
 
 
@@ -105,6 +106,7 @@ _POSITIONS_KEPT_LONGER: Final = (2, 0)
 _POSITIONS_KEPT: Final = "10080"
 _POSITIONS_KEPT_BEFORE_2_0: Final = "1440"
 _RETENTION_UNITS_MS: Final = {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000}
+_DAY_MS: Final = 24 * 3_600_000
 _WEEK_MS: Final = 168 * 3_600_000
 _NO_FORMAT_FROM: Final = (4, 0)
 _NO_ZOOKEEPER_FROM: Final = (4, 0)
@@ -130,6 +132,8 @@ class _Files:
     """Brokers of Strimzi's node pools."""
     zookeeper: bool = False
     features: dict[str, int] = field(default_factory=dict)
+    controllers: list[Settings] = field(default_factory=list)
+    """The settings of nodes that are controllers, or may be."""
     unseen: list[str] = field(default_factory=list)
 
 
@@ -195,6 +199,11 @@ def read_files(
         requests={},
         running=False,
         defaults=defaults.used,
+        unclean_controllers=(
+            any(settings.get(UNCLEAN) == "true" for settings in files.controllers)
+            if files.controllers
+            else None
+        ),
     )
 
 
@@ -240,9 +249,10 @@ class _BrokerDefaults:
         """Return the settings in force of a topic, given its own settings."""
         kafka = {
             _MIN_ISR: "1",
-            _UNCLEAN: "true" if self.before(_CLEAN_FROM) else "false",
+            UNCLEAN: "true" if self.before(_CLEAN_FROM) else "false",
             _RETENTION: "-1",
             _RETENTION_MS: self._retention_ms(),
+            _TOMBSTONES: str(_DAY_MS),
             "cleanup.policy": "delete",
             "message.timestamp.type": "CreateTime",
         }
@@ -277,6 +287,7 @@ def _topic(
         partitions=partitions or defaults.number(_PARTITIONS, "1"),
         replicas=replicas or defaults.number(_REPLICAS, "1"),
         settings=defaults.settings(given),
+        inherits=frozenset({UNCLEAN} - given.keys()),
     )
 
 
@@ -292,6 +303,7 @@ def _internal(name: str, defaults: _BrokerDefaults) -> TopicFacts:
         partitions=50,
         replicas=defaults.number(replicas, _OWN_REPLICAS),
         settings=defaults.settings(given),
+        inherits=frozenset({UNCLEAN}),
     )
 
 
@@ -352,7 +364,10 @@ def _add(
     settings = {name: value for name, value in settings.items() if name not in opened}
     if voters := settings.get(_VOTERS):
         files.voters = len(voters.split(","))
-    if settings.get("process.roles", "broker") == "controller":
+    roles = settings.get("process.roles", "broker")
+    if "controller" in roles:
+        files.controllers.append(settings)
+    if roles == "controller":
         return
     node = _Node(where=where, settings=settings, open=opened, release=release)
     files.nodes += [node] * count
@@ -383,7 +398,9 @@ def _resource(where: str, document: Mapping[str, Any], files: _Files) -> None:
         if rack := kafka.get("rack"):
             files.unseen.append(f"{name}: racks are the nodes' {rack.get('topologyKey', 'labels')}")
         replicas = _number("replicas", kafka.get("replicas") or 1)
-        _add(files, name, kafka.get("config") or {}, version, replicas)
+        config = kafka.get("config") or {}
+        _add(files, name, config, version, replicas)
+        files.controllers.append({UNCLEAN: _plain(config.get(UNCLEAN, False))})
     elif kind == "KafkaNodePool":
         if "controller" in (spec.get("roles") or ()):
             files.voters = (files.voters or 0) + _number("replicas", spec.get("replicas") or 0)

@@ -107,9 +107,9 @@ class NamedTransactions:
             raise HarnessError(f"the record {value} of {self._process} was not appended")
         return offsets[0]
 
-    def send_on(self, value: str, partition: int) -> None:
+    def send_on(self, value: str, partition: int, *, size: int = 0) -> None:
         """Send a record within the transaction, without waiting for a response."""
-        self._queue(value, partition, lambda _: None)
+        self._queue(value, partition, lambda _: None, size)
         self._session.client.poll(0)
 
     def send_positions(self, positions: Mapping[int, int], group: object) -> None:
@@ -154,7 +154,9 @@ class NamedTransactions:
             self.abort()
         self._tape.close()
 
-    def _queue(self, value: str, partition: int, answer: Callable[[int | None], None]) -> None:
+    def _queue(
+        self, value: str, partition: int, answer: Callable[[int | None], None], size: int = 0
+    ) -> None:
         assert self._current is not None, "a record needs a transaction"
         note = self._current.send(value, partition)
 
@@ -165,7 +167,7 @@ class NamedTransactions:
                 self.errors[value] = error.name()
             answer(None if error else message.offset())
 
-        record = record_value(value, self._size)
+        record = record_value(value, size or self._size)
         self._session.client.queue(self._topic, record, partition, on_delivery=delivered)
         self.sent += 1
 

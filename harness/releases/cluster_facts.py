@@ -31,6 +31,7 @@ BROKER_EPOCHS: Final = 10
 PROTOCOL: Final = "inter.broker.protocol.version"
 VERIFICATION: Final = "transaction.partition.verification.enable"
 """A broker setting since 3.6, true by default (KIP-890)."""
+UNCLEAN: Final = "unclean.leader.election.enable"
 POSITIONS_RETENTION: Final = "offsets.retention.minutes"
 """The broker setting for how long a coordinator stores the offsets of a group without members."""
 
@@ -93,12 +94,15 @@ class TopicFacts:
     Attributes:
         replicas: number of replicas of the partition that has the fewest.
         settings: the settings in force, defaults included; None if they could not be read.
+        inherits: settings of a broker's file, or Kafka's default, which controllers may have
+            otherwise.
     """
 
     name: str
     partitions: int
     replicas: int
     settings: Settings | None
+    inherits: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +118,8 @@ class ClusterFacts:
         requests: number of calls of each API.
         running: False if the facts are from files.
         defaults: Kafka's defaults of broker settings that no file has.
+        unclean_controllers: whether a KRaft controller's own settings allow unclean elections; None
+            if they were not read.
     """
 
     cluster_id: str
@@ -127,6 +133,7 @@ class ClusterFacts:
     requests: Mapping[str, int]
     running: bool = True
     defaults: Settings = field(default_factory=dict)
+    unclean_controllers: bool | None = None
 
     def level(self, feature: str) -> int | None:
         """Return a feature's level: 0 if it is not finalized, None if unknown."""

@@ -11,6 +11,7 @@ from highwater.harness.base import limits
 from highwater.harness.base.errors import StoreError
 from highwater.harness.base.wording import exact
 from highwater.harness.releases.client_choice import LIBRDKAFKA
+from highwater.harness.releases.cluster_facts import UNCLEAN
 from highwater.harness.releases.group_protocols import (
     CLASSIC,
     CONSUMER,
@@ -81,16 +82,18 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Return the topic's configuration with Kafka's names.
 
         Retention and compaction are off, independent of the brokers' defaults, because removed
-        records would look lost. A workload with keys compacts its topic by ``config``.
+        records would look lost. A workload with keys compacts its topic by ``config``. An empty
+        value there leaves a setting to brokers and controllers.
         """
-        return {
+        settings = {
             "cleanup.policy": "delete",
             "retention.ms": "-1",
             "retention.bytes": "-1",
             "min.insync.replicas": str(self.min_insync_replicas),
-            "unclean.leader.election.enable": str(self.unclean_leader_election).lower(),
+            UNCLEAN: str(self.unclean_leader_election).lower(),
             **self.config,
         }
+        return {name: value for name, value in settings.items() if value}
 
     @property
     def expires(self) -> bool:

@@ -2,10 +2,19 @@
 
 These losses are no bugs of Kafka. A record that only its leader has is lost with the leader, and a
 leader that is elected from outside the ISR lacks records that the ISR had.
+
+``controller-unclean``: a topic and its brokers say that elections are clean, and elections are
+unclean all the same. On KRaft the controller decides, by a topic's own setting, else by *its own*
+settings (``ConfigurationControlManager.uncleanLeaderElectionEnabledForTopic``); and a broker
+describes a topic by the broker's settings. In ``topic-clean`` the topic has the setting.
 """
 
+import contextlib
+from collections.abc import Iterator
 from typing import Final
 
+from highwater.harness.releases.cluster_facts import UNCLEAN
+from highwater.harness.releases.release import Release
 from highwater.nemesis.context import ScheduleContext, ScheduleNotFollowedError
 from highwater.nemesis.stories.helpers import (
     VICTIM,
@@ -15,7 +24,7 @@ from highwater.nemesis.stories.helpers import (
     await_replicas,
     settle,
 )
-from highwater.nemesis.stories.story import FETCH_WAIT_S, story
+from highwater.nemesis.stories.story import FETCH_WAIT_S, HazardEnding, Prediction, story
 
 _BEFORE_S: Final = 0.3
 _AFTER_S: Final = 0.15
@@ -24,6 +33,8 @@ _AFTER_S: Final = 0.15
 s."""
 
 _ANSWER_S: Final = 0.5
+CONTROLLER_UNCLEAN: Final = "controller-unclean"
+"""The id of the hazard in the catalogue."""
 
 
 _LEADER_KILL: Final = """
@@ -50,6 +61,12 @@ _UNCLEAN: Final = """
     start B C
     heal
 """
+
+
+def _no_own_settings(release: Release) -> str:
+    if release.coordination == "kraft" and release.elects_unclean:
+        return ""
+    return "only on KRaft, from 3.9 on, controllers have a say of their own (KAFKA-12670)"
 
 
 @story(
@@ -118,6 +135,51 @@ def unclean(context: ScheduleContext) -> None:
     On ZooKeeper A is the controller. A controller that is elected later does not remove brokers
     that were already dead from an ISR (seen on 0.10.2); the lag limit removes them after 10 s.
     """
+    topic = context.plan.topic
+    allowed = topic.unclean_leader_election and context.cluster.release.elects_unclean
+    _outlive(context, unclean=allowed)
+
+
+@story(
+    "controller-unclean",
+    HazardEnding(hazard=CONTROLLER_UNCLEAN, ending=Prediction(lost=frozenset({VICTIM}))),
+    outcome="On KRaft from 3.9 on the record is lost.",
+    controller="A",
+    topic_config={UNCLEAN: ""},
+    why_not=_no_own_settings,
+)
+def controller_unclean(context: ScheduleContext) -> None:
+    """Play unclean, but neither the topic nor a broker has the setting: the controller has it."""
+    with _unclean_controllers(context):
+        _outlive(context, unclean=True)
+
+
+@story(
+    "topic-clean",
+    HazardEnding(hazard=CONTROLLER_UNCLEAN, ending=Prediction()),
+    outcome="The record is kept: the topic's own setting decides.",
+    controller="A",
+    why_not=_no_own_settings,
+)
+def topic_clean(context: ScheduleContext) -> None:
+    """Play controller-unclean, but the topic has a setting of its own."""
+    with _unclean_controllers(context):
+        _outlive(context, unclean=False)
+
+
+@contextlib.contextmanager
+def _unclean_controllers(context: ScheduleContext) -> Iterator[None]:
+    """Give the controllers the setting during the block."""
+    context.cluster.configure_controllers({UNCLEAN: "true"})
+    context.note(f"{UNCLEAN} is true on the controllers alone", step=1)
+    try:
+        yield
+    finally:
+        context.cluster.configure_controllers({UNCLEAN: None})
+
+
+def _outlive(context: ScheduleContext, *, unclean: bool) -> None:
+    """Let A acknowledge a record alone and die, and let B and C come back."""
     a, *others = context.replicas
     offset = settle(context)
     for broker in others:
@@ -133,7 +195,7 @@ def unclean(context: ScheduleContext) -> None:
     )
     context.nemesis.inject("kill", a)
     context.nemesis.heal_all(others)
-    if context.plan.topic.unclean_leader_election and context.cluster.release.elects_unclean:
+    if unclean:
         await_leader(context, *others)
     else:
         await_others(context, a, others)

@@ -11,12 +11,17 @@ happens, because a leader then never reads the offset.
 ``failed-copies``: a leader first writes the copy that it will make into Kafka's topic about the
 tier, then copies. Before 3.9 each failed attempt counts from then on as a segment of the tier
 (KAFKA-17062, ``RemoteLogManager.RLMTask.buildRetentionSizeData``).
+
+``expired-unread``: a group is away for longer than ``retention.ms``, which the tier obeys as local
+logs do, and what it has not read is deleted. ``local-retention`` is the guard: only
+``local.retention.ms`` has passed, and the group is given everything from the tier.
 """
 
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 from highwater.clusters.nodes.config_files import TIER_TASK_S
+from highwater.harness.clients.groups.membership import GroupMembership
 from highwater.harness.releases.release import Release
 from highwater.harness.runs.store import REMOTE_TIER
 from highwater.harness.runs.topics.remote_tier import remote_partition, remote_segment
@@ -41,6 +46,12 @@ _TIERED: Final = {
 _LOST: Final = frozenset(_RECORDS[:2])
 """The leader counts eleven segments: five of six count twice. Without the two oldest segments the
 size is below the limit, or above it by less than one more segment."""
+
+_UNREAD: Final = _RECORDS[1:5]
+"""The records that are written while the group is away; the first and the last are not."""
+
+_RETENTION_MS: Final = 12_000
+_BRIEF: Final = {**_TIERED, "retention.bytes": "-1", "local.retention.ms": "1000"}
 
 _COPYING: Final = "remote.log.copy.disable"
 _COPYING_STOPS: Final = (3, 9)
@@ -140,6 +151,96 @@ def failed_copies(context: ScheduleContext) -> None:
     finally:
         context.nemesis.heal_fault("tier-outage")
     context.note(f"the log began at offset {start} when retention.bytes was lifted", leader)
+
+
+@story(
+    "expired-unread",
+    HazardEnding(
+        hazard="expired-unread", ending=Prediction(lost=frozenset((_RECORDS[0], *_UNREAD)))
+    ),
+    needs=StoryNeeds(tiered=True, record_bytes=_RECORD_BYTES, expiry=True, joined=2),
+    outcome="The group never gets them, on every release.",
+    topic_config={**_BRIEF, "retention.ms": str(_RETENTION_MS)},
+    min_isr_most=3,
+    why_not=_no_tier,
+)
+def expired_unread(context: ScheduleContext) -> None:
+    """Let retention.ms pass in the remote tier while a group is away."""
+    _be_away(context, expires=True)
+
+
+@story(
+    "local-retention",
+    HazardEnding(hazard="expired-unread", ending=Prediction()),
+    needs=StoryNeeds(tiered=True, record_bytes=_RECORD_BYTES, expiry=True, joined=2),
+    outcome="The group is given everything, from the tier.",
+    topic_config=_BRIEF,
+    min_isr_most=3,
+    why_not=_no_tier,
+)
+def local_retention(context: ScheduleContext) -> None:
+    """Play expired-unread, but only local.retention.ms passes."""
+    _be_away(context, expires=False)
+
+
+def _be_away(context: ScheduleContext, *, expires: bool) -> None:
+    """Write while a group is away, let the records expire, and let the group come back."""
+    leader = context.replicas[0]
+    group = GroupMembership(group=context.plan.group, reset="earliest")
+    first, *_, last = _RECORDS
+    context.send(first, leader=leader)
+    _join_until_given(context, "member-0", group, 1)
+    for record in _UNREAD:
+        end = context.send(record, leader=leader) + 1
+    context.note(f"{', '.join(_UNREAD)} are acknowledged, and the group is away", step=1)
+    _await_local_start(context, end - 1)
+    context.note("every replica has only its newest segment; the others are in the tier")
+    if expires:
+        context.until(
+            lambda: context.probe.log_start(leader, context.topic, 0),
+            lambda start: start == end,
+            what=f"retention to delete everything before offset {end}",
+            limit_s=_LIMIT_S + 3 * TIER_TASK_S,
+        )
+        context.cluster.configure(context.topic, {"retention.ms": "-1"})
+        context.note(f"the log begins at {end}: retention.ms has passed", leader)
+    context.send(last, leader=leader)
+    _join_until_given(context, "member-1", group, end + 1)
+    context.note(f"the group is back, and was given {last}")
+
+
+def _join_until_given(
+    context: ScheduleContext, name: str, group: GroupMembership, end: int
+) -> None:
+    """Let a member join, read until an offset, commit it and leave."""
+    member = context.groups.join(name, group)
+    context.until(
+        lambda: member.given.get(0, 0),
+        lambda after: after >= end,
+        what=f"{name} to be given the records before offset {end}",
+        limit_s=_LIMIT_S,
+    )
+    member.leave()
+    context.until(
+        lambda: context.groups.committed(group.group).get(0),
+        lambda offset: offset == end,
+        what=f"the group to have committed offset {end}",
+        limit_s=_LIMIT_S,
+    )
+
+
+def _await_local_start(context: ScheduleContext, start: int) -> None:
+    """Wait until no replica has a local segment before an offset."""
+    folders = [
+        context.cluster.directory / "replicas" / str(broker) / f"{context.topic}-0"
+        for broker in context.replicas
+    ]
+    context.until(
+        lambda: [int(file.stem) for folder in folders for file in folder.glob("*.log")],
+        lambda bases: min(bases, default=-1) >= start,
+        what=f"every replica to have deleted its segments before offset {start}",
+        limit_s=_LIMIT_S + 3 * TIER_TASK_S,
+    )
 
 
 def _set_copying(context: ScheduleContext, disabled: str) -> None:

@@ -22,6 +22,7 @@ from highwater.clusters.external.security import dialer
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import release
+from highwater.harness.releases.cluster_facts import UNCLEAN
 from highwater.harness.runs.plan import Plan
 from highwater.nemesis.faults.upgrades import climb_all
 from highwater.nemesis.schedules.upgrade_path import levels
@@ -179,6 +180,22 @@ def create(admin: Any, topics: Topics) -> None:  # noqa: ANN401 - of confluent-k
     ]
     for created in admin.create_topics(wanted).values() if wanted else ():
         created.result(timeout=60)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("kafka", ["3.9.2", "4.4.0"])
+def test_controllers_that_allow_unclean_elections_are_found(tmp_path: Path, kafka: str) -> None:
+    cluster = open_cluster(release(kafka), tmp_path / "run", brokers=3, broker_config={})
+    with contextlib.closing(cluster):
+        admin = KAFKA.AdminClient({"bootstrap.servers": cluster.bootstrap})
+        create(admin, {"own": (3, {UNCLEAN: "false"}), "without": (3, {})})
+        _, document, errors = advise(cluster.bootstrap, *KNOWN)
+        assert statuses(document)["controller-unclean"] == "guarded", errors
+        cluster.configure_controllers({UNCLEAN: "true"})
+        _, document, errors = advise(cluster.bootstrap, *KNOWN)
+        assert "controller-unclean" in losing(document), errors
+        assert statuses(document)["unclean-election"] == "guarded"
+        assert hazard_topics(document, "controller-unclean") == ["without"]
 
 
 @pytest.mark.nightly

@@ -110,6 +110,12 @@ AT_NIGHT = {
         Cell("recreated-topic"),
         Cell("recreated-consumer"),
         Cell("recreated-calmly"),
+        Cell("controller-unclean"),
+        Cell("topic-clean"),
+        Cell("expired-unread"),
+        Cell("local-retention"),
+        Cell("too-large", client="java:2.8.2"),
+        Cell("too-large"),
     ),
 }
 """The nightly plays all on all, too (``highwater.campaigns.nightly_plan``)."""

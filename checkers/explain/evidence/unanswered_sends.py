@@ -20,6 +20,7 @@ from highwater.checkers.explain.evidence.licences import (
     PARTIAL,
     UNACKNOWLEDGED,
     UNCLEAN,
+    UNKNOWN_CLIENT,
     explains,
     hazard_of_clients,
 )
@@ -27,6 +28,7 @@ from highwater.checkers.explain.evidence.lost_record import LostRecord, deposed
 from highwater.checkers.explain.observations import FILES, LEADERS, LOGS, STARTS
 from highwater.checkers.explain.tolerances import WITHIN
 from highwater.checkers.model.report_types import ExplanationLink
+from highwater.harness.runs.history import OK
 
 
 def _acked(case: LostRecord, link: ExplanationLink | None) -> Links:
@@ -133,13 +135,37 @@ def _connection_closed(case: LostRecord) -> Links:
 
 @explains(
     "partial-commit",
-    PARTIAL,
+    PARTIAL | hazard_of_clients("KAFKA-9279"),
     "The client committed the transaction without the record, whose send had failed.",
 )
 def _left_out(case: LostRecord) -> Links:
     if not case.send.get("error"):
         return ()
     return (failed_send(case.send), case.ack)
+
+
+@explains(
+    "unanswered-commit",
+    UNKNOWN_CLIENT,
+    "The client committed the transaction, and had no answer about the record.",
+)
+def _committed_unanswered(case: LostRecord) -> Links:
+    """Return the commit of a record without an offset, by a client that reports offsets."""
+    send, observed = case.send, case.observed
+    others = observed.sends(process=send["process"], outcome=OK)["offset"]
+    if not observed.plan.workload.transactions or others.null_count == len(others):
+        return ()
+    says = (
+        f"{send['process']} committed the transaction of {send['value']}, and had no answer of a"
+        " broker about the record."
+    )
+    link = ExplanationLink(
+        rule="unanswered-commit",
+        says=says,
+        event=f"{send['process']}: {send['outcome']}, no offset",
+        time_ns=send["complete_ns"],
+    )
+    return (link, case.ack)
 
 
 @explains(
@@ -209,6 +235,7 @@ UNANSWERED: Final = (
     _shorter_successor,
     _connection_closed,
     _left_out,
+    _committed_unanswered,
     _flushed_early,
     _left_unread,
 )

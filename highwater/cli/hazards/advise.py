@@ -99,6 +99,10 @@ def _answers(  # noqa: PLR0913 - a command's options are its arguments
         Literal["yes", "no"] | None,
         Option(help="Whether topics are deleted and made anew."),
     ] = None,
+    controller_unclean: Annotated[
+        Literal["yes", "no"] | None,
+        Option(help="unclean.leader.election.enable of a KRaft controller's own settings."),
+    ] = None,
     away: Annotated[
         str | None,
         Option(metavar="DURATION", help="Longest time of a group without members: 72h."),
@@ -121,6 +125,7 @@ def _answers(  # noqa: PLR0913 - a command's options are its arguments
         "group-protocol": group_protocol,
         "record-age": record_age and str(parse_values.duration(record_age)),
         "recreated": recreated,
+        "controller-unclean": controller_unclean,
         "away": away and str(parse_values.duration(away)),
         "broker-away": broker_away and str(parse_values.duration(broker_away)),
         "disks": disks,

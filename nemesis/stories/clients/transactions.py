@@ -24,9 +24,14 @@ open, so every release appends the late record there. The record has the sequenc
 librdkafka gives to the next record, so the leader takes the next record for a duplicate. The commit
 then commits the aborted record.
 
+``too-large``: a record is larger than the producer's ``max.request.size``, and its future fails at
+once. The program commits without a look at the future. Up to 3.1 Java's producer does so without
+the record; from 3.2 on it refuses to commit (KAFKA-9279), which Kafka Connect trusts
+(``ExactlyOnceWorkerSourceTask.producerSendFailed``).
+
 Before an abort, Java's producer retries records without a response, so that the late Produce
-requests of the last two stories are copies of records in the log. From 4.0 on, with brokers of 4.0,
-each transaction of Java's producer has its own epoch.
+requests of ``hanging-transaction`` and ``late-produce`` are copies of records in the log. From 4.0
+on, with brokers of 4.0, each transaction of Java's producer has its own epoch.
 """
 
 from typing import Final
@@ -48,6 +53,9 @@ LATE_PRODUCE: Final = "KAFKA-14402"
 NEXT_TRANSACTION: Final = "late-produce"
 """The id of ``late-produce``'s hazard in the catalogue."""
 
+TOO_LARGE: Final = "KAFKA-9279"
+"""The id of ``too-large``'s hazard in the catalogue."""
+
 _WRITER: Final = "writer"
 _OTHER: Final = "other"
 _HOLD_FIRST: Final = f"hold EndTxn client:{_WRITER}>*"
@@ -58,6 +66,9 @@ _NOTICED_S: Final = 0.1
 _HOLD_PRODUCE: Final = f"hold Produce client:{_WRITER}>*"
 _GIVES_UP_S: Final = 10.0
 """The longest time that a client waits for a response about a record; its setting is 4 s."""
+
+_LARGEST: Final = {"message.max.bytes": 1_000}
+_LARGE_BYTES: Final = 2_000
 
 _NEEDS: Final = StoryNeeds(wire="clients", transactions=True)
 
@@ -179,6 +190,26 @@ def late_produce(context: ScheduleContext) -> None:
 def fenced_produce(context: ScheduleContext) -> None:
     """Repeat late-produce, but with a new producer after the abort."""
     _in_the_next(context, renewed=True)
+
+
+@story(
+    "too-large",
+    HazardEnding(hazard=TOO_LARGE, ending=Prediction(lost=frozenset({"m2"}))),
+    needs=StoryNeeds(transactions=True, java=True),
+    outcome="With Java clients before 3.2 the commit succeeds without the record.",
+    min_isr_most=3,
+)
+def too_large(context: ScheduleContext) -> None:
+    """Commit a transaction with a record that is too large for its producer."""
+    writer = context.transactional(_WRITER, _LARGEST)
+    _commit(context, writer, "m0")
+    writer.begin()
+    writer.send("m1", 0)
+    writer.send_on("m2", 0, size=_LARGE_BYTES)
+    writer.flush()
+    context.note(f"the future of m2 has failed: {writer.errors.get('m2')}", step=1)
+    _try_to_end(context, writer, "m1 and m2")
+    _commit(context, context.transactional(_OTHER), "m3")
 
 
 def _in_the_next(context: ScheduleContext, *, renewed: bool) -> None:

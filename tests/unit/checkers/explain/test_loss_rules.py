@@ -201,6 +201,7 @@ UNREAD = replace(CALM, clients=(ClientLogLine(ACKED + 9 * SECOND, "Timed out"),)
 JOIN = (QUIET, replace(QUIET, time_ns=SENT - SECOND, isr=(1,)), replace(QUIET, time_ns=ACKED), NEXT)
 
 PARTIAL = Situation(client="aiokafka", transactions=True, error="OUT_OF_ORDER_SEQUENCE_NUMBER")
+UNANSWERED_COMMIT = Situation(client="./driver", transactions=True, earlier="m4")
 DIVIDED = Situation(
     client="java:3.9.0",
     rows=(QUIET,),
@@ -247,6 +248,7 @@ EXPLAINED = {
         CALM, other=(QUIET, replace(NEXT, time_ns=SENT)), rows=(replace(QUIET, isr=(1,)),)
     ),
     "partial-commit": PARTIAL,
+    "unanswered-commit": UNANSWERED_COMMIT,
     "early-flush": DIVIDED,
     "unread": replace(UNREAD, later=("m5",)),
     "unclean": Situation(unclean=True, start=UNCLEAN),
@@ -283,7 +285,8 @@ NOT_EXPLAINED = {
         tracks={1: Track.of(1, [(SENT, 3, 3)])},
     ),
     "connection": replace(CALM, other=(QUIET, replace(NEXT, time_ns=ELECTED))),
-    "partial-commit": replace(PARTIAL, client="librdkafka"),
+    "partial-commit": replace(PARTIAL, client="java:3.3.2"),
+    "unanswered-commit": replace(UNANSWERED_COMMIT, earlier=""),  # it reports no offsets
     "early-flush": replace(DIVIDED, client="java:3.9.2"),
     "unread": replace(UNREAD, later=("m5", "m4")),  # m4 is in a log
     "unclean": Situation(unclean=False, start=UNCLEAN),

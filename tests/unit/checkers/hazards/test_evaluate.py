@@ -5,7 +5,12 @@ from dataclasses import replace
 import pytest
 
 from highwater.checkers.hazards.evaluate import Advice, evaluate, unread, worst
-from highwater.harness.releases.cluster_facts import VERIFICATION, ClusterFacts, ReleaseRange
+from highwater.harness.releases.cluster_facts import (
+    UNCLEAN,
+    VERIFICATION,
+    ClusterFacts,
+    ReleaseRange,
+)
 from tests.unit.checkers.hazards.clusters import cluster, topic
 
 SAID = {"acks": "all", "power": "separate", "client": "librdkafka", "record-age": "60"}
@@ -80,6 +85,37 @@ def test_unclean_elections_on_early_kraft_are_guarded_by_a_bug() -> None:
     advice = of(facts, "unclean-election")
     assert advice.status == "guarded"
     assert "KAFKA-12670" in advice.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("kafka", "read", "stated", "status"),
+    [
+        ("4.4.0", None, {}, "cannot tell"),
+        ("4.4.0", True, {}, "can lose"),
+        ("4.4.0", False, {}, "guarded"),
+        ("4.4.0", None, {"controller-unclean": "yes"}, "can lose"),
+        ("4.4.0", True, {"controller-unclean": "no"}, "guarded"),
+        ("3.7.2", True, {}, "not affected"),
+        ("3.9.2-zk", True, {}, "not affected"),
+    ],
+)
+def test_controllers_decide_about_topics_without_a_setting_of_their_own(
+    kafka: str, stated: dict[str, str], status: str, *, read: bool | None
+) -> None:
+    inherits = replace(topic(), inherits=frozenset({UNCLEAN}))
+    facts = replace(cluster(kafka, inherits), unclean_controllers=read)
+    assert of(facts, "controller-unclean", SAID | stated).status == status
+    own = replace(cluster(kafka, topic()), unclean_controllers=read)
+    assert of(own, "controller-unclean", SAID | stated).status in {"guarded", "not affected"}
+
+
+def test_a_table_misses_tombstones_while_its_group_is_away() -> None:
+    kept = topic(settings={"cleanup.policy": "compact", "delete.retention.ms": "86400000"})
+    facts = cluster("4.4.0", kept, groups=True)
+    assert of(facts, "missed-tombstone").reasons == ("--away DURATION",)
+    assert of(facts, "missed-tombstone", SAID | {"away": "90000"}).status == "can lose"
+    assert of(facts, "missed-tombstone", SAID | {"away": "3600"}).status == "guarded"
+    assert of(facts, "expired-unread", SAID | {"away": "90000"}).status == "not affected"
 
 
 def test_a_broker_of_the_releases_suffices() -> None:

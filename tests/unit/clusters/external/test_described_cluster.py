@@ -13,6 +13,7 @@ from highwater.clusters.external.described_cluster import DEFAULTS, read_files
 from highwater.harness.base.errors import UsageError
 from highwater.harness.releases.cluster_facts import (
     POSITIONS_RETENTION,
+    UNCLEAN,
     VERIFICATION,
     ClusterFacts,
     ReleaseRange,
@@ -295,3 +296,24 @@ def test_six_clusters_can_lose_by_what_the_page_says() -> None:
         hazards = json.loads(done.stdout)["hazards"]
         losing = [row["id"] for row in hazards if row["status"] == "can lose"]
         assert sorted(losing) == sorted(ids.split(", ")), name
+
+
+@pytest.mark.parametrize(
+    ("text", "unclean"),
+    [
+        (PROPERTIES, False),
+        (f"{PROPERTIES}{UNCLEAN}=true\n", True),
+        ("process.roles=broker\ncontroller.quorum.voters=7@a:9093\n", None),
+    ],
+)
+def test_files_of_controllers_say_whether_elections_are_clean(
+    tmp_path: Path, text: str, *, unclean: bool | None
+) -> None:
+    facts = read(tmp_path, "server.properties", text)
+    assert facts.unclean_controllers is unclean
+    assert facts.topics[0].inherits == {UNCLEAN}
+
+
+def test_strimzis_brokers_and_controllers_have_one_configuration(tmp_path: Path) -> None:
+    facts = read(tmp_path, "kafka.yaml", STRIMZI)
+    assert facts.unclean_controllers is False

@@ -87,6 +87,8 @@ ENDINGS: dict[str, Ending] = {
     "clock-ahead": lambda *_: gone("m1", "m2", "m3"),
     "append-time": lambda *_: NOTHING,
     "bounded-timestamp": lambda *_: NOTHING,
+    "expired-unread": lambda *_: gone("m0", "m1", "m2", "m3", "m4"),
+    "local-retention": lambda *_: NOTHING,
     "expired-positions": lambda *_: SKIPPED,
     "earliest-positions": lambda *_: NOTHING,
     # 4.0.0 alone removes a group whose first offsets are in an open transaction.
@@ -111,6 +113,11 @@ ENDINGS: dict[str, Ending] = {
     "recreated-topic": lambda *_: found(("foreign-offset", "")),
     "recreated-consumer": lambda *_: found(("foreign-offset", "")),
     "recreated-calmly": lambda *_: NOTHING,
+    # The controllers decide, by their own settings, unless the topic has one.
+    "controller-unclean": lambda *_: LOST,
+    "topic-clean": lambda *_: NOTHING,
+    # Java's clients before 3.2, as here where the brokers are older.
+    "too-large": lambda kafka, *_: gone("m2") if kafka.number < (3, 2) else NOTHING,
 }
 
 
@@ -122,7 +129,9 @@ SINCE: dict[str, tuple[int, ...]] = {
     "replaced-disk": (2, 7),
     "tiered-new-leader": (3, 9),
     "recreated-consumer": (4,),
-    "failed-copies": (3, 6),
+    **dict.fromkeys(("failed-copies", "expired-unread", "local-retention"), (3, 6)),
+    **dict.fromkeys(("controller-unclean", "topic-clean"), (3, 9)),
+    "too-large": (0, 11),
     **dict.fromkeys(("added-partition-share", "earliest-share"), (4, 2)),
     **dict.fromkeys(("old-timestamp", "clock-ahead", "append-time"), (0, 10, 1)),
     "bounded-timestamp": (3, 6),
@@ -144,7 +153,7 @@ def test_the_ending_of_a_story_follows_from_release_and_settings(name: str) -> N
         played.add(kafka.name)
         assert story.predict(kafka, plan) == ENDINGS[name](kafka, acks, unclean), (kafka, plan)
     first = SINCE.get(name, (0,))
-    kraft = name in {"recreated-topic", "recreated-calmly"}
+    kraft = name in {"recreated-topic", "recreated-calmly", "controller-unclean", "topic-clean"}
     assert played == {
         kafka.name
         for kafka in CATALOGUE.values()
@@ -262,6 +271,8 @@ def test_stories_of_transactions_have_their_clients_on_the_wire(name: str) -> No
         ("early-flush", "4.4.0", "java:3.9.0", True),
         ("early-flush", "4.4.0", "java:3.9.2", False),
         ("early-flush", "3.9.2", "java:4.1.2", False),
+        ("too-large", "4.4.0", "java:2.8.2", True),
+        ("too-large", "4.4.0", "java:3.3.2", False),
         ("expired-record", "4.4.0", "librdkafka", True),
         ("expired-record", "4.4.0", "java", False),
     ],

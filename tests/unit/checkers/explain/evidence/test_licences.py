@@ -448,6 +448,8 @@ def test_every_explanation_by_a_switch_is_tried_with_and_without_it() -> None:
         ("unclean", replace(EXPLAINED["unclean"], unclean=False)),
         *((name, replace(EXPLAINED[name], acks="1")) for name in ("fault", "retry", "unread")),
         ("shorter-log", replace(EXPLAINED["shorter-log"], acks="all")),
+        ("partial-commit", replace(EXPLAINED["partial-commit"], client="java:3.3.2")),
+        ("unanswered-commit", replace(EXPLAINED["unanswered-commit"], client="java:2.8.2")),
     ],
 )
 def test_a_loss_is_not_explained_without_the_fact_that_licenses_it(

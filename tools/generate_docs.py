@@ -101,7 +101,7 @@ def _min_isrs() -> str:
 
 _MISTAKES: Final = (
     "\n## Mistakes\n\n"
-    "With `--nemesis` and its fault a mistake shows soonest. One without shows by itself.\n\n"
+    "`--nemesis` with the fault of a row reveals the mistake fastest. Others need no fault.\n\n"
 )
 _STORIES_NOTE: Final = (
     "They need three replicas. Up to how many `min.insync.replicas` they can be played:"

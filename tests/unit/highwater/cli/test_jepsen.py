@@ -55,7 +55,12 @@ def test_a_history_is_told_as_one_object(history: Path) -> None:
     assert json.loads(result.stdout) == {
         "file": str(history),
         "verdict": "invalid",
-        "reasons": [],
+        "reasons": [
+            (
+                "1 lost-write: a record was acknowledged and never read, although a reader read a "
+                "later offset."
+            )
+        ],
         "operations": 3,
         "counts": {"lost-write": 1},
         "availability": None,

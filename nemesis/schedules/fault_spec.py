@@ -257,7 +257,6 @@ def _require_option(name: str, needs: Needs, plan: Plan) -> None:
 def resolve(context: ScheduleContext, step: FaultStep) -> list[int]:
     """Return the brokers that are the current members of a step's target and have no open fault.
 
-
     Sequences that overlap may hit a broker that has another fault, if both can be open at once. If
     the leader or every follower has a fault already, or if there is no leader, another broker is
     returned. For a controller or a coordinator no other broker is returned.

@@ -247,7 +247,7 @@ class Nemesis:
         self._fault_log.fault(name, "heal", f"{target} is healed", broker)
 
     def heal_all(self, brokers: Iterable[int] | None = None) -> None:
-        """Heal all open faults of these brokers in parallel; None: all open faults."""
+        """Heal all open faults of these brokers in parallel; None means all open faults."""
         self._healing = brokers is None
         names = None if brokers is None else {name for id_ in brokers for name in _targets(id_)}
         opened = [fault.target for fault in self._snapshot()]

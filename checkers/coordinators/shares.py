@@ -59,7 +59,7 @@ class SharesLog:
         self.wrong: list[tuple[ShareRecord, str]] = []
 
     def possible(self, place: Place) -> frozenset[int | None]:
-        """Return the start offsets that a coordinator may have for a partition; None: none."""
+        """Return the start offsets that a coordinator may have for a partition; None means none."""
         share = self._shares.get(place)
         return frozenset({None if share is None or share.start < 0 else share.start})
 

@@ -109,7 +109,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         to: the newest release to which brokers were upgraded during the run; from its upgrade on, a
             broker has the new rules. Empty if there was no upgrade.
         protocol: the newest ``inter.broker.protocol.version`` or ``metadata.version`` that the
-            brokers may use, so that older rules apply; empty: the release's own.
+            brokers may use, so that older rules apply; empty means the release's own.
         written: the newest ``log.message.format.version`` that the brokers may write, or empty.
         kind: ``scripted``: the model executed the same schedule; ``random``: the run was checked as
             a trace.

@@ -140,7 +140,8 @@ class ProgramFacts:
         positions: the group's last committed offset in each partition.
         commits: the committed offsets in each partition, in order; None if no disk has them.
         events: the events of instances, in order of time.
-        troubles: the faults in order, without those of the program's processes; None: not known.
+        troubles: the faults in order, without those of the program's processes; None means not
+            known.
         started_ms: the run's start, in milliseconds since 1970.
     """
 

@@ -50,7 +50,7 @@ def create_topic(
         coordination: address of each ZooKeeper; only releases without CreateTopics need this.
 
     Raises:
-        HarnessError: Kafka refuses the topic; the message says why.
+        HarnessError: Kafka refuses the topic; the message has the reason.
         WaitTimeoutError: the topic was not ready in time.
     """
     if release.wire.create_topics is None:
@@ -78,7 +78,7 @@ def add_partitions(
             partition.
 
     Raises:
-        HarnessError: Kafka refuses the partitions; the message says why.
+        HarnessError: Kafka refuses the partitions; the message has the reason.
         UnreachableError: no node that can add them answers.
         WaitTimeoutError: the partitions were not ready in time.
     """

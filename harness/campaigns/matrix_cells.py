@@ -222,7 +222,7 @@ class Axes(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         nemeses: mixes of faults; like a story, a mix has its own cells.
-        deliveries: the producers' kinds of delivery; empty: as the story defines it, or plain.
+        deliveries: the producers' kinds of delivery; empty means as the story defines it, or plain.
         group_protocols: protocols of a group of readers, which stories do not have.
         shares: numbers of members of a share group, which stories do not have.
     """

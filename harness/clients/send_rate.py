@@ -94,7 +94,7 @@ def lives(
     """Yield one life after the other until the run is over; half of the lives end by a crash.
 
     Args:
-        mean_s: average seconds of a life (exponential distribution); 0: as long as the run.
+        mean_s: average seconds of a life (exponential distribution); 0 means as long as the run.
     """
     number = 0
     while not stop.is_set():

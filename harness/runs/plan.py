@@ -229,8 +229,9 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             ``highwater.runtime.programs.printed_lines``.
         match: see ``harness.runs.programs.expressions``; with ``feed``, it names inputs, too.
         outputs: outputs that an input must have; with fewer, the input is half processed.
-        when: an expression for inputs that need outputs; empty: all inputs do.
-        feed: path of a file, see ``harness.runs.programs.feed``; empty: the harness makes inputs.
+        when: an expression for inputs that need outputs; empty means all inputs do.
+        feed: path of a file, see ``harness.runs.programs.feed``; empty means the harness makes
+            inputs.
     """
 
     command: tuple[str, ...]
@@ -306,8 +307,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         broker_config: broker settings in addition to the driver's own, as Kafka spells them.
         wire: put the relay between brokers even if no fault or story needs it.
         to: releases, in the order of the upgrades; a nemesis may not reach all of them.
-        protocol: the release that has this protocol; empty: the brokers' own. The same is true for
-            ``format``.
+        protocol: the release that has this protocol; empty means the brokers' own. The same is true
+            for ``format``.
         external: the cluster, if the driver is ``external``.
         program: the program under test, or None.
     """

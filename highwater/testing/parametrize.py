@@ -68,9 +68,9 @@ def session_choice(*, kafka: str, only: str | None, driver: str, store: Path) ->
     """Check and return the choices of a session.
 
     Args:
-        kafka: releases from the ini file; empty: the sample.
+        kafka: releases from the ini file; empty means the sample.
         only: releases from the command line; None if it names none.
-        driver: the cluster driver; empty: local processes.
+        driver: the cluster driver; empty means local processes.
     """
     return SessionChoice(
         kafka=releases(kafka or "sample"),

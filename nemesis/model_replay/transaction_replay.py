@@ -79,7 +79,7 @@ def transaction_plan(
     """Return the plan that replays a counterexample on any release.
 
     Args:
-        client: library of the producers, as in a plan; None: the client of the search.
+        client: library of the producers, as in a plan; None means the client of the search.
 
     Raises:
         UsageError: the counterexample cannot be replayed.

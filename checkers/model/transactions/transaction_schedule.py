@@ -111,7 +111,7 @@ def transaction_schedule(
     """Return the steps of a replay with a client of the model on brokers of a release.
 
     Raises:
-        UsageError: the counterexample cannot be replayed; the message says why.
+        UsageError: the counterexample cannot be replayed; the message has the reason.
     """
     rows = _rows(counterexample)
     states = _states(counterexample)

@@ -18,8 +18,8 @@ class GroupMembership:
         refresh_s: seconds between the consumer's metadata requests
             (``topic.metadata.refresh.interval.ms``); None for a short default.
         commits_every_s: ``auto.commit.interval.ms`` of a member with ``enable.auto.commit``, whose
-            client also chooses its first offsets; None: the member commits the offsets that it has
-            read.
+            client also chooses its first offsets; None means the member commits the offsets that it
+            has read.
     """
 
     group: str

@@ -28,7 +28,8 @@ def read_feed(path: str, names: Expression) -> dict[str, bytes]:
         names: the expression that finds an input's name; the record's key is the whole line here.
 
     Raises:
-        UsageError: the file cannot be used; the message says why, with the number of the line.
+        UsageError: the file cannot be used; the message has the reason, with the number of the
+            line.
     """
     records: dict[str, bytes] = {}
     lines: dict[str, int] = {}

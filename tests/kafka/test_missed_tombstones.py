@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import admin as kafka_admin
 
 from highwater.clusters.brokers.real_cluster import RealCluster
 from highwater.clusters.drivers import open_cluster
@@ -18,6 +18,7 @@ from highwater.harness.base.waiting import await_condition
 from highwater.harness.releases.catalogue import release
 
 pytestmark = [pytest.mark.kafka, pytest.mark.nightly]
+KAFKA: Any = kafka_admin
 TIMES: Final = 10
 LIMIT_S: Final = 90.0
 KEY: Final = b"key"
@@ -74,8 +75,8 @@ def test_a_table_keeps_a_deleted_key_whose_tombstone_is_gone(
     access = {"bootstrap.servers": cluster.bootstrap}
     topics = [f"table-{kept_ms}-{number}" for number in range(TIMES)]
     config = {**COMPACTED, "delete.retention.ms": kept_ms}
-    admin = AdminClient(access)
-    made = admin.create_topics([NewTopic(name, 1, 1, config=config) for name in topics])
+    admin = KAFKA.AdminClient(access)
+    made = admin.create_topics([KAFKA.NewTopic(name, 1, 1, config=config) for name in topics])
     for future in made.values():
         future.result(LIMIT_S)
     writer = Producer({**access, "acks": "all"})

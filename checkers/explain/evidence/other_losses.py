@@ -34,6 +34,7 @@ _BREACH: Final = re.compile(
 )
 """A leader's line about a segment that it deletes from the remote tier (KIP-405)."""
 
+_BY_TIME: Final = "retention time "
 _FROM_THE_FRONT: Final = frozenset(("segment-deleted", "files-lost"))
 """Faults that remove the oldest segment."""
 
@@ -195,7 +196,10 @@ def _expired(case: LostRecord) -> Links:
     for broker in case.trace.lines if offset is not None else ():
         starts = case.trace.of_kind(broker, "log-start")
         moved = next((line for line in starts if line.offset > offset), None)
-        for line in case.trace.of_kind(broker, "retention") if moved else ():
+        lines = case.trace.of_kind(broker, "retention", "expired")
+        for line in lines if moved else ():
+            if _BY_TIME not in line.text:
+                continue
             age_ns = line.time_ns - case.begun_ns
             is_old = chosen or age_ns + ahead_ns(line.text) > kept_ns
             if line.offset <= offset and age_ns >= 0 and is_old:
@@ -219,8 +223,9 @@ def _clock_fault(case: LostRecord, line: BrokerLogLine) -> Links:
 
 def _by_retention(case: LostRecord, line: BrokerLogLine, kept_ns: int) -> ExplanationLink:
     age_ns, value = line.time_ns - case.begun_ns, case.send["value"]
+    what = "a segment of the remote tier" if line.kind == "expired" else "its segment"
     says = (
-        f"{age_ns / SECOND:.1f} s after {value} was sent, broker {line.broker} deleted its segment,"
+        f"{age_ns / SECOND:.1f} s after {value} was sent, broker {line.broker} deleted {what},"
         f" because retention.ms, {kept_ns / SECOND:,g} s, had passed since the newest timestamp in"
         " it."
     )

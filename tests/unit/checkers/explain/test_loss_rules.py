@@ -496,3 +496,15 @@ def test_a_fault_explains_the_loss_of_what_it_removed_alone(
     other = replace(taken, says=effect.says, row={**taken.row, "removed": effect.rows})
     links = RULES["disk"].links(replace(EXPLAINED["disk"], faults=(other,)).record())
     assert bool(links) == ((topic, partition, at) == ("events", 0, 3))
+
+
+@pytest.mark.parametrize(("reason", "explained"), [("time 60000ms", True), ("size 60000", False)])
+def test_retention_deletes_from_the_remote_tier_too(reason: str, *, explained: bool) -> None:
+    line = replace(
+        expired(4)[0], kind="expired", offset=-1, text=f"due to retention {reason} breach"
+    )
+    tiered = replace(OLD, tiered=True, lines=(line, deleted(4)[1]))
+    [rule] = [each for each in OTHERWISE if each.name == "retention"]
+    links = rule.links(tiered.record())
+    assert bool(links) == explained
+    assert not links or "deleted a segment of the remote tier, because" in links[1].says

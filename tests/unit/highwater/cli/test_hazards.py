@@ -137,7 +137,11 @@ def test_an_upgrade_of_early_kraft_gives_a_setting_its_effect() -> None:
     document = json.loads(
         RUN.invoke(app, ["hazards", "--kafka", "3.7.2", "--to", "3.9.2", "--json"]).stdout
     )
-    assert [hazard["id"] for hazard in document["begins"]] == ["unclean-election", "KAFKA-20732"]
+    assert [hazard["id"] for hazard in document["begins"]] == [
+        "controller-unclean",
+        "unclean-election",
+        "KAFKA-20732",
+    ]
     assert document["command"].endswith(" --unclean both")
 
 

@@ -86,10 +86,9 @@ Another cluster, with a topic of the same name, gets the address of a client's o
 4.4.0; KAFKA-20246): `python -m tools.client_addresses FOLDER`. A transaction is not committed there
 unless a line has it. KIP-1242 (4.4.0) did not help: there was no other address to begin again from.
 """
-_OTHER_ADDRESS: Final = """
-The same with a second bootstrap address, of another broker of the first cluster. The first broker
-was killed, and is the leader until its session ends. An error is right.
-
+_OTHER_ADDRESS: Final = """\
+The same on 4.4.0 with a second bootstrap address, of another broker of the first cluster. The first
+broker was killed, and is the leader until its session ends. An error is right.
 """
 _COMMITS: Final = """\
 A transaction has a record that was written, and one that was not: the broker refused it
@@ -355,7 +354,7 @@ def clients() -> str:
     addresses = read_addresses()
     only = [trial for trial in addresses if not trial.broker.endswith(OF_TWO)]
     of_two = [trial for trial in addresses if trial.broker.endswith(OF_TWO)]
-    parts += ["## An address of another cluster\n", _ADDRESS, address_lines(only), ""]
+    parts += ["## An address of another cluster\n", _ADDRESS, address_lines(only)]
     parts += [_OTHER_ADDRESS, address_lines(of_two), ""]
     committed = [trial for trial in trials if REFUSED in trial.results]
     parts += ["## A commit after a record that was not written\n", _COMMITS]

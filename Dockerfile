@@ -5,8 +5,9 @@ FROM ${BASE}
 
 # A layer with all that Highwater needs: it stays while only Highwater changes.
 WORKDIR /opt/highwater
-COPY pyproject.toml constraints.txt README.md LICENSE ./
-RUN mkdir highwater \
+COPY pyproject.toml constraints.txt README.md LICENSE tools/stored_wheels.cfg ./
+RUN export DIST_EXTRA_CONFIG="$PWD/stored_wheels.cfg" \
+ && mkdir highwater \
  && echo '__version__ = "0"' > highwater/__init__.py \
  && pip install --no-cache-dir --constraint constraints.txt '.[run]' \
  && pip uninstall --yes highwater-kafka \

@@ -26,10 +26,5 @@ RUN python -c "$FETCH" 0.10.2.2
 RUN python -c "$FETCH" 3.9.2
 # hadolint ignore=DL3059
 RUN python -c "$FETCH" 4.4.0
-# A first run makes archives of classes, and compiles kernels; later ones find them.
-# hadolint ignore=DL3059
-RUN highwater run --kafka 4.4.0 --story loss --store /tmp/first \
- && rm -rf /tmp/first
-
 ENTRYPOINT ["highwater"]
 CMD ["--help"]

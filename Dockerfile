@@ -5,8 +5,9 @@ FROM ${BASE}
 
 # A layer with all that Highwater needs: it stays while only Highwater changes.
 WORKDIR /opt/highwater
-COPY pyproject.toml constraints.txt README.md LICENSE ./
-RUN mkdir highwater \
+COPY pyproject.toml constraints.txt README.md LICENSE tools/stored_wheels.cfg ./
+RUN export DIST_EXTRA_CONFIG="$PWD/stored_wheels.cfg" \
+ && mkdir highwater \
  && echo '__version__ = "0"' > highwater/__init__.py \
  && pip install --no-cache-dir --constraint constraints.txt '.[run]' \
  && pip uninstall --yes highwater-kafka \
@@ -25,10 +26,5 @@ RUN python -c "$FETCH" 0.10.2.2
 RUN python -c "$FETCH" 3.9.2
 # hadolint ignore=DL3059
 RUN python -c "$FETCH" 4.4.0
-# A first run makes archives of classes, and compiles kernels; later ones find them.
-# hadolint ignore=DL3059
-RUN highwater run --kafka 4.4.0 --story loss --store /tmp/first \
- && rm -rf /tmp/first
-
 ENTRYPOINT ["highwater"]
 CMD ["--help"]

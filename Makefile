@@ -19,6 +19,8 @@ HIGHWATER_SEED ?= $(shell date -u +%y%m%d)0000
 # What is imported is compiled then; all of it would take 13 s of processor time.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile --constraint constraints.txt
 
+export DIST_EXTRA_CONFIG := $(CURDIR)/tools/stored_wheels.cfg
+
 # Without bytecode on disk, each of hundreds of processes would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -182,4 +182,4 @@ def _stamp(path: Path) -> list[int] | None:
         stat = path.stat()
     except FileNotFoundError:
         return None
-    return [stat.st_size, int(stat.st_mtime)]  # an image's layer keeps whole seconds
+    return [stat.st_size, stat.st_mtime_ns]

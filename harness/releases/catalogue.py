@@ -226,7 +226,7 @@ _ENTRIES = (
     Release(
         name="3.7.0",
         extra_jars=_RELOAD4J,
-        note="The only release whose brokers die of an empty partition.metadata (KAFKA-16814).",
+        note="Does not start if a partition.metadata is missing (KAFKA-16814).",
     ),
     Release(
         name="3.7.2",

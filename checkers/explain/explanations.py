@@ -105,7 +105,7 @@ class PartitionExplanations:
     """A run's anomalies and wrong events, with their explanations by the release's rules.
 
     Attributes:
-        observed: the lost records and forked offsets.
+        observed: the lost records, and the offsets at which replicas hold different records.
         findings: one for each anomaly and for each event that no rule allows.
         checked: how many events of each kind were checked.
         unread: why the run's trace could not be read; empty if it was.

@@ -188,7 +188,7 @@ def _overtaken(case: RecordCase) -> Links:
 @explains(
     "taken-at-once",
     RESENT & TWO_AT_ONCE,
-    "A broker handled the last two requests of a client that left at the same time.",
+    "A client closed its connection, and the broker handled its last two requests at once.",
     needs=LEADERS,
 )
 def _taken_at_once(case: RecordCase) -> Links:

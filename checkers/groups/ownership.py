@@ -13,7 +13,8 @@ and notices this later. Kafka does not prevent that, but it guarantees two thing
   owner's revoke callback: later the client may have rejoined, and sent the request again in the new
   epoch.
 
-The epoch is that of the client at the assignment. An owner without a known epoch is not judged.
+The epoch is the one that the owner had when it got the partition. An owner without a known epoch
+is not judged.
 """
 
 from collections import defaultdict

@@ -35,7 +35,7 @@ def clock_of(log: Path) -> Path:
 def why_not() -> str:
     """Return why a broker cannot have its own clock on this machine; empty if it can."""
     there = sys.platform == "linux" and platform.machine() == "x86_64"
-    return "" if there else "needs libfaketime, which is there for Linux on x86-64"
+    return "" if there else "needs libfaketime, which exists for Linux on x86-64 only"
 
 
 def library() -> Path:
@@ -45,7 +45,9 @@ def library() -> Path:
         HarnessError: this machine cannot use the library.
     """
     if reason := why_not():
-        raise HarnessError(f"a clock of its own {reason}", hint="Leave clock faults out.")
+        raise HarnessError(
+            f"clock faults are not possible: a clock {reason}", hint="Leave clock faults out."
+        )
     return wheel_folder(_WHEEL) / _LIBRARY
 
 

@@ -84,7 +84,8 @@ class ForetoldRecords(msgspec.Struct, frozen=True, kw_only=True):
     """The predicted outcome of the records on a release.
 
     Attributes:
-        lost: records of committed transactions that no log has, or that are aborted in the log.
+        lost: records whose producer was told of a commit, but which no log has, or which the log
+            has as aborted.
         published: committed records of transactions that the application aborted or left open.
         hanging: first records of transactions that never end.
         repeated: records that are in the log twice.

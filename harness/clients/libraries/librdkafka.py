@@ -29,7 +29,7 @@ class Producer(WaitingProducer, confluent_kafka.Producer):
     """
 
     def drop(self) -> None:
-        """Do nothing: the producer is destroyed with its last reference, without a request."""
+        """Do nothing: Python destroys the producer, which then sends no request to brokers."""
 
     def poll(self, timeout: float = -1) -> int:
         """Serve callbacks; return their number."""

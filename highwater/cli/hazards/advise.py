@@ -54,6 +54,10 @@ _OTHER_LIBRARIES: Final = ("kafkajs", "platformatic")
 """Libraries with known problems that the user runs through a client driver (docs/driver.md)."""
 
 
+def _duration(text: str) -> Any:  # noqa: ANN401 - as typer.Option is typed
+    return Option(metavar="DURATION", help=text)
+
+
 def _answers(  # noqa: PLR0913 - a command's options are its arguments
     *,
     acks: Annotated[
@@ -88,13 +92,7 @@ def _answers(  # noqa: PLR0913 - a command's options are its arguments
         Literal["classic", "consumer"] | None,
         Option(help="group.protocol of consumers in groups; classic is Kafka's default."),
     ] = None,
-    record_age: Annotated[
-        str | None,
-        Option(
-            metavar="DURATION",
-            help="Oldest timestamp of a new record: 720h.",
-        ),
-    ] = None,
+    record_age: Annotated[str | None, _duration("Oldest timestamp of a new record: 720h.")] = None,
     recreated: Annotated[
         Literal["yes", "no"] | None,
         Option(help="Whether topics are deleted and made anew."),
@@ -103,12 +101,9 @@ def _answers(  # noqa: PLR0913 - a command's options are its arguments
         Literal["yes", "no"] | None,
         Option(help="unclean.leader.election.enable of a KRaft controller's own settings."),
     ] = None,
-    away: Annotated[
-        str | None,
-        Option(metavar="DURATION", help="Longest time of a group without members: 72h."),
-    ] = None,
+    away: Annotated[str | None, _duration("Longest time of a group without members: 72h.")] = None,
     broker_away: Annotated[
-        str | None, Option(metavar="DURATION", help="Longest time of a broker's absence: 48h.")
+        str | None, _duration("Longest time of a broker's absence: 48h.")
     ] = None,
     disks: Annotated[
         Literal["local", "network"] | None,

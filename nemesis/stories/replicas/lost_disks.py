@@ -9,6 +9,7 @@ without its disk (``PartitionChangeBuilder.canElectLastKnownLeader``).
 ``disk-by-disk`` is the guard: the second disk is lost when the first one is in sync again.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from highwater.nemesis.context import ScheduleContext
@@ -36,11 +37,7 @@ TWO_DISKS: Final = "two-disks"
 )
 def two_disks(context: ScheduleContext) -> None:
     """Lose the disks of two replicas while the third is away: its records are lost, too."""
-    a, b, c = context.replicas
-    settle(context)
-    context.nemesis.inject("stop", c)
-    await_isr(context, a, b)
-    context.send(VICTIM, leader=a)
+    a, b, c = _write_without_third(context)
     context.nemesis.inject("wipe", b)
     await_alone(context, a)
     context.nemesis.inject("wipe", a)
@@ -58,13 +55,19 @@ def two_disks(context: ScheduleContext) -> None:
 )
 def disk_by_disk(context: ScheduleContext) -> None:
     """Play two-disks, but lose the second disk when the first replica is in sync again."""
-    a, b, c = context.replicas
-    settle(context)
-    context.nemesis.inject("stop", c)
-    await_isr(context, a, b)
-    context.send(VICTIM, leader=a)
+    a, b, c = _write_without_third(context)
     for broker in (b, a):
         context.nemesis.inject("wipe", broker)
         context.nemesis.heal(broker)
         await_isr(context, a, b)
     context.nemesis.heal(c)
+
+
+def _write_without_third(context: ScheduleContext) -> Sequence[int]:
+    """Stop C, and acknowledge a record that only A and B have; return the three brokers."""
+    a, b, c = context.replicas
+    settle(context)
+    context.nemesis.inject("stop", c)
+    await_isr(context, a, b)
+    context.send(VICTIM, leader=a)
+    return a, b, c

@@ -84,6 +84,8 @@ _CONTROLLERS_NOTE: Final = (
     "Under `controller-isolate` an isolated leader still answers brokers until it resigns, or"
     " learns of its successor.\n"
 )
+_TWIN: Final = "controller-"
+"""Prefix of a fault of the coordination that has a fault of brokers beside it."""
 _WHERE_NOTE: Final = "Every driver has every fault on every release, but for these.\n"
 
 
@@ -187,10 +189,14 @@ def _families(every: Iterable[Fault]) -> Iterator[str]:
         scopes = {fault.scope for fault in faults_}
         usual = scopes.pop() if len(scopes) == 1 else ""
         yield f"\n**{family}**{f' ({usual})' if usual not in {'', 'broker'} else ''}\n"
+        names = {fault.name for fault in faults_}
         for fault in faults_:
+            if fault.name.removeprefix(_TWIN) in names - {fault.name}:
+                continue
+            twin = f", `{_TWIN}{fault.name}`" if f"{_TWIN}{fault.name}" in names else ""
             scope = "" if fault.scope in {"broker", usual} else f" ({fault.scope})"
             needed = "" if fault.commands is None else f" *{_outside(fault.commands)}*"
-            yield f"- `{fault.name}`{scope}: {fault.summary}{needed}"
+            yield f"- `{fault.name}`{twin}{scope}: {fault.summary}{needed}"
 
 
 def _outside(commands: frozenset[str]) -> str:
@@ -275,7 +281,7 @@ def commands() -> str:
             if key in places:
                 above.setdefault(places[key], []).append(f"`{option.opts[0]}`")
         also = "; ".join(f"{', '.join(names)}{place}" for place, names in above.items())
-        also = also.replace(_OF_SPARK, "those of Spark")
+        also = also.replace(_OF_SPARK, "Spark's")
         also = f"\nAlso {also}.\n" if above else ""
         parts.append(f"## {name}\n\n```\n{_help(name, single)}\n```\n{also}")
         places = {**dict.fromkeys(options, f", as of `{name}`"), **places}

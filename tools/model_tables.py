@@ -30,7 +30,15 @@ from highwater.reports.markdown import table
 DOCS: Final = Path(__file__).parent.parent / "docs"
 RESULTS: Final = DOCS / "model-results.json"
 
+_NO_LICENCE: Final = "what the run shows"
 _ALL_HOLD: Final = "all hold"
+_FAILURES: Final = "0 failures"
+"""The failures of a search, if the page states no other number."""
+_RANGES: Final = {
+    "3.7.2 to 3.9.2, 4.0.1 to 4.1.2, 4.2.1 to 4.4.0": "KRaft",
+    "0.9.0.1 to 3.9.2-zk, KRaft": "every release",
+}
+"""Ranges of releases, with their names in docs/model-results.md, which explains these."""
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
@@ -276,14 +284,18 @@ def _listed(groups: Iterable[tuple[tuple[str, str], Sequence[tuple[str, str]]]])
 
 def explaining() -> str:
     """Return the explanations of each anomaly, in the order in which the model tries them."""
+    anomalies: dict[tuple[tuple[str, str, str], ...], list[str]] = {}
+    for anomaly, rules_ in EXPLANATIONS.items():
+        alike = tuple((rule.name, rule.licence.name, rule.says) for rule in rules_)
+        anomalies.setdefault(alike, []).append(anomaly)
     texts: set[str] = set()
     parts = []
-    for anomaly, rules_ in EXPLANATIONS.items():
-        parts.append(f"**{anomaly}**\n\n")
-        for rule in rules_:
-            text = "as above." if rule.says in texts else rule.says
-            texts.add(rule.says)
-            parts.append(f"- `{rule.name}` ({rule.licence.name}): {text}\n")
+    for alike, names in anomalies.items():
+        parts.append(f"**{', '.join(names)}**\n\n")
+        for name, licence, says_ in alike:
+            permitted = "" if licence == _NO_LICENCE else f" ({licence})"
+            parts.append(f"- `{name}`{permitted}: {'as above.' if says_ in texts else says_}\n")
+            texts.add(says_)
         parts.append("\n")
     return "".join(parts).removesuffix("\n")
 
@@ -317,12 +329,20 @@ def searches(measured: Sequence[Searched]) -> str:
         (
             _with_failures(question, rows),
             [
-                (ranges(names) if _alike(rows) else f"{failures}, {ranges(names)}", what)
+                (_named(names) if _alike(rows) else f"{failures}, {_named(names)}", what)
                 for (failures, what), names in sorted(rows.items(), key=_failures)
             ],
         )
         for question, rows in outcomes.items()
     )
+
+
+def _named(releases: Sequence[str]) -> str:
+    """Return ranges of releases, shorter if the page has a name for them."""
+    text = ranges(releases)
+    for long, name in _RANGES.items():
+        text = text.replace(long, name)
+    return text
 
 
 def _failures(row: tuple[tuple[str, str], object]) -> str:
@@ -337,7 +357,8 @@ def _with_failures(question: tuple[str, str], rows: Iterable[tuple[str, str]]) -
     """Return bounds with the number of failures, if it is the same in all searches."""
     bounds, switches = question
     failures, *others = {failures for failures, _ in rows}
-    return (bounds if others else f"{bounds}, {failures}"), switches
+    stated = "" if others or failures == _FAILURES else f", {failures}"
+    return f"{bounds}{stated}", switches
 
 
 def _bounds(searched: Searched) -> str:
@@ -392,7 +413,7 @@ def counted(measured: Iterable[tuple[str, int, int]]) -> str:
     for where, hits, runs in measured:
         places.setdefault((hits, runs), []).append(where)
     return "; ".join(
-        f"{hits} of {runs} on {', '.join(names)}" for (hits, runs), names in places.items()
+        f"{hits}/{runs} on {', '.join(names)}" for (hits, runs), names in places.items()
     )
 
 

@@ -43,18 +43,17 @@ _NAMES: Final = re.compile(r"(?:(?:- `.*\n)+\n)?((?:::: highwater\.\w+\n)+)")
 _NOTE: Final = "<!-- Written by `make docs` from the code. -->\n"
 _FAULTS_INTRO: Final = (
     "Every fault and story. `highwater run --nemesis kill,pause` mixes faults at random, from"
-    " `--seed`; `--story NAME` plays a schedule. [schedules.md](schedules.md) says how to limit,"
-    " replay, write and shrink one, [adding-a-fault.md](adding-a-fault.md) how to add a fault.\n\n"
+    " `--seed`; `--story NAME` plays a schedule. See [schedules.md](schedules.md) to limit,"
+    " replay, write and shrink one, and [adding-a-fault.md](adding-a-fault.md).\n\n"
     "- In `kill@leader=3,power-failure@all` the first fault hits the leader, and is drawn three"
     " times as often; without a target the leader, a follower or any broker of a partition is"
-    " drawn. No two faults are open on one broker, but with --overlap one more on its wire; steps"
-    " that would overlap are left out.\n"
+    " drawn. A step that would overlap with another of its broker is left out.\n"
     "- Every replica must be in sync before the first fault, and again at the end. If no fault was"
     " injected (no target, or no budget), the verdict is `unknown`.\n"
     "- `--trace-flushes` runs brokers under strace, so that `torn-files` knows what was not flushed"
-    " ([why](findings/torn-files.md)). `--log-dirs 2` gives each broker several log directories,"
-    " the first below `replicas/`, the others below `log-dirs/`; `log-dir-failure` makes one of"
-    " these fail. Both are for local clusters.\n"
+    " ([why](findings/torn-files.md)). `--log-dirs 2` gives each broker several log directories:"
+    " the first below `replicas/`, the others, for `log-dir-failure`, below `log-dirs/`. Both are"
+    " for local clusters.\n"
     "- `--to 0.11.0.3,2.8.2` names releases for `upgrade`: for each first the jars, then the"
     " protocol, then a new message format, broker by broker. A story is played after that;"
     " `--protocol` and `--format` stop it on the way, or start brokers below their own level."
@@ -63,8 +62,8 @@ _FAULTS_INTRO: Final = (
     " the cluster metadata.version and the release's other features, without a restart;"
     " `--protocol 3.9` keeps those of 3.9.\n"
     "- Faults that elect leaders from outside the ISR need `--unclean`.\n"
-    "\nFaults of storage kill their broker first. Healing starts what was killed or stopped, on the"
-    " files that are there, and wakes what was frozen. In italics are the commands that [a cluster"
+    "\nFaults of storage kill their broker first. Healing starts what was killed or stopped, on its"
+    " files, and wakes what was frozen. In italics are the commands that [a cluster"
     " of"
     " your own](external.md) needs for a fault (*none*: only requests); without them it needs a"
     " cluster that Highwater starts. What is assigned or set there needs KRaft.\n"
@@ -117,6 +116,10 @@ _CHECKERS_INTRO: Final = (
     " clients see have the names of Jepsen's Kafka workload; the modules in `checkers/anomalies/`"
     " say where the definitions differ.\n"
 )
+_PLAIN: Final = re.compile(r"^(?!none)([\w ]+): [a-z][a-z' -]+?( \(.+\))?$")
+"""A promise that says in plain words what its kind's guarantee says, with its source."""
+_COMMA: Final = str.maketrans({"(": ", ", ")": ""})
+_OWN_PROMISE: Final = "each by a promise of its own"
 _FOREIGN: Final = (
     "\nJepsen's histories have no fence and no disk. There, lost-write is a record that was never"
     " read although a reader went further, unseen is *late* (no reader went as far) or"
@@ -223,14 +226,25 @@ def _refused(fault: Fault) -> str:
 
 def checkers() -> str:
     """Return the text of docs/checkers.md."""
+    kinds = all_kinds().values()
+    sharing = Counter(kind.promise for kind in kinds)
     promises: dict[str, list[str]] = {}
-    for kind in all_kinds().values():
-        line = f"- `{kind.name}` ({kind.severity}): {kind.guarantee}"
-        promises.setdefault(kind.promise, []).append(line)
+    for kind in kinds:
+        shared = sharing[kind.promise] > 1
+        rated = kind.severity if shared else f"{kind.severity}; {_short_promise(kind.promise)}"
+        line = f"- `{kind.name}` ({rated}): {kind.guarantee}"
+        promises.setdefault(kind.promise if shared else _OWN_PROMISE, []).append(line)
+    alone = promises.pop(_OWN_PROMISE)
+    promises[_OWN_PROMISE] = alone
     lists = [f"**{promise}**\n\n" + "\n".join(lines) for promise, lines in promises.items()]
     others = [f"- `{kind.name}` ({kind.severity}): {kind.promise}" for kind in FOREIGN]
     intro = ["# Checkers\n", _NOTE, _CHECKERS_INTRO]
     return "\n".join([*intro, "\n\n".join(lists), _FOREIGN, *others]) + "\n"
+
+
+def _short_promise(promise: str) -> str:
+    """Return a promise without its text, if its only kind says the same in other words."""
+    return _PLAIN.sub(lambda found: found[1] + (found[2] or "").translate(_COMMA), promise)
 
 
 def versions() -> str:

@@ -180,7 +180,7 @@ def rules(measured: Sequence[Mutation]) -> str:
     lines = []
     for switch in SWITCHES:
         having = _since(ranges([name for name in ORDER if getattr(rules_of(name), switch)]))
-        alone = "; ".join(_needed(row) for row in measured if row.switch == switch)
+        alone = "; ".join(_needed(row) for row in measured if row.switch == switch and row.depth)
         lines.append(
             f"- `{switch}` ({having}): {_short(says(switch))}{f' *{alone}*' if alone else ''}\n"
         )
@@ -194,18 +194,18 @@ def _short(meaning: str) -> str:
 def _needed(mutation: Mutation) -> str:
     """Return the invariants that break without a rule."""
     kafka = mutation.kafka.partition(",")[0]
-    if mutation.depth is None:
-        return f"Nothing ({kafka})."
     return f"{mutation.invariant}, {mutation.depth} steps ({kafka})."
 
 
 def invariants() -> str:
     """Return the invariants, guarantees to clients first."""
     rows = [
-        (f"`{name}`", invariant.says, "clients" if invariant.promise else "the protocol")
-        for name, invariant in INVARIANTS.items()
+        (f"`{name}`", invariant.says)
+        for name, invariant in sorted(INVARIANTS.items(), key=lambda item: not item[1].promise)
     ]
-    return table(("invariant", "what must hold", "who relies on it"), rows)
+    promises = sum(invariant.promise for invariant in INVARIANTS.values())
+    text = f"Clients rely on the first {promises}, the protocol on the others.\n\n"
+    return text + table(("invariant", "what must hold"), rows)
 
 
 def transaction_invariants() -> str:

@@ -99,7 +99,7 @@ def test_a_rule_says_what_breaks_without_it() -> None:
     lines = {line.split("`")[1]: line for line in rules(FOUND.mutations).splitlines()}
     assert lines["epochs"].startswith("- `epochs` (since 0.11.0.2): A new follower asks")
     assert lines["epochs"].endswith(" *acked-kept, 9 steps (4.3.1).*")
-    assert lines["elr"].endswith(" *Nothing (4.3.1).*")
+    assert lines["elr"].endswith("stay eligible to lead.")
 
 
 def test_what_was_not_measured_has_no_list() -> None:

@@ -116,9 +116,8 @@ _CHECKERS_INTRO: Final = (
     " clients see have the names of Jepsen's Kafka workload; the modules in `checkers/anomalies/`"
     " say where the definitions differ.\n"
 )
-_PLAIN: Final = re.compile(r"^(?!none)([\w ]+): [a-z][a-z' -]+?( \(.+\))?$")
+_PLAIN: Final = re.compile(r"^(?!none)([\w ]+): [a-z][a-z' -]+?(?: \((.+)\))?$")
 """A promise that says in plain words what its kind's guarantee says, with its source."""
-_COMMA: Final = str.maketrans({"(": ", ", ")": ""})
 _OWN_PROMISE: Final = "each by a promise of its own"
 _FOREIGN: Final = (
     "\nJepsen's histories have no fence and no disk. There, lost-write is a record that was never"
@@ -244,7 +243,8 @@ def checkers() -> str:
 
 def _short_promise(promise: str) -> str:
     """Return a promise without its text, if its only kind says the same in other words."""
-    return _PLAIN.sub(lambda found: found[1] + (found[2] or "").translate(_COMMA), promise)
+    plain = _PLAIN.match(promise)
+    return ", ".join(filter(None, plain.groups())) if plain else promise
 
 
 def versions() -> str:

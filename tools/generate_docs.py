@@ -136,9 +136,9 @@ _COMMANDS_INTRO: Final = (
     " types. Options of many commands:\n"
 )
 _VERSIONS_INTRO: Final = (
-    "Every release that can be played, and where it differs. `highwater versions` lists them;"
-    " `--json` has the whole catalogue. Releases marked `local` do not run in containers, because"
-    " they lack `inter.broker.listener.name`. To add a release see"
+    "Every release that can be played, and where it differs."
+    " `highwater versions --json` has the whole catalogue. Releases marked `local` do"
+    " not run in containers, because they lack `inter.broker.listener.name`. To add a release see"
     " [adding-a-version.md](adding-a-version.md).\n"
 )
 

@@ -80,10 +80,7 @@ def _cannot_stop_copying(release: Release) -> str:
     "tiered-new-leader",
     HazardEnding(hazard="KAFKA-20732", ending=Prediction(lost=_LOST)),
     needs=StoryNeeds(tiered=True, record_bytes=_RECORD_BYTES),
-    outcome=(
-        "From 3.9 to 4.3 the oldest records are lost on all replicas and in the remote tier; since"
-        " 4.4 a new leader first reads the offset."
-    ),
+    outcome=("From 3.9 to 4.3 the oldest records are lost on all replicas and in the remote tier."),
     topic_config=_TIERED,
     min_isr_most=2,
     why_not=_cannot_stop_copying,

@@ -70,16 +70,14 @@ _FAULTS_INTRO: Final = (
 )
 _TARGETS_NOTE: Final = "A broker's id is a target, too: `kill@2`.\n"
 _CONTROLLERS_NOTE: Final = (
-    "`--controllers 3` starts three KRaft controllers or ZooKeepers, with the ids 100, 101 and 102;"
-    " the data of each is in `coordination/controller-100/` or `coordination/zookeeper-100/`."
+    "`--controllers 3` starts three KRaft controllers or ZooKeepers, with the ids 100, 101 and 102"
+    " (data: `coordination/controller-100/` or `coordination/zookeeper-100/`)."
     " Faults of the coordination have their ids as targets (`controller-kill@101`), and"
     f" {', '.join(f'`{name}`' for name in CONTROLLER_TARGETS)}; `leader` is any node if none leads."
-    " One such fault is open at a time. While a majority is down or cut off nothing is decided;"
-    " healing waits for each node.\n\n"
-    "`controller-disk-loss` keeps the voter's id, but the voter has forgotten what it acknowledged:"
-    " what only it and the leader had may be lost. KIP-853 has an id of each voter's disk for this,"
-    " which counts only in runs with `controller-leave` or `controller-replace` (since 3.9,"
-    " kraft.version 1).\n\n"
+    " One such fault is open at a time; healing waits for each node.\n\n"
+    "After `controller-disk-loss` a voter has its id, and has forgotten what it acknowledged:"
+    " what only it and the leader had may be lost. KIP-853's id of a voter's disk counts only in"
+    " runs with `controller-leave` or `controller-replace` (since 3.9, kraft.version 1).\n\n"
     "Under `controller-isolate` an isolated leader still answers brokers until it resigns, or"
     " learns of its successor.\n"
 )

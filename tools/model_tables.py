@@ -32,6 +32,8 @@ RESULTS: Final = DOCS / "model-results.json"
 
 _NO_LICENCE: Final = "what the run shows"
 _ALL_HOLD: Final = "all hold"
+_USUAL: Final = {"records": 3, "transactions": 2}
+"""Bounds of a search of transactions, if the page states no others."""
 _FAILURES: Final = "0 failures"
 """The failures of a search, if the page states no other number."""
 _RANGES: Final = {
@@ -235,7 +237,12 @@ def transaction_searches(measured: Sequence[SearchedTransactions]) -> str:
     """Return a list of bounds with their results; equal clients and releases are grouped."""
     outcomes: dict[tuple[str, str], dict[str, dict[str, list[str]]]] = {}
     for search in measured:
-        bounds = ", ".join(f"{name} {number}" for name, number in search.bounds.items() if number)
+        unusual = {
+            name: number
+            for name, number in search.bounds.items()
+            if number and _USUAL.get(name) != number
+        }
+        bounds = ", ".join(f"{name} {number}" for name, number in unusual.items())
         broken = {name: f"{steps}" for name, steps in search.broken.items()}
         question = (bounds, _switches(search.switched))
         places = outcomes.setdefault(question, {}).setdefault(_broken(broken), {})

@@ -156,7 +156,7 @@ def failed_copies(context: ScheduleContext) -> None:
         hazard="expired-unread", ending=Prediction(lost=frozenset((_RECORDS[0], *_UNREAD)))
     ),
     needs=StoryNeeds(tiered=True, record_bytes=_RECORD_BYTES, expiry=True, joined=2),
-    outcome="The group never gets them, on every release.",
+    outcome="The group never gets them.",
     topic_config={**_BRIEF, "retention.ms": str(_RETENTION_MS)},
     min_isr_most=3,
     why_not=_no_tier,

@@ -116,7 +116,7 @@ def reused_sequence(context: ScheduleContext) -> None:
     "flushed-abort",
     HazardEnding(hazard="reused-sequence", ending=Prediction()),
     needs=_NEEDS,
-    outcome="Every release keeps the record: the client knows the outcome of each record.",
+    outcome="Every release keeps the record.",
     min_isr_most=3,
 )
 def flushed_abort(context: ScheduleContext) -> None:

@@ -43,18 +43,17 @@ _NAMES: Final = re.compile(r"(?:(?:- `.*\n)+\n)?((?:::: highwater\.\w+\n)+)")
 _NOTE: Final = "<!-- Written by `make docs` from the code. -->\n"
 _FAULTS_INTRO: Final = (
     "Every fault and story. `highwater run --nemesis kill,pause` mixes faults at random, from"
-    " `--seed`; `--story NAME` plays a schedule. [schedules.md](schedules.md) says how to limit,"
-    " replay, write and shrink one, [adding-a-fault.md](adding-a-fault.md) how to add a fault.\n\n"
+    " `--seed`; `--story NAME` plays a schedule. See [schedules.md](schedules.md) to limit,"
+    " replay, write and shrink one, and [adding-a-fault.md](adding-a-fault.md).\n\n"
     "- In `kill@leader=3,power-failure@all` the first fault hits the leader, and is drawn three"
     " times as often; without a target the leader, a follower or any broker of a partition is"
-    " drawn. No two faults are open on one broker, but with --overlap one more on its wire; steps"
-    " that would overlap are left out.\n"
+    " drawn. A step that would overlap with another of its broker is left out.\n"
     "- Every replica must be in sync before the first fault, and again at the end. If no fault was"
     " injected (no target, or no budget), the verdict is `unknown`.\n"
     "- `--trace-flushes` runs brokers under strace, so that `torn-files` knows what was not flushed"
-    " ([why](findings/torn-files.md)). `--log-dirs 2` gives each broker several log directories,"
-    " the first below `replicas/`, the others below `log-dirs/`; `log-dir-failure` makes one of"
-    " these fail. Both are for local clusters.\n"
+    " ([why](findings/torn-files.md)). `--log-dirs 2` gives each broker several log directories:"
+    " the first below `replicas/`, the others, for `log-dir-failure`, below `log-dirs/`. Both are"
+    " for local clusters.\n"
     "- `--to 0.11.0.3,2.8.2` names releases for `upgrade`: for each first the jars, then the"
     " protocol, then a new message format, broker by broker. A story is played after that;"
     " `--protocol` and `--format` stop it on the way, or start brokers below their own level."
@@ -63,27 +62,27 @@ _FAULTS_INTRO: Final = (
     " the cluster metadata.version and the release's other features, without a restart;"
     " `--protocol 3.9` keeps those of 3.9.\n"
     "- Faults that elect leaders from outside the ISR need `--unclean`.\n"
-    "\nFaults of storage kill their broker first. Healing starts what was killed or stopped, on the"
-    " files that are there, and wakes what was frozen. In italics are the commands that [a cluster"
+    "\nFaults of storage kill their broker first. Healing starts what was killed or stopped, on its"
+    " files, and wakes what was frozen. In italics are the commands that [a cluster"
     " of"
     " your own](external.md) needs for a fault (*none*: only requests); without them it needs a"
     " cluster that Highwater starts. What is assigned or set there needs KRaft.\n"
 )
 _TARGETS_NOTE: Final = "A broker's id is a target, too: `kill@2`.\n"
 _CONTROLLERS_NOTE: Final = (
-    "`--controllers 3` starts three KRaft controllers or ZooKeepers, with the ids 100, 101 and 102;"
-    " the data of each is in `coordination/controller-100/` or `coordination/zookeeper-100/`."
+    "`--controllers 3` starts three KRaft controllers or ZooKeepers, with the ids 100, 101 and 102"
+    " (data: `coordination/controller-100/` or `coordination/zookeeper-100/`)."
     " Faults of the coordination have their ids as targets (`controller-kill@101`), and"
     f" {', '.join(f'`{name}`' for name in CONTROLLER_TARGETS)}; `leader` is any node if none leads."
-    " One such fault is open at a time. While a majority is down or cut off nothing is decided;"
-    " healing waits for each node.\n\n"
-    "`controller-disk-loss` keeps the voter's id, but the voter has forgotten what it acknowledged:"
-    " what only it and the leader had may be lost. KIP-853 has an id of each voter's disk for this,"
-    " which counts only in runs with `controller-leave` or `controller-replace` (since 3.9,"
-    " kraft.version 1).\n\n"
+    " One such fault is open at a time; healing waits for each node.\n\n"
+    "After `controller-disk-loss` a voter has its id, and has forgotten what it acknowledged:"
+    " what only it and the leader had may be lost. KIP-853's id of a voter's disk counts only in"
+    " runs with `controller-leave` or `controller-replace` (since 3.9, kraft.version 1).\n\n"
     "Under `controller-isolate` an isolated leader still answers brokers until it resigns, or"
     " learns of its successor.\n"
 )
+_TWIN: Final = "controller-"
+"""Prefix of a fault of the coordination that has a fault of brokers beside it."""
 _WHERE_NOTE: Final = "Every driver has every fault on every release, but for these.\n"
 
 
@@ -115,6 +114,9 @@ _CHECKERS_INTRO: Final = (
     " clients see have the names of Jepsen's Kafka workload; the modules in `checkers/anomalies/`"
     " say where the definitions differ.\n"
 )
+_PLAIN: Final = re.compile(r"^(?!none)([\w ]+): [a-z][a-z' -]+?(?: \((.+)\))?$")
+"""A promise that says in plain words what its kind's guarantee says, with its source."""
+_OWN_PROMISE: Final = "each by a promise of its own"
 _FOREIGN: Final = (
     "\nJepsen's histories have no fence and no disk. There, lost-write is a record that was never"
     " read although a reader went further, unseen is *late* (no reader went as far) or"
@@ -132,9 +134,9 @@ _COMMANDS_INTRO: Final = (
     " types. Options of many commands:\n"
 )
 _VERSIONS_INTRO: Final = (
-    "Every release that can be played, and where it differs. `highwater versions` lists them;"
-    " `--json` has the whole catalogue. Releases marked `local` do not run in containers, because"
-    " they lack `inter.broker.listener.name`. To add a release see"
+    "Every release that can be played, and where it differs."
+    " `highwater versions --json` has the whole catalogue. Releases marked `local` do"
+    " not run in containers, because they lack `inter.broker.listener.name`. To add a release see"
     " [adding-a-version.md](adding-a-version.md).\n"
 )
 
@@ -187,10 +189,14 @@ def _families(every: Iterable[Fault]) -> Iterator[str]:
         scopes = {fault.scope for fault in faults_}
         usual = scopes.pop() if len(scopes) == 1 else ""
         yield f"\n**{family}**{f' ({usual})' if usual not in {'', 'broker'} else ''}\n"
+        names = {fault.name for fault in faults_}
         for fault in faults_:
+            if fault.name.removeprefix(_TWIN) in names - {fault.name}:
+                continue
+            twin = f", `{_TWIN}{fault.name}`" if f"{_TWIN}{fault.name}" in names else ""
             scope = "" if fault.scope in {"broker", usual} else f" ({fault.scope})"
             needed = "" if fault.commands is None else f" *{_outside(fault.commands)}*"
-            yield f"- `{fault.name}`{scope}: {fault.summary}{needed}"
+            yield f"- `{fault.name}`{twin}{scope}: {fault.summary}{needed}"
 
 
 def _outside(commands: frozenset[str]) -> str:
@@ -217,14 +223,26 @@ def _refused(fault: Fault) -> str:
 
 def checkers() -> str:
     """Return the text of docs/checkers.md."""
+    kinds = all_kinds().values()
+    sharing = Counter(kind.promise for kind in kinds)
     promises: dict[str, list[str]] = {}
-    for kind in all_kinds().values():
-        line = f"- `{kind.name}` ({kind.severity}): {kind.guarantee}"
-        promises.setdefault(kind.promise, []).append(line)
+    for kind in kinds:
+        shared = sharing[kind.promise] > 1
+        rated = kind.severity if shared else f"{kind.severity}; {_short_promise(kind.promise)}"
+        line = f"- `{kind.name}` ({rated}): {kind.guarantee}"
+        promises.setdefault(kind.promise if shared else _OWN_PROMISE, []).append(line)
+    alone = promises.pop(_OWN_PROMISE)
+    promises[_OWN_PROMISE] = alone
     lists = [f"**{promise}**\n\n" + "\n".join(lines) for promise, lines in promises.items()]
     others = [f"- `{kind.name}` ({kind.severity}): {kind.promise}" for kind in FOREIGN]
     intro = ["# Checkers\n", _NOTE, _CHECKERS_INTRO]
     return "\n".join([*intro, "\n\n".join(lists), _FOREIGN, *others]) + "\n"
+
+
+def _short_promise(promise: str) -> str:
+    """Return a promise without its text, if its only kind says the same in other words."""
+    plain = _PLAIN.match(promise)
+    return ", ".join(filter(None, plain.groups())) if plain else promise
 
 
 def versions() -> str:
@@ -275,7 +293,7 @@ def commands() -> str:
             if key in places:
                 above.setdefault(places[key], []).append(f"`{option.opts[0]}`")
         also = "; ".join(f"{', '.join(names)}{place}" for place, names in above.items())
-        also = also.replace(_OF_SPARK, "those of Spark")
+        also = also.replace(_OF_SPARK, "Spark's")
         also = f"\nAlso {also}.\n" if above else ""
         parts.append(f"## {name}\n\n```\n{_help(name, single)}\n```\n{also}")
         places = {**dict.fromkeys(options, f", as of `{name}`"), **places}

@@ -39,17 +39,22 @@ _SHORTER: Final = (
 _INTRO: Final = f"""\
 Every way in which this project has seen Kafka lose, fork or wrongly keep acknowledged records:
 first what {dotted(NEWEST)} has, then what ended last. In brackets is who found it, and when; a year
-alone is that of Kafka's issue. `highwater hazards show ID` says how it comes about, what the fix
-costs, and which classes of Kafka's source decide. [`highwater advise`](advise.md) checks a cluster,
+alone is that of Kafka's issue. `highwater hazards show ID` adds the schedule, the fix's cost, and
+the classes of Kafka's source. [`highwater advise`](advise.md) checks a cluster,
 [`highwater hazards --to`](upgrade.md) an upgrade.
 
 - **Where**: all conditions must hold, with two replicas or more. A range ends before its second
   release. On KRaft before 3.9 `unclean.leader.election.enable` is always false.
 - **Loses**: if it is not there, an acknowledged record, and no client notices.
-- **Reproduced**: the newest release on which a story or a replay did harm; *never on*: those on
-  which none did. [Replays](model-results.md#on-real-brokers) and `docs/story-results.json` have
-  all. **Run** is not counted. Without either, `show` has the nearest command.
+- **Reproduced**: runs with harm on the newest release that had one; *never on*: releases without.
+  [Replays](model-results.md#on-real-brokers) and `docs/story-results.json` have all, with dates.
+  **Run** is not counted. Without either, `show` has the nearest command.
 """
+
+
+_REPLAYED: Final = (
+    "[Replays](model-results.md#on-real-brokers) reproduced all but downgraded-format.\n"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +92,7 @@ def hazards() -> str:
             "\n## Ended since 3.0",
             *_sections(ended),
             "\n## Ended before 3.0\n",
+            _REPLAYED,
             _table(old),
             "\n## Studied and not shown\n",
             "| | what prevents it |",
@@ -98,10 +104,10 @@ def hazards() -> str:
 
 
 def _table(old: Iterable[Hazard]) -> str:
-    lines = ["| | what happens | introduced | fixed | last reproduced |", "|---" * 5 + "|"]
+    lines = ["| | what happens | introduced | fixed |", "|---" * 4 + "|"]
     for hazard in old:
         first, fixed = ", ".join(hazard.introduced), ", ".join(hazard.fixed)
-        cells = [hazard.id, _titled(hazard), first, fixed, _reproduced(hazard)]
+        cells = [hazard.id, _titled(hazard), first, fixed]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -174,9 +180,8 @@ def _reproduced(hazard: Hazard) -> str:
     last = max(hits, key=lambda runs: (release(runs.kafka).number, runs.runs, runs.day))
     harmed = {runs.where for runs in hits}
     unharmed = dict.fromkeys(runs.where for runs in _by_release(played) if runs.where not in harmed)
-    day = f", {last.day}" if last.day else ""
     never = f"; never on {', '.join(unharmed)}" if unharmed else ""
-    return f"{last.hits} of {last.runs} on {last.where}{day}{never}"
+    return f"{last.hits}/{last.runs} on {last.where}{never}"
 
 
 def _by_release(played: Iterable[_Played]) -> Sequence[_Played]:

@@ -30,7 +30,17 @@ from highwater.reports.markdown import table
 DOCS: Final = Path(__file__).parent.parent / "docs"
 RESULTS: Final = DOCS / "model-results.json"
 
+_NO_LICENCE: Final = "what the run shows"
 _ALL_HOLD: Final = "all hold"
+_USUAL: Final = {"records": 3, "transactions": 2}
+"""Bounds of a search of transactions, if the page states no others."""
+_FAILURES: Final = "0 failures"
+"""The failures of a search, if the page states no other number."""
+_RANGES: Final = {
+    "3.7.2 to 3.9.2, 4.0.1 to 4.1.2, 4.2.1 to 4.4.0": "KRaft",
+    "0.9.0.1 to 3.9.2-zk, KRaft": "every release",
+}
+"""Ranges of releases, with their names in docs/model-results.md, which explains these."""
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +182,7 @@ def rules(measured: Sequence[Mutation]) -> str:
     lines = []
     for switch in SWITCHES:
         having = _since(ranges([name for name in ORDER if getattr(rules_of(name), switch)]))
-        alone = "; ".join(_needed(row) for row in measured if row.switch == switch)
+        alone = "; ".join(_needed(row) for row in measured if row.switch == switch and row.depth)
         lines.append(
             f"- `{switch}` ({having}): {_short(says(switch))}{f' *{alone}*' if alone else ''}\n"
         )
@@ -186,18 +196,18 @@ def _short(meaning: str) -> str:
 def _needed(mutation: Mutation) -> str:
     """Return the invariants that break without a rule."""
     kafka = mutation.kafka.partition(",")[0]
-    if mutation.depth is None:
-        return f"Nothing ({kafka})."
     return f"{mutation.invariant}, {mutation.depth} steps ({kafka})."
 
 
 def invariants() -> str:
     """Return the invariants, guarantees to clients first."""
     rows = [
-        (f"`{name}`", invariant.says, "clients" if invariant.promise else "the protocol")
-        for name, invariant in INVARIANTS.items()
+        (f"`{name}`", invariant.says)
+        for name, invariant in sorted(INVARIANTS.items(), key=lambda item: not item[1].promise)
     ]
-    return table(("invariant", "what must hold", "who relies on it"), rows)
+    promises = sum(invariant.promise for invariant in INVARIANTS.values())
+    text = f"Clients rely on the first {promises}, the protocol on the others.\n\n"
+    return text + table(("invariant", "what must hold"), rows)
 
 
 def transaction_invariants() -> str:
@@ -227,7 +237,12 @@ def transaction_searches(measured: Sequence[SearchedTransactions]) -> str:
     """Return a list of bounds with their results; equal clients and releases are grouped."""
     outcomes: dict[tuple[str, str], dict[str, dict[str, list[str]]]] = {}
     for search in measured:
-        bounds = ", ".join(f"{name} {number}" for name, number in search.bounds.items() if number)
+        unusual = {
+            name: number
+            for name, number in search.bounds.items()
+            if number and _USUAL.get(name) != number
+        }
+        bounds = ", ".join(f"{name} {number}" for name, number in unusual.items())
         broken = {name: f"{steps}" for name, steps in search.broken.items()}
         question = (bounds, _switches(search.switched))
         places = outcomes.setdefault(question, {}).setdefault(_broken(broken), {})
@@ -276,14 +291,18 @@ def _listed(groups: Iterable[tuple[tuple[str, str], Sequence[tuple[str, str]]]])
 
 def explaining() -> str:
     """Return the explanations of each anomaly, in the order in which the model tries them."""
+    anomalies: dict[tuple[tuple[str, str, str], ...], list[str]] = {}
+    for anomaly, rules_ in EXPLANATIONS.items():
+        alike = tuple((rule.name, rule.licence.name, rule.says) for rule in rules_)
+        anomalies.setdefault(alike, []).append(anomaly)
     texts: set[str] = set()
     parts = []
-    for anomaly, rules_ in EXPLANATIONS.items():
-        parts.append(f"**{anomaly}**\n\n")
-        for rule in rules_:
-            text = "as above." if rule.says in texts else rule.says
-            texts.add(rule.says)
-            parts.append(f"- `{rule.name}` ({rule.licence.name}): {text}\n")
+    for alike, names in anomalies.items():
+        parts.append(f"**{', '.join(names)}**\n\n")
+        for name, licence, says_ in alike:
+            permitted = "" if licence == _NO_LICENCE else f" ({licence})"
+            parts.append(f"- `{name}`{permitted}: {'as above.' if says_ in texts else says_}\n")
+            texts.add(says_)
         parts.append("\n")
     return "".join(parts).removesuffix("\n")
 
@@ -317,12 +336,20 @@ def searches(measured: Sequence[Searched]) -> str:
         (
             _with_failures(question, rows),
             [
-                (ranges(names) if _alike(rows) else f"{failures}, {ranges(names)}", what)
+                (_named(names) if _alike(rows) else f"{failures}, {_named(names)}", what)
                 for (failures, what), names in sorted(rows.items(), key=_failures)
             ],
         )
         for question, rows in outcomes.items()
     )
+
+
+def _named(releases: Sequence[str]) -> str:
+    """Return ranges of releases, shorter if the page has a name for them."""
+    text = ranges(releases)
+    for long, name in _RANGES.items():
+        text = text.replace(long, name)
+    return text
 
 
 def _failures(row: tuple[tuple[str, str], object]) -> str:
@@ -337,7 +364,8 @@ def _with_failures(question: tuple[str, str], rows: Iterable[tuple[str, str]]) -
     """Return bounds with the number of failures, if it is the same in all searches."""
     bounds, switches = question
     failures, *others = {failures for failures, _ in rows}
-    return (bounds if others else f"{bounds}, {failures}"), switches
+    stated = "" if others or failures == _FAILURES else f", {failures}"
+    return f"{bounds}{stated}", switches
 
 
 def _bounds(searched: Searched) -> str:
@@ -392,7 +420,7 @@ def counted(measured: Iterable[tuple[str, int, int]]) -> str:
     for where, hits, runs in measured:
         places.setdefault((hits, runs), []).append(where)
     return "; ".join(
-        f"{hits} of {runs} on {', '.join(names)}" for (hits, runs), names in places.items()
+        f"{hits}/{runs} on {', '.join(names)}" for (hits, runs), names in places.items()
     )
 
 

@@ -96,7 +96,7 @@ def _played(pair: ProgramPair) -> str:
 
 def _runs(pair: ProgramPair, *, affected: bool) -> str:
     return ", ".join(
-        f"{played.version} {played.shown} of {played.runs}"
+        f"{played.version} {played.shown}/{played.runs}"
         for played in pair.release
         if played.affected == affected
     )

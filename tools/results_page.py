@@ -13,8 +13,8 @@ MEASUREMENTS: Final = Path(__file__).parent.parent / "docs" / "results"
 _NOTE: Final = "<!-- Written by `make docs` from docs/results/*.toml. -->\n"
 _INTRO: Final = """\
 What was measured, with the command that measures it again: on two cores, 24 GB, Linux x86_64, Java
-17, Python 3.11. The files in `docs/results/`, to which a new measurement is added, have its date,
-how long it took and what else the machine did. [hazards.md](hazards.md) counts runs of stories,
+17, Python 3.11. The files in `docs/results/` also have dates, durations and the machine's load.
+[hazards.md](hazards.md) counts runs of stories,
 [model-results.md](model-results.md#on-real-brokers) replays.
 """
 
@@ -37,11 +37,11 @@ class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     machine: str = ""
 
 
-class MeasuredTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MeasuredTopic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One file: measurements of one topic, in the order of the page."""
 
     title: str
-    about: str
+    about: str = ""
     row: tuple[Measurement, ...]
 
 
@@ -57,7 +57,7 @@ def results() -> str:
     """Return the text of docs/results.md."""
     parts = ["# Results\n", _NOTE, _INTRO]
     for topic in topics():
-        parts += [f"## {topic.title}\n", f"{topic.about}\n"]
+        parts += [f"## {topic.title}\n", *([f"{topic.about}\n"] if topic.about else [])]
         rows = [(row.what, row.figure, row.command and f"`{row.command}`") for row in topic.row]
         parts.append(table(("what", "figure", "how"), rows) + "\n")
     return "\n".join(parts).rstrip() + "\n"

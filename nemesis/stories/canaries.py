@@ -157,7 +157,7 @@ def controller_unclean(context: ScheduleContext) -> None:
 @story(
     "topic-clean",
     HazardEnding(hazard=CONTROLLER_UNCLEAN, ending=Prediction()),
-    outcome="The record is kept: the topic's own setting decides.",
+    outcome="The record is kept.",
     controller="A",
     why_not=_no_own_settings,
 )

@@ -36,10 +36,7 @@ def _tells_nothing(release: Release) -> str:
         ending=Prediction(others=frozenset({("lost-decision", "topic {topic} was created")})),
     ),
     needs=StoryNeeds(one_controller=True),
-    outcome=(
-        "The controller no longer knows the topic; brokers still lead it: their metadata log begins"
-        " with the old log, and continues with the new one."
-    ),
+    outcome=("The controller no longer knows the topic; brokers still lead it."),
     min_isr_most=3,
     why_not=_tells_nothing,
 )

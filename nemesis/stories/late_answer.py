@@ -55,10 +55,7 @@ def _asks_first(release: Release) -> str:
         uncommitted=frozenset({ALONE}),
     ),
     needs=StoryNeeds(wire="nodes", partitions=2),
-    outcome=(
-        "Up to 3.9.0, and on 4.0.0, a committed record is lost; later releases drop an answer from"
-        " another epoch."
-    ),
+    outcome=("Up to 3.9.0, and on 4.0.0, a committed record is lost; later releases keep it."),
     min_isr_most=3,
     why_not=_asks_first,
 )

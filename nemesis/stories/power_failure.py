@@ -53,9 +53,9 @@ def ends_itself(release: Release) -> str:
     "power-failure",
     _POWER_FAILURE,
     outcome=(
-        "Since 0.11 the record is lost on every release, although B and C have it on disk."
-        " It is kept with min.insync.replicas=2 and eligible leader replicas (since 4.1),"
-        " and with unclean elections, because then B or C leads."
+        "Since 0.11 the record is lost, although B and C have it on disk. It is kept with"
+        " min.insync.replicas=2 and eligible leader replicas (since 4.1), and with unclean"
+        " elections, by which B or C leads."
     ),
     controller="A",
     topic_config={"segment.ms": str(int(SEGMENT_S * 1000))},

@@ -80,10 +80,7 @@ def _cannot_stop_copying(release: Release) -> str:
     "tiered-new-leader",
     HazardEnding(hazard="KAFKA-20732", ending=Prediction(lost=_LOST)),
     needs=StoryNeeds(tiered=True, record_bytes=_RECORD_BYTES),
-    outcome=(
-        "From 3.9 to 4.3 the oldest records are lost on all replicas and in the remote tier; since"
-        " 4.4 a new leader first reads the offset."
-    ),
+    outcome=("From 3.9 to 4.3 the oldest records are lost on all replicas and in the remote tier."),
     topic_config=_TIERED,
     min_isr_most=2,
     why_not=_cannot_stop_copying,
@@ -159,7 +156,7 @@ def failed_copies(context: ScheduleContext) -> None:
         hazard="expired-unread", ending=Prediction(lost=frozenset((_RECORDS[0], *_UNREAD)))
     ),
     needs=StoryNeeds(tiered=True, record_bytes=_RECORD_BYTES, expiry=True, joined=2),
-    outcome="The group never gets them, on every release.",
+    outcome="The group never gets them.",
     topic_config={**_BRIEF, "retention.ms": str(_RETENTION_MS)},
     min_isr_most=3,
     why_not=_no_tier,

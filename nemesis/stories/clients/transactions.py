@@ -92,7 +92,7 @@ def torn_transaction(context: ScheduleContext) -> None:
     "fenced-transaction",
     HazardEnding(hazard=LATE_END_TXN, ending=Prediction()),
     needs=_NEEDS,
-    outcome=("Every release refuses the old producer's EndTxn: the new one has a new epoch."),
+    outcome=("Every release refuses the old producer's EndTxn."),
     min_isr_most=3,
 )
 def fenced_transaction(context: ScheduleContext) -> None:
@@ -116,7 +116,7 @@ def reused_sequence(context: ScheduleContext) -> None:
     "flushed-abort",
     HazardEnding(hazard="reused-sequence", ending=Prediction()),
     needs=_NEEDS,
-    outcome="Every release keeps the record: the client knows the outcome of each record.",
+    outcome="Every release keeps the record.",
     min_isr_most=3,
 )
 def flushed_abort(context: ScheduleContext) -> None:
@@ -181,10 +181,7 @@ def late_produce(context: ScheduleContext) -> None:
         libraries=(LIBRDKAFKA,),
     ),
     needs=_NEEDS,
-    outcome=(
-        "Since 3.6 the late record is refused, because the new producer has a new epoch. Up to 3.5"
-        " leaders do not ask the coordinator, and the aborted record is committed."
-    ),
+    outcome=("Since 3.6 the late record is refused; up to 3.5 the aborted record is committed."),
     min_isr_most=3,
 )
 def fenced_produce(context: ScheduleContext) -> None:

@@ -47,7 +47,7 @@ the classes of Kafka's source. [`highwater advise`](advise.md) checks a cluster,
   release. On KRaft before 3.9 `unclean.leader.election.enable` is always false.
 - **Loses**: if it is not there, an acknowledged record, and no client notices.
 - **Reproduced**: runs with harm on the newest release that had one; *never on*: releases without.
-  [Replays](model-results.md#on-real-brokers) and `docs/story-results.json` have all, with dates.
+  [Replays](model-results.md#on-real-brokers) and `docs/story-results.json` have all.
   **Run** is not counted. Without either, `show` has the nearest command.
 """
 
@@ -180,8 +180,9 @@ def _reproduced(hazard: Hazard) -> str:
     last = max(hits, key=lambda runs: (release(runs.kafka).number, runs.runs, runs.day))
     harmed = {runs.where for runs in hits}
     unharmed = dict.fromkeys(runs.where for runs in _by_release(played) if runs.where not in harmed)
+    day = f", {last.day}" if last.day else ""
     never = f"; never on {', '.join(unharmed)}" if unharmed else ""
-    return f"{last.hits}/{last.runs} on {last.where}{never}"
+    return f"{last.hits}/{last.runs} on {last.where}{day}{never}"
 
 
 def _by_release(played: Iterable[_Played]) -> Sequence[_Played]:

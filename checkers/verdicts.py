@@ -69,7 +69,7 @@ _SOURCES: Final = {
     REMOTE_DIVERGENCE: REMOTE_TIER,
     LOST_DECISION: DECISIONS_TABLE,
 }
-_UNSTRUCK: Final = "No fault was injected (planned: {}), so no promise was tested."
+_UNSTRUCK: Final = "No fault was injected (planned: {}), so no guarantee was tested."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +247,7 @@ def _unjudged(findings: Findings) -> list[str]:
     reasons += [f"The ledger does not balance: {error}." for error in ledger.errors()]
     to_program = case.plan.without_input and LOST_OUTPUT not in findings.idle
     if not (ledger.acknowledged or to_program):
-        reasons.append("No record was acknowledged, so no promise was tested.")
+        reasons.append("No record was acknowledged, so no guarantee was tested.")
     return reasons
 
 

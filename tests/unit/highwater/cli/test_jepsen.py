@@ -75,7 +75,7 @@ def test_what_was_cut_short_is_unknown_and_a_person_is_told_so(history: Path) ->
     result = check("--jepsen", str(history))
     assert result.exit_code == 3
     assert "UNKNOWN" in result.stdout
-    assert "The operation on line 7" in result.stdout
+    assert "The file ends within the operation on line 7" in result.stdout
     assert "lost-write" in result.stdout
 
 

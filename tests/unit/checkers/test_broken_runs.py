@@ -185,8 +185,7 @@ CASES: dict[str, tuple[Callable[[Path], Run], str, set[str]]] = {
     "no-replica-2": (_without_a_replica, "2 of the 3 replicas", {"divergence", "lost-write"}),
     "no-middle": (
         _without_the_middle,
-        f"replicas/2/events-0 lacks a segment between {0:020d}.log and {2:020d}.log: no segment"
-        " contains offsets 1 to",
+        f"replicas/2/events-0 lacks a segment between {0:020d}.log and {2:020d}.log: no segment",
         set(),
     ),
     "no-status": (without("status.json"), "has no status.json", set()),

@@ -111,7 +111,7 @@ def test_a_matrix_of_every_release_fits_a_screen_and_scrolls_on_a_phone(
     browser: Browser, pages: dict[str, Path]
 ) -> None:
     sizes = "e => [e.scrollWidth, e.clientWidth]"
-    with opened(browser, pages["releases"], width=1400) as (page, _):
+    with opened(browser, pages["releases"], width=1440) as (page, _):
         region = page.get_by_role("region", name="Matrix of releases")
         needed, given = region.evaluate(sizes)
         assert needed <= given

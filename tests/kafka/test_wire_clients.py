@@ -622,12 +622,17 @@ def _hold_isr_changes(stage: Stage, probe: Probe, leaders: Collection[int]) -> l
 
 @pytest.mark.parametrize("stage", [MODERN], indirect=True)
 def test_advice_passes_the_wire_in_requests_that_only_read(stage: Stage) -> None:
-    """What the wire has seen of it is what it says itself, and nothing that changes a cluster."""
+    """What the wire has seen of it is what it says itself, and nothing that changes a cluster.
+
+    Controllers are not on the clients' wire, and are asked for a setting of their own.
+    """
     every = MessageRule(action="delay", source=client_name("highwater-probe"), times=0)
     seen = stage.network.catch(every)
     code, document, errors = advise(stage.cluster.bootstrap, "--acks", "all")
     seen.release()
     assert code == 1, errors
     requests = Counter(f"{api_name(row['api'])}Request" for row in seen.events("caught"))
-    assert requests == document["requests"]
+    assert not requests - Counter(document["requests"])
+    unseen = Counter(document["requests"]) - requests
+    assert set(unseen) <= {"ApiVersionsRequest", "DescribeConfigsRequest"}
     assert set(requests) == {*READING, "DescribeQuorumRequest"}

@@ -34,6 +34,7 @@ def a_run(path: Path, *, kafka: str = KAFKA, copied: bool = True) -> Run:
     return built.write()
 
 
+@pytest.mark.nightly
 def test_what_no_run_was_seen_in_is_listed_nearest_first(tmp_path: Path) -> None:
     runs = [a_run(tmp_path / name, copied=name == "b") for name in ("a", "b")]
     settings = ModelSettings(kafka=KAFKA, scope=TINY)
@@ -69,6 +70,7 @@ def test_a_run_that_the_model_is_not_of_is_refused(
         )
 
 
+@pytest.mark.nightly
 def test_the_command_counts_and_lists(tmp_path: Path) -> None:
     a_run(tmp_path / "a")
     words = ["model", "coverage", "a", "--store", str(tmp_path), *SCOPE]

@@ -12,8 +12,6 @@ from highwater.checkers.coverage.situations import (
 )
 from highwater.checkers.model.protocol.readable_state import State, decode
 from highwater.checkers.model.protocol.scope import Scope
-from highwater.checkers.model.search.breadth_first import Limits, explore
-from highwater.checkers.model.search.fingerprints import Words
 from highwater.checkers.model.search.kafka_model import ModelSettings
 
 
@@ -97,16 +95,3 @@ def test_a_situation_is_told_without_the_brokers_names() -> None:
         "none",
         "in the ISR, answers",
     )
-
-
-def test_a_search_shows_every_state_and_its_level_once() -> None:
-    scope = Scope(brokers=2, records=1, failures=0, moves=1)
-    machine = ModelSettings(kafka="4.4.0", scope=scope).machine()
-    rows: list[tuple[bytes, int]] = []
-
-    def visit(states: Words, level: int) -> None:
-        rows.extend((state.tobytes(), level) for state in states)
-
-    outcome = explore(machine, (), limits=Limits(memory=1 << 28), visit=visit)
-    assert len(rows) == len({state for state, _ in rows}) == outcome.states
-    assert {level for _, level in rows} == set(range(outcome.depth + 1))

@@ -11,7 +11,7 @@ import pytest
 
 from highwater.checkers.model.search import kernels as compiled
 from highwater.checkers.model.search.breadth_first import BLOCK, Limits, SearchProgress, explore
-from highwater.checkers.model.search.fingerprints import ancestors, collisions, new_table
+from highwater.checkers.model.search.fingerprints import Words, ancestors, collisions, new_table
 from highwater.checkers.model.search.kernels import kernels
 from highwater.checkers.model.search.paths import follow, successors
 from highwater.harness.base.errors import HarnessError
@@ -31,6 +31,17 @@ def test_the_jugs_are_as_tlc_says() -> None:
     assert len(path) == 6
     assert path[-1].after[1] == 4
     assert found.collision == collisions(16) == 16 * 16 / 2**65
+
+
+def test_every_state_is_visited_once_with_its_level() -> None:
+    seen: list[tuple[bytes, int]] = []
+
+    def visit(states: Words, level: int) -> None:
+        seen.extend((state.tobytes(), level) for state in states)
+
+    found = explore(jugs(), [], limits=PLENTY, visit=visit)
+    assert len(seen) == len({state for state, _ in seen}) == found.states == 16
+    assert {level for _, level in seen} == set(range(found.depth + 1))
 
 
 def test_the_search_ends_as_soon_as_everything_asked_for_is_broken() -> None:

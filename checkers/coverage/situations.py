@@ -65,8 +65,8 @@ class Replica:
         elif self.leo is None or self.hw is None:
             seen = _ALONE
         else:
-            seen = _COMPARED + 3 * (self.leo + 1) + self.hw + 1
-        return 2 * seen + self.in_isr
+            seen = _compared(self.leo, self.hw)
+        return int(_code(seen, self.in_isr))
 
     @classmethod
     def of(cls, code: int) -> "Replica":
@@ -133,12 +133,22 @@ def situations(states: "np.ndarray[Any, np.dtype[np.int8]]", brokers: int) -> se
         signs = [
             np.sign(fields[end][:, b] - leaders) for end, leaders in (("leo", leo), ("hw", hw))
         ]
-        compared = _COMPARED + 3 * (signs[0] + 1) + signs[1] + 1
+        compared = _compared(*signs)
         answers = up[:, b] & ((replicas >> b) & 1 == 1)
         seen = np.where(answers, np.where(comparable, compared, _ALONE), _SILENT)
-        codes[:, b] = np.where(has_leader & (leader == b), _ABSENT, 2 * seen + ((isr >> b) & 1))
+        codes[:, b] = np.where(has_leader & (leader == b), _ABSENT, _code(seen, (isr >> b) & 1))
     codes.sort(axis=1)
     return set(np.unique(_number(state, list(codes.T))).tolist())
+
+
+def _compared(leo: Any, hw: Any) -> Any:  # noqa: ANN401 - signs, or columns of them
+    """Return the number of a replica's LEO and HW, compared with the leader's."""
+    return _COMPARED + 3 * (leo + 1) + hw + 1
+
+
+def _code(seen: Any, in_isr: Any) -> Any:  # noqa: ANN401 - numbers, or columns of them
+    """Return the code of a replica."""
+    return 2 * seen + in_isr
 
 
 def _number(leader: Any, codes: list[Any]) -> Any:  # noqa: ANN401 - numbers, or columns of them

@@ -253,9 +253,9 @@ def disk_lies(cluster: Cluster, aim: FaultTarget) -> Iterator[str | FaultEffect]
         await_growth(target, topic.name)
         with dead(cluster, aim):
             cuts = [
-                loss
+                cut
                 for folder, files in before.items()
-                for loss in disk_damage.lose_promised(folder, topic.name, files, aim.choice)
+                for cut in disk_damage.lose_promised(folder, topic.name, files, aim.choice)
             ]
             says = f"broker {target.id} lost its power, and {count()} flushes had done nothing"
             yield loss(topic, cuts, says, "no record was promised")

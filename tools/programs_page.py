@@ -10,13 +10,12 @@ PAIRS: Final = Path(__file__).parent.parent / "docs" / "program-pairs"
 
 _NOTE: Final = "<!-- Written by `make docs` from docs/program-pairs/*.toml. -->\n"
 _INTRO: Final = """\
-Libraries and frameworks that lost records by a bug of their own: the same
-[program](examples/frameworks/README.md), faults and seeds with a release that has the bug and one
-that has not, under [`highwater app`](apps.md) on Kafka 4.4.0. *(D)*: its default faults, of 60 s,
-find it, too.
+These libraries and frameworks lost records by their own bugs. [`highwater app`](apps.md) ran the same
+[program](examples/frameworks/README.md), faults and seeds with a release that has the bug and with one
+that has not, on Kafka 4.4.0. *(D)* marks bugs that its default faults also find within 60 s.
 """
 _NOT_SHOWN: Final = """\
-## Tried, and not shown
+## Not reproduced
 """
 
 
@@ -87,10 +86,10 @@ def _played(pair: ProgramPair) -> str:
     default = " *(D)*" if pair.by_default else ""
     return (
         f"## {pair.framework}: {pair.bug}\n\n{pair.mechanism}\n\n"
-        f"- **Needs**: {pair.fault}{default}\n"
-        f"- **Found** ({pair.found}): {bad}; without the bug: {good}\n"
-        f"- **Named**: {pair.named}\n"
-        f"- **Run**: `{pair.command}`{program}\n"
+                f"- **Faults**: {pair.fault}{default}\n"
+        f"- **Runs with {pair.found} records**: {bad}; without the bug: {good}\n"
+        f"- **Mistake in the report**: {pair.named}\n"
+        f"- **Command**: `{pair.command}`{program}\n"
     )
 
 

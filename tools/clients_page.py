@@ -16,6 +16,7 @@ import msgspec
 
 from highwater.harness.campaigns.matrix_cells import DELIVERIES, Delivery, MatrixFolder, MatrixRow
 from highwater.nemesis.stories.registry import STORIES
+from highwater.reports.markdown import table
 from tools import story_runs
 
 FAULTS: Final = Path(__file__).parent.parent / "docs" / "client-faults.json"
@@ -53,26 +54,25 @@ _KINDS: Final = (" duplicate", " nonmonotonic-send")
 
 _NOTE: Final = "<!-- Written by `make docs` from docs/client-results.json. -->\n"
 _INTRO: Final = """\
-What each library does with old and new brokers: `python -m tools.client_trials` asks it to produce
-one record with each setting (acks=0, acks=1, acks=all, idempotent, transactional), and to read one.
-It also tries what `highwater run --client` refuses ([workload.md](workload.md)). A nightly test
-compares [client-results.json](client-results.json).
+This page compares client libraries. In the first tables each library produces one record with each
+setting, and reads one record (`python -m tools.client_trials`). The tables also have settings that
+`highwater run --client` refuses ([workload.md](workload.md)).
 
-*Works*: the client said so, and the record is in the log. Otherwise it is the error's name. *The
-client has none*: Java's clients before 0.11 ignore the setting.
+✓ means that the client reported success and the record is in the log. Other cells have the
+client's error. *Ignored*: Java's clients before 0.11 ignore the setting.
 """
 _FAULTS: Final = """\
-Acknowledged records of 60 s with lost answers, late requests, killed brokers and moved leaders; in
-the last column with moved transaction coordinators instead of late requests and moved leaders
-(`python -m tools.client_matrix FOLDER`). `duplicate` is in the log twice, `nonmonotonic-send` in
-another order than sent; plain producers are promised neither. *Hung*: a commit that never ended, as
-with sarama 1.50.3 ([results](results.md)).
+These tables have acknowledged records of runs of 60 s (`python -m tools.client_matrix FOLDER`).
+The faults are lost answers, late requests, killed brokers and moved leaders. In the last column
+transaction coordinators move instead of late requests and moved leaders. A `duplicate` is a record
+that is in the log twice. A `nonmonotonic-send` is a record in another order than it was sent.
+Kafka does not prevent these for plain producers. *Hung* is a commit that never ended.
 """
 _REFUSED: Final = """\
-A request of a transaction on 4.4.0 is refused by the wire, before the broker acts or after
-(`python -m tools.client_refusals FOLDER`). ✓: repeated, and committed. ↺: aborted. ✗: unknown,
-and the producer ends. Bold: client and log disagree, of ten. Left out: errors that every client
-repeats, or none.
+In these runs Highwater's proxy refuses a request of a transaction on 4.4.0, before or after the
+broker handles the request (`python -m tools.client_refusals FOLDER`). ✓ means that the client
+repeats the request and commits. ↺ means that the transaction is aborted. ✗ means that the outcome
+is unknown and the producer ends. In bold cells client and log disagree, in so many of ten runs.
 """
 _SHORT: Final = {
     "": "",
@@ -81,25 +81,31 @@ _SHORT: Final = {
     UNCERTAIN: "✗",
     SILENT: "…",
 }
+_SHORTER: Final = {WORKS: "✓", LACKS: "ignored"}
+"""Results in tables of settings."""
 _ADDRESS: Final = """\
-Another cluster, with a topic of the same name, gets the address of a client's only broker (3.9.2,
-4.4.0; KAFKA-20246): `python -m tools.client_addresses FOLDER`. A transaction is not committed there
-unless a line has it. KIP-1242 (4.4.0) did not help: there was no other address to begin again from.
+In these runs another cluster, with a topic of the same name, gets the address of a client's only
+broker (KAFKA-20246, `python -m tools.client_addresses FOLDER`). A transaction is committed there
+only if a row says so. KIP-1242 (4.4.0) did not help, because the client had no other bootstrap
+address.
 """
 _OTHER_ADDRESS: Final = """\
-The same on 4.4.0 with a second bootstrap address, of another broker of the first cluster. The first
-broker was killed, and is the leader until its session ends. An error is right.
+In these runs on 4.4.0 the client has a second bootstrap address, of another broker of the first
+cluster. The first broker was killed, and is the leader until its session ends. An error is
+correct.
 """
 _COMMITS: Final = """\
-A transaction has a record that was written, and one that was not: the broker refused it
-(`max.message.bytes`), or was down until it expired. Then the program commits without a look at the
-futures. An error is right; *works*: the client sent the record again; *committed without it*: the
-commit was acknowledged ([why](findings/partial-commit.md)).
+In these runs a transaction has a record that was written, and a record that was not: the broker
+refused it (`max.message.bytes`), or was down until it expired. Then the program commits, and does
+not check the futures. An error is correct. ✓ means that the client sent the record again.
+*Committed without it* means that the commit was [acknowledged without the
+record](findings/partial-commit.md).
 """
 _POLL: Final = "poll"
 _JAVA: Final = """\
-Runs that broke a story's promise ([hazards.md](hazards.md)), and their brokers. In the last column:
-groups that skipped a record, as a poll lost a partition (`python -m tools.client_polls`).
+This table has the number of runs that broke a story's promise ([hazards.md](hazards.md)), and the
+brokers' release. The last column counts groups that skipped a record because a poll lost a
+partition (`python -m tools.client_polls`).
 """
 
 
@@ -297,7 +303,8 @@ def address_lines(trials: Sequence[ClientTrial]) -> str:
             if action != "transactional" or result in {ELSEWHERE, WORKS}:
                 by_result.setdefault(result, []).append(action)
         says = "; ".join(
-            f"{_cell(result)}: {', '.join(actions)}" for result, actions in by_result.items()
+            f"{' and '.join(actions)} records: {_cell(result)}"
+            for result, actions in by_result.items()
         )
         alike.setdefault(says, {}).setdefault(trial.client, []).append(
             trial.broker.removesuffix(OF_TWO)
@@ -383,22 +390,21 @@ def _java_table() -> str:
 
 
 def _cells(trials: Sequence[ClientTrial], actions: Sequence[str]) -> str:
-    """Return a table row for equal clients, with one cell if all results are equal."""
-    alike: dict[str, list[str]] = {}
+    """Return a table of results; clients with equal results share a row."""
+    alike: dict[tuple[str, ...], list[str]] = {}
     for trial in trials:
-        results = {trial.results[action]: "" for action in actions}
-        for action in actions:
-            results[trial.results[action]] += f", {action}"
-        says = "; ".join(f"{_cell(text)}: {names[2:]}" for text, names in results.items())
         release = "" if trial.client.endswith(f":{trial.version}") else f" ({trial.version})"
-        client = f"`{trial.client}`{release}"
-        alike.setdefault("all work" if [*results] == [WORKS] else says, []).append(client)
-    return "".join(f"- {', '.join(names)}: {says}\n" for says, names in alike.items())
+        results = tuple(_cell(trial.results[action]) for action in actions)
+        alike.setdefault(results, []).append(f"`{trial.client}`{release}")
+    rows = [(", ".join(names), *results) for results, names in alike.items()]
+    return table(("client", *actions), rows)
 
 
 def _cell(result: str) -> str:
     """Return a result as text, or the name of an error."""
-    return result if result == WORKS or " " in result else f"`{result}`"
+    if result in _SHORTER:
+        return _SHORTER[result]
+    return result if " " in result else f"`{result}`"
 
 
 if __name__ == "__main__":

@@ -42,48 +42,48 @@ DOCS: Final = Path(__file__).parent.parent / "docs"
 _NAMES: Final = re.compile(r"(?:(?:- `.*\n)+\n)?((?:::: highwater\.\w+\n)+)")
 _NOTE: Final = "<!-- Written by `make docs` from the code. -->\n"
 _FAULTS_INTRO: Final = (
-    "Every fault and story. `highwater run --nemesis kill,pause` mixes faults at random, from"
-    " `--seed`; `--story NAME` plays a schedule. See [schedules.md](schedules.md) to limit,"
-    " replay, write and shrink one, and [adding-a-fault.md](adding-a-fault.md).\n\n"
-    "- In `kill@leader=3,power-failure@all` the first fault hits the leader, and is drawn three"
-    " times as often; without a target the leader, a follower or any broker of a partition is"
-    " drawn. A step that would overlap with another of its broker is left out.\n"
-    "- Every replica must be in sync before the first fault, and again at the end. If no fault was"
-    " injected (no target, or no budget), the verdict is `unknown`.\n"
-    "- `--trace-flushes` runs brokers under strace, so that `torn-files` knows what was not flushed"
-    " ([why](findings/torn-files.md)). `--log-dirs 2` gives each broker several log directories:"
-    " the first below `replicas/`, the others, for `log-dir-failure`, below `log-dirs/`. Both are"
-    " for local clusters.\n"
-    "- `--to 0.11.0.3,2.8.2` names releases for `upgrade`: for each first the jars, then the"
-    " protocol, then a new message format, broker by broker. A story is played after that;"
-    " `--protocol` and `--format` stop it on the way, or start brokers below their own level."
-    " ZooKeeper stays at the first release.\n"
-    f"- On KRaft (`--kafka 3.9.2 --to {MODERN}`) controllers get the jars first, then brokers, then"
-    " the cluster metadata.version and the release's other features, without a restart;"
+    "This page lists all faults and stories. `highwater run --nemesis kill,pause` injects random"
+    " faults, which `--seed` decides. `--story NAME` runs a fixed schedule."
+    " [schedules.md](schedules.md) describes how to write, replay and shrink a schedule, and"
+    " [adding-a-fault.md](adding-a-fault.md) how to add a fault.\n\n"
+    "- In `kill@leader=3,power-failure@all` the fault `kill` targets the leader, and is selected"
+    " three times as often as the other. Without `@` a random broker of a partition is the target."
+    " A fault is skipped if its target already has a fault.\n"
+    "- Every replica must be in sync before the first fault, and at the end of the run. If no fault"
+    " was injected, the verdict is `unknown`.\n"
+    "- `--trace-flushes` runs local brokers under strace, which records flushes. The fault"
+    " [`torn-files`](findings/torn-files.md) needs it. `--log-dirs 2` gives each local broker two"
+    " log directories, for the fault `log-dir-failure`.\n"
+    "- `--to 0.11.0.3,2.8.2` names releases for the fault `upgrade`. For each release, every broker"
+    " is restarted with the new jars, then with the new protocol, then with the new message format."
+    " A story runs after the upgrade. `--protocol` and `--format` set the last protocol and message"
+    " format. ZooKeeper is not upgraded.\n"
+    f"- On KRaft (`--kafka 3.9.2 --to {MODERN}`) first the controllers get the new jars, then the"
+    " brokers. Then metadata.version and other features are raised, without a restart;"
     " `--protocol 3.9` keeps those of 3.9.\n"
     "- Faults that elect leaders from outside the ISR need `--unclean`.\n"
-    "\nFaults of storage kill their broker first. Healing starts what was killed or stopped, on its"
-    " files, and wakes what was frozen. In italics are the commands that [a cluster"
-    " of"
-    " your own](external.md) needs for a fault (*none*: only requests); without them it needs a"
-    " cluster that Highwater starts. What is assigned or set there needs KRaft.\n"
+    "\nFaults of storage kill their broker first. Healing starts stopped brokers with their files,"
+    " and resumes frozen brokers. In italics are the commands that a fault needs on [your own"
+    " cluster](external.md); *none* means that requests are enough. A fault without italics needs a"
+    " cluster that Highwater starts.\n"
 )
-_TARGETS_NOTE: Final = "A broker's id is a target, too: `kill@2`.\n"
+_TARGETS_NOTE: Final = "A broker's id may also be a target: `kill@2`.\n"
 _CONTROLLERS_NOTE: Final = (
     "`--controllers 3` starts three KRaft controllers or ZooKeepers, with the ids 100, 101 and 102"
     " (data: `coordination/controller-100/` or `coordination/zookeeper-100/`)."
-    " Faults of the coordination have their ids as targets (`controller-kill@101`), and"
-    f" {', '.join(f'`{name}`' for name in CONTROLLER_TARGETS)}; `leader` is any node if none leads."
-    " One such fault is open at a time; healing waits for each node.\n\n"
-    "After `controller-disk-loss` a voter has its id, and has forgotten what it acknowledged:"
-    " what only it and the leader had may be lost. KIP-853's id of a voter's disk counts only in"
-    " runs with `controller-leave` or `controller-replace` (since 3.9, kraft.version 1).\n\n"
+    " Targets of their faults are these ids (`controller-kill@101`) and"
+    f" {', '.join(f'`{name}`' for name in CONTROLLER_TARGETS)}. If no node leads, `leader` is any"
+    " node. Only one such fault is active at a time.\n\n"
+    "After `controller-disk-loss` a KRaft controller has its old id, but has forgotten records that"
+    " it acknowledged. A record that only this controller and the leader had may be lost. Only runs"
+    " with `controller-leave` or `controller-replace` use KIP-853's directory ids, which detect"
+    " this (since 3.9, kraft.version 1).\n\n"
     "Under `controller-isolate` an isolated leader still answers brokers until it resigns, or"
     " learns of its successor.\n"
 )
 _TWIN: Final = "controller-"
 """Prefix of a fault of the coordination that has a fault of brokers beside it."""
-_WHERE_NOTE: Final = "Every driver has every fault on every release, but for these.\n"
+_WHERE_NOTE: Final = "All faults exist for every driver and release, except these:\n"
 
 
 def _min_isrs() -> str:
@@ -94,59 +94,57 @@ def _min_isrs() -> str:
         for limit in sorted(most)
     }
     highest = max(names)
-    lower = (f"{limit}: {stories}" for limit, stories in names.items() if limit < highest)
-    return f"{'; '.join(lower)}; {highest}: the others"
+    lower = (f"{limit} with {stories}" for limit, stories in names.items() if limit < highest)
+    return f"{'; '.join(lower)}; {highest} with all others"
 
 
 _MISTAKES: Final = (
     "\n## Mistakes\n\n"
-    "`--nemesis` with the fault of a row reveals the mistake fastest. Others need no fault.\n\n"
+    "With the fault in its row, `--nemesis` reveals a mistake fastest. Mistakes without a fault in"
+    " their row need none.\n\n"
 )
 _STORIES_NOTE: Final = (
-    "They need three replicas. Up to how many `min.insync.replicas` they can be played:"
-    f" {_min_isrs()}. `--acks` and `--unclean` change what happens only in `leader-kill`, `unclean`"
-    " and `power-failure`. A schedule that could not be played as written makes the verdict"
-    " `unknown`.\n"
+    "Stories need three replicas. The greatest possible `min.insync.replicas` is"
+    f" {_min_isrs()}. `--acks` and `--unclean` change the outcome only of `leader-kill`, `unclean`"
+    " and `power-failure`. If a story could not follow its schedule, the verdict is `unknown`.\n"
 )
 _CHECKERS_INTRO: Final = (
-    "Every anomaly that a run can have, by the promise that it breaks; the sentence is true"
-    " without it. [adding-a-checker.md](adding-a-checker.md) says how to add one. Kinds that"
-    " clients see have the names of Jepsen's Kafka workload; the modules in `checkers/anomalies/`"
-    " say where the definitions differ.\n"
+    "This page lists all anomalies, grouped by the promise that they break. Each sentence states"
+    " the guarantee that holds if a run does not have the anomaly. Anomalies in clients' histories"
+    " have the names of Jepsen's Kafka workload; the modules in `checkers/anomalies/` name"
+    " differences. [adding-a-checker.md](adding-a-checker.md) describes how to add a checker.\n"
 )
 _PLAIN: Final = re.compile(r"^(?!none)([\w ]+): [a-z][a-z' -]+?(?: \((.+)\))?$")
 """A promise that says in plain words what its kind's guarantee says, with its source."""
 _OWN_PROMISE: Final = "each by a promise of its own"
 _FOREIGN: Final = (
-    "\nJepsen's histories have no fence and no disk. There, lost-write is a record that was never"
-    " read although a reader went further, unseen is *late* (no reader went as far) or"
-    " *undecidable* (its offset is not known), and these are found too:\n"
+    "\nIn Jepsen's histories, `lost-write` is a record that was never read although a reader read a"
+    " later one. `unseen` is *late* if no reader read as far, or *undecidable* if the record's"
+    " offset is not known. These kinds are also found there:\n"
 )
 _COMMON: Final = 4
 """An option of at least this many commands is described only once."""
 _TYPES: Final = re.compile(r" <(?:int|float|str|path|list\[\w+\])(?: range)?>")
-_OF_SPARK: Final = "`--spark-master`, `--spark-remote`, `--spark-conf`, `--driver-memory`"
 _COMMANDS_INTRO: Final = (
-    "Every command and option. Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3"
-    " unknown, 4 the harness failed, 130 interrupted, 141 the reader of the output has ended. An"
-    " option is explained once. In brackets are its default, if any, and its range; `--help` has"
-    " the"
-    " types. Options of many commands:\n"
+    "The exit code is 0 if Kafka kept its promises, 1 if it broke one, 2 for wrong usage, 3 if the"
+    " verdict is unknown, 4 if Highwater failed, 130 after Ctrl-C, and 141 if the reader of the"
+    " output has ended.\n\n"
+    "Each option is described once. Its default and its range are in brackets; `--help` shows its"
+    " type. Many commands have these options:\n"
 )
 _VERSIONS_INTRO: Final = (
-    "Every release that can be played, and where it differs."
-    " `highwater versions --json` has the whole catalogue. Releases marked `local` do"
-    " not run in containers, because they lack `inter.broker.listener.name`. To add a release see"
-    " [adding-a-version.md](adding-a-version.md).\n"
+    "This page lists the releases that Highwater can test, and their differences. `highwater"
+    " versions --json` prints all fields. Releases marked `local` do not run in containers, because"
+    " they lack `inter.broker.listener.name`. [adding-a-version.md](adding-a-version.md) describes"
+    " how to add a release.\n"
 )
 
 
 def apps() -> str:
     """Return docs/apps.md, whose last section comes from the code."""
     text = (DOCS / "apps.md").read_text("utf-8").partition("\n## Mistakes\n")[0]
-    rows = {of.name: [of.fault and f"`{of.fault}`", of.evidence, of.fix] for of in MISTAKES}
-    heads = ("mistake", "fault", "evidence", "fix")
-    mistakes = table(heads, [[name, *row] for name, row in rows.items()])
+    rows = {of.name: [of.fault and f"`{of.fault}`", of.fix] for of in MISTAKES}
+    mistakes = table(("mistake", "fault", "fix"), [[name, *row] for name, row in rows.items()])
     return f"{text}{_MISTAKES}{mistakes}"
 
 
@@ -290,13 +288,14 @@ def commands() -> str:
         ]
         above: dict[str, list[str]] = {}
         for key, option in options.items():
-            if key in places:
+            if places.get(key):
                 above.setdefault(places[key], []).append(f"`{option.opts[0]}`")
-        also = "; ".join(f"{', '.join(names)}{place}" for place, names in above.items())
-        also = also.replace(_OF_SPARK, "Spark's")
-        also = f"\nAlso {also}.\n" if above else ""
+        also = "".join(
+            f"\nOptions as in `{place}`: {', '.join(options_)}.\n"
+            for place, options_ in above.items()
+        )
         parts.append(f"## {name}\n\n```\n{_help(name, single)}\n```\n{also}")
-        places = {**dict.fromkeys(options, f", as of `{name}`"), **places}
+        places = {**dict.fromkeys(options, name), **places}
     return "\n".join(parts)
 
 
@@ -339,9 +338,10 @@ def _api_lines(block: str) -> str:
 
 
 def _first(name: str) -> str:
-    """Return the first paragraph of a name's docstring."""
+    """Return the first sentence of a name's docstring."""
     paragraph = (inspect.getdoc(getattr(highwater, name)) or "").partition("\n\n")[0]
-    return " ".join(paragraph.split()).replace("``", "`")
+    sentence = re.split(r"(?<=\.)\s", " ".join(paragraph.split()), maxsplit=1)[0]
+    return sentence.replace("``", "`")
 
 
 PAGES: Final[dict[str, Callable[[], str]]] = {

@@ -1,7 +1,7 @@
 """docs/hazards.md: the catalogue of hazards, with their reproductions."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -37,23 +37,25 @@ _SHORTER: Final = (
 """Texts of conditions, with their shorter form on the page."""
 
 _INTRO: Final = f"""\
-Every way in which this project has seen Kafka lose, fork or wrongly keep acknowledged records:
-first what {dotted(NEWEST)} has, then what ended last. In brackets is who found it, and when; a year
-alone is that of Kafka's issue. `highwater hazards show ID` adds the schedule, the fix's cost, and
-the classes of Kafka's source. [`highwater advise`](advise.md) checks a cluster,
-[`highwater hazards --to`](upgrade.md) an upgrade.
+A hazard is a way in which Kafka loses or forks acknowledged records, or keeps records wrongly.
+This page first lists the hazards of {dotted(NEWEST)}, then those that were fixed. In brackets are
+the finder and the year; a year alone is that of Kafka's issue. `highwater hazards show ID` also
+prints the schedule, the costs of the fix, and the classes of Kafka's source. [`highwater
+advise`](advise.md) checks a cluster, and [`highwater hazards --to`](upgrade.md) checks an upgrade.
 
-- **Where**: all conditions must hold, with two replicas or more. A range ends before its second
+- **Conditions**: all of them must hold, with at least two replicas. A range ends before its second
   release. On KRaft before 3.9 `unclean.leader.election.enable` is always false.
-- **Loses**: if it is not there, an acknowledged record, and no client notices.
-- **Reproduced**: runs with harm on the newest release that had one; *never on*: releases without.
-  [Replays](model-results.md#on-real-brokers) and `docs/story-results.json` have all.
-  **Run** is not counted. Without either, `show` has the nearest command.
+- **Loses**: without this line, an acknowledged record is lost, and no client notices.
+- **Reproduced**: the runs on the newest release that had the loss. A linked finding has the
+  command.
+  `docs/story-results.json` and the [replays](model-results.md#on-real-brokers) have all runs.
+- **Command**: a command whose runs were not counted. Without a command, `show` has a similar one.
 """
 
 
 _REPLAYED: Final = (
-    "[Replays](model-results.md#on-real-brokers) reproduced all but downgraded-format.\n"
+    "[Replays](model-results.md#on-real-brokers) reproduced all of these,"
+    " except downgraded-format.\n"
 )
 
 
@@ -141,7 +143,7 @@ def _after(known_lines: dict[str, str], hazard: Hazard, text: str) -> str:
     """Return a line about an internal topic; a link if another topic has the same line."""
     general = text.replace(hazard.topic, "its topic")
     first = known_lines.setdefault(general, hazard.id)
-    return text if first == hazard.id else f"as [{first}](#{first}), of `{hazard.topic}`"
+    return text if first == hazard.id else f"as for [{first}](#{first}), with `{hazard.topic}`"
 
 
 def _lines(hazard: Hazard) -> list[tuple[str, str]]:
@@ -153,11 +155,11 @@ def _lines(hazard: Hazard) -> list[tuple[str, str]]:
     command = f"`{default_command(hazard)}`"
     lines = [
         ("Releases", _short(releases) if hazard.topic else ""),
-        ("Where", _short(where)),
+        ("Conditions", _short(where)),
         ("Loses", "" if hazard.findings or hazard.loses == _LOSES else hazard.loses),
         ("Fix", hazard.cure),
-        ("Reproduced", reproduced and f"{reproduced}: {command}"),
-        ("Run", "" if reproduced or hazard.evidence in _NEAREST else command),
+        ("Reproduced", reproduced and f"{reproduced}{'' if hazard.findings else f': {command}'}"),
+        ("Command", "" if reproduced or hazard.evidence in _NEAREST else command),
     ]
     return [(name, text) for name, text in lines if text]
 
@@ -170,7 +172,7 @@ def _short(where: str) -> str:
 
 
 def _reproduced(hazard: Hazard) -> str:
-    """Return where a hazard was reproduced last, and where it never was; empty if not recorded."""
+    """Return the last release with a reproduction, and its runs; empty if not recorded."""
     played = list(_stories(hazard))
     if not any(runs.hits for runs in played):
         played = list(_replays(hazard))
@@ -178,15 +180,7 @@ def _reproduced(hazard: Hazard) -> str:
     if not hits:
         return ""
     last = max(hits, key=lambda runs: (release(runs.kafka).number, runs.runs, runs.day))
-    harmed = {runs.where for runs in hits}
-    unharmed = dict.fromkeys(runs.where for runs in _by_release(played) if runs.where not in harmed)
-    day = f", {last.day}" if last.day else ""
-    never = f"; never on {', '.join(unharmed)}" if unharmed else ""
-    return f"{last.hits}/{last.runs} on {last.where}{day}{never}"
-
-
-def _by_release(played: Iterable[_Played]) -> Sequence[_Played]:
-    return sorted(played, key=lambda runs: (release(runs.kafka).number, runs.where))
+    return f"in {last.hits}/{last.runs} runs on {last.where}"
 
 
 def _stories(hazard: Hazard) -> Iterator[_Played]:

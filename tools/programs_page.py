@@ -10,9 +10,10 @@ PAIRS: Final = Path(__file__).parent.parent / "docs" / "program-pairs"
 
 _NOTE: Final = "<!-- Written by `make docs` from docs/program-pairs/*.toml. -->\n"
 _INTRO: Final = """\
-These libraries and frameworks lost records by their own bugs. [`highwater app`](apps.md) ran the same
-[program](examples/frameworks/README.md), faults and seeds with a release that has the bug and with one
-that has not, on Kafka 4.4.0. *(D)* marks bugs that its default faults also find within 60 s.
+These libraries and frameworks lost records by their own bugs. [`highwater app`](apps.md) ran the
+same [program](examples/frameworks/README.md), faults and seeds with a release that has the bug and
+with one that has not, on Kafka 4.4.0. *(D)* marks bugs that its default faults also find within 60
+s.
 """
 _NOT_SHOWN: Final = """\
 ## Not reproduced
@@ -86,7 +87,7 @@ def _played(pair: ProgramPair) -> str:
     default = " *(D)*" if pair.by_default else ""
     return (
         f"## {pair.framework}: {pair.bug}\n\n{pair.mechanism}\n\n"
-                f"- **Faults**: {pair.fault}{default}\n"
+        f"- **Faults**: {pair.fault}{default}\n"
         f"- **Runs with {pair.found} records**: {bad}; without the bug: {good}\n"
         f"- **Mistake in the report**: {pair.named}\n"
         f"- **Command**: `{pair.command}`{program}\n"

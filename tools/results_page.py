@@ -12,9 +12,9 @@ MEASUREMENTS: Final = Path(__file__).parent.parent / "docs" / "results"
 
 _NOTE: Final = "<!-- Written by `make docs` from docs/results/*.toml. -->\n"
 _INTRO: Final = """\
-These are Highwater's measurements, with the commands that repeat them. The machine had two cores, 24
-GB, Linux x86_64, Java 17 and Python 3.11. The files in `docs/results/` also have dates, durations and
-the machine's load. [hazards.md](hazards.md) has the runs of stories, and
+These are Highwater's measurements, with the commands that repeat them. The machine had two cores,
+24 GB, Linux x86_64, Java 17 and Python 3.11. The files in `docs/results/` also have dates,
+durations and the machine's load. [hazards.md](hazards.md) has the runs of stories, and
 [model-results.md](model-results.md#on-real-brokers) the replays.
 """
 

@@ -117,8 +117,8 @@ def test_clients_alike_are_in_one_line() -> None:
         )
     ]
     assert address_lines(trials).splitlines() == [
-        "- `a`, `b` (3.9.2): written to the other cluster: plain, idempotent",
-        "- `b` (4.4.0): `REFUSED`: plain; written to the other cluster: idempotent",
+        "- `a`, `b` (3.9.2): plain and idempotent records: written to the other cluster",
+        "- `b` (4.4.0): plain records: `REFUSED`; idempotent records: written to the other cluster",
     ]
 
 
@@ -131,6 +131,6 @@ def test_the_other_of_two_brokers_is_not_another_release() -> None:
         )
     ]
     assert address_lines(trials).splitlines() == [
-        "- `a` (3.9.2): written to the other cluster: plain",
-        "- `a` (4.4.0): works: plain, transactional",
+        "- `a` (3.9.2): plain records: written to the other cluster",
+        "- `a` (4.4.0): plain and transactional records: ✓",
     ]

@@ -63,8 +63,8 @@ client's error. *Ignored*: Java's clients before 0.11 ignore the setting.
 """
 _FAULTS: Final = """\
 These tables have acknowledged records of runs of 60 s (`python -m tools.client_matrix FOLDER`).
-The faults are lost answers, late requests, killed brokers and moved leaders. In the last column
-transaction coordinators move instead of late requests and moved leaders. A `duplicate` is a record
+The faults are lost answers, killed brokers, late requests and moved leaders. In the last column
+they are lost answers, killed brokers and moved transaction coordinators. A `duplicate` is a record
 that is in the log twice. A `nonmonotonic-send` is a record in another order than it was sent.
 Kafka does not prevent these for plain producers. *Hung* is a commit that never ended.
 """

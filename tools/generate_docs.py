@@ -94,8 +94,8 @@ def _min_isrs() -> str:
         for limit in sorted(most)
     }
     highest = max(names)
-    lower = (f"{limit} with {stories}" for limit, stories in names.items() if limit < highest)
-    return f"{'; '.join(lower)}; {highest} with all others"
+    lower = (f"{limit} in {stories}" for limit, stories in names.items() if limit < highest)
+    return f"{'; '.join(lower)}; {highest} in all others"
 
 
 _MISTAKES: Final = (
@@ -104,7 +104,7 @@ _MISTAKES: Final = (
     " their row need none.\n\n"
 )
 _STORIES_NOTE: Final = (
-    "Stories need three replicas. The greatest possible `min.insync.replicas` is"
+    "Stories need three replicas, and limit `min.insync.replicas`: at most"
     f" {_min_isrs()}. `--acks` and `--unclean` change the outcome only of `leader-kill`, `unclean`"
     " and `power-failure`. If a story could not follow its schedule, the verdict is `unknown`.\n"
 )
@@ -255,10 +255,10 @@ def versions() -> str:
 def _alike(release: Release) -> str:
     """Return the properties that a release has in common with the releases before and after it."""
     row = release.row()
-    zstd = ", zstd" if row["zstd"] == "yes" else ""
+    zstd = " with zstd" if row["zstd"] == "yes" else ""
     return (
-        f"{row['metadata']}, truncates by {row['follower cuts by']},"
-        f" records {row['records']}{zstd}{'' if ' ' in row['drivers'] else ', local'}"
+        f"{row['metadata']}; followers truncate by {row['follower cuts by']};"
+        f" record format {row['records']}{zstd}{'' if ' ' in row['drivers'] else '; local'}"
     )
 
 

@@ -47,8 +47,8 @@ advise`](advise.md) checks a cluster, and [`highwater hazards --to`](upgrade.md)
   release. On KRaft before 3.9 `unclean.leader.election.enable` is always false.
 - **Loses**: without this line, an acknowledged record is lost, and no client notices.
 - **Reproduced**: the runs on the newest release that had the loss. A linked finding has the
-  command.
-  `docs/story-results.json` and the [replays](model-results.md#on-real-brokers) have all runs.
+  command. `docs/story-results.json` and the [replays](model-results.md#on-real-brokers) have all
+  runs.
 - **Command**: a command whose runs were not counted. Without a command, `show` has a similar one.
 """
 

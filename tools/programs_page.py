@@ -12,7 +12,7 @@ _NOTE: Final = "<!-- Written by `make docs` from docs/program-pairs/*.toml. -->\
 _INTRO: Final = """\
 These libraries and frameworks lost records by their own bugs. [`highwater app`](apps.md) ran the
 same [program](examples/frameworks/README.md), faults and seeds with a release that has the bug and
-with one that has not, on Kafka 4.4.0. *(D)* marks bugs that its default faults also find within 60
+with one that has not, on Kafka 4.4.0. *(D)* marks bugs that the default faults also find within 60
 s.
 """
 _NOT_SHOWN: Final = """\
@@ -96,7 +96,7 @@ def _played(pair: ProgramPair) -> str:
 
 def _runs(pair: ProgramPair, *, affected: bool) -> str:
     return ", ".join(
-        f"{played.version} {played.shown}/{played.runs}"
+        f"{played.shown}/{played.runs} with {played.version}"
         for played in pair.release
         if played.affected == affected
     )

@@ -257,7 +257,7 @@ def _alike(release: Release) -> str:
     row = release.row()
     zstd = " with zstd" if row["zstd"] == "yes" else ""
     return (
-        f"{row['metadata']}; followers truncate by {row['follower cuts by']};"
+        f"{row['metadata']}; truncation rule {row['follower cuts by']};"
         f" record format {row['records']}{zstd}{'' if ' ' in row['drivers'] else '; local'}"
     )
 

@@ -71,4 +71,4 @@ def test_replays_count_where_no_story_is_played(monkeypatch: pytest.MonkeyPatch)
     page = hazards()
     assert line(page, "elected-again", "Reproduced") == "in 7/7 runs on 4.4.0"
     assert not line(page, "late-produce", "Reproduced")
-    assert line(page, "late-produce", "Command").endswith("--story late-produce`")
+    assert line(page, "acks-1", "Command").endswith("--acks 1 --story leader-kill`")

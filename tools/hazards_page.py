@@ -153,14 +153,14 @@ def _lines(hazard: Hazard) -> list[tuple[str, str]]:
     where = others if hazard.topic else "; ".join(filter(None, (releases, others)))
     reproduced = _reproduced(hazard)
     command = f"`{default_command(hazard)}`"
-    shown = reproduced or hazard.findings  # a finding's page has the command
+    documented = reproduced or hazard.findings  # a finding's page has the command
     lines = [
         ("Releases", _short(releases) if hazard.topic else ""),
         ("Conditions", _short(where)),
         ("Loses", "" if hazard.findings or hazard.loses == _LOSES else hazard.loses),
         ("Fix", hazard.cure),
         ("Reproduced", reproduced and f"{reproduced}{'' if hazard.findings else f': {command}'}"),
-        ("Command", "" if shown or hazard.evidence in _NEAREST else command),
+        ("Command", "" if documented or hazard.evidence in _NEAREST else command),
     ]
     return [(name, text) for name, text in lines if text]
 

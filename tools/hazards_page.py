@@ -1,7 +1,7 @@
 """docs/hazards.md: the catalogue of hazards, with their reproductions."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -46,9 +46,9 @@ advise`](advise.md) checks a cluster, and [`highwater hazards --to`](upgrade.md)
 - **Conditions**: all of them must hold, with at least two replicas. A range ends before its second
   release. On KRaft before 3.9 `unclean.leader.election.enable` is always false.
 - **Loses**: without this line, an acknowledged record is lost, and no client notices.
-- **Reproduced**: the runs on the newest release that had the loss. A linked finding has the
-  command. `docs/story-results.json` and the [replays](model-results.md#on-real-brokers) have all
-  runs.
+- **Reproduced**: runs with the loss, and all runs, on the newest release that had it; after *never
+  on* the releases without it. `docs/story-results.json` and the
+  [replays](model-results.md#on-real-brokers) have all runs.
 - **Command**: a command whose runs were not counted. Without a command, `show` has a similar one.
 """
 
@@ -153,14 +153,13 @@ def _lines(hazard: Hazard) -> list[tuple[str, str]]:
     where = others if hazard.topic else "; ".join(filter(None, (releases, others)))
     reproduced = _reproduced(hazard)
     command = f"`{default_command(hazard)}`"
-    documented = reproduced or hazard.findings  # a finding's page has the command
     lines = [
         ("Releases", _short(releases) if hazard.topic else ""),
         ("Conditions", _short(where)),
         ("Loses", "" if hazard.findings or hazard.loses == _LOSES else hazard.loses),
         ("Fix", hazard.cure),
-        ("Reproduced", reproduced and f"{reproduced}{'' if hazard.findings else f': {command}'}"),
-        ("Command", "" if documented or hazard.evidence in _NEAREST else command),
+        ("Reproduced", reproduced and f"{reproduced}: {command}"),
+        ("Command", "" if reproduced or hazard.evidence in _NEAREST else command),
     ]
     return [(name, text) for name, text in lines if text]
 
@@ -173,7 +172,7 @@ def _short(where: str) -> str:
 
 
 def _reproduced(hazard: Hazard) -> str:
-    """Return the last release with a reproduction, and its runs; empty if not recorded."""
+    """Return where a hazard was reproduced last, and where it never was; empty if not recorded."""
     played = list(_stories(hazard))
     if not any(runs.hits for runs in played):
         played = list(_replays(hazard))
@@ -181,7 +180,15 @@ def _reproduced(hazard: Hazard) -> str:
     if not hits:
         return ""
     last = max(hits, key=lambda runs: (release(runs.kafka).number, runs.runs, runs.day))
-    return f"in {last.hits}/{last.runs} runs on {last.where}"
+    harmed = {runs.where for runs in hits}
+    unharmed = dict.fromkeys(runs.where for runs in _by_release(played) if runs.where not in harmed)
+    day = f", {last.day}" if last.day else ""
+    never = f"; never on {', '.join(unharmed)}" if unharmed else ""
+    return f"{last.hits}/{last.runs} on {last.where}{day}{never}"
+
+
+def _by_release(played: Iterable[_Played]) -> Sequence[_Played]:
+    return sorted(played, key=lambda runs: (release(runs.kafka).number, runs.where))
 
 
 def _stories(hazard: Hazard) -> Iterator[_Played]:

@@ -45,10 +45,13 @@ def test_a_hazard_was_reproduced_last_on_the_newest_release(
     )
     monkeypatch.setattr("tools.story_runs.read", lambda: recorded)
     page = hazards()
-    assert line(page, "KAFKA-18991", "Reproduced") == "in 8/9 runs on 4.0.0"
-    assert line(page, "partial-commit", "Reproduced") == "in 9/9 runs on 4.4.0 with aiokafka"
-    assert line(page, "last-replica", "Reproduced").startswith("in 9/9 runs on 4.1.2")
-    assert line(page, "no-elr-before-4.0", "Reproduced").startswith("in 9/9 runs on 3.9.2")
+    assert line(page, "KAFKA-18991", "Reproduced") == (
+        "8/9 on 4.0.0, 2026-11-29; never on 3.9.0 with java, 4.0.1:"
+        " `highwater run --kafka 3.9.0 --story late-answer`"
+    )
+    assert line(page, "partial-commit", "Reproduced").startswith("9/9 on 4.4.0 with aiokafka, ")
+    assert line(page, "last-replica", "Reproduced").startswith("9/9 on 4.1.2, 2026-11-29: ")
+    assert line(page, "no-elr-before-4.0", "Reproduced").startswith("9/9 on 3.9.2, ")
     assert not line(page, "upgrade-without-elr", "Reproduced")
     assert line(page, "KAFKA-14139", "Reproduced")
     assert not line(page, "KAFKA-15221", "Reproduced")
@@ -69,6 +72,6 @@ def test_replays_count_where_no_story_is_played(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("tools.story_runs.read", lambda: ())
     monkeypatch.setattr("tools.model_tables.read", Recorded)
     page = hazards()
-    assert line(page, "elected-again", "Reproduced") == "in 7/7 runs on 4.4.0"
+    assert line(page, "elected-again", "Reproduced").startswith("7/7 on 4.4.0, 2026-11-25: ")
     assert not line(page, "late-produce", "Reproduced")
-    assert line(page, "acks-1", "Command").endswith("--acks 1 --story leader-kill`")
+    assert line(page, "late-produce", "Command").endswith("--story late-produce`")

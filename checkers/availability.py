@@ -24,7 +24,7 @@ _NS: Final = 1_000_000_000
 _PARTITIONS: Final = "events/partitions"
 _REPLICAS: Final = "events/replicas"
 _Answers: TypeAlias = dict[tuple[int, int], list[tuple[int, int]]]
-"""Partition and broker of a replica to the ranges of time in which it answered the observer."""
+"""For each replica (partition, broker): the times in which its broker answered the observer."""
 
 _NO_TIMES: Final = np.empty(0, np.int64)
 
@@ -84,7 +84,10 @@ class _Sends:
         return cls(where=where, waited=waited, pauses=pauses)
 
     def outages(self, since_ns: int, until_ns: int) -> Iterator[Outage]:
-        """Yield the outages that go on or begin in a range of time, from its begin on."""
+        """Yield the outages of a range of time.
+
+        An earlier outage counts from the range's first time.
+        """
         end_ns = int(self.waited.until[-1])
         for begin, end in self.pauses:
             if begin >= until_ns or (end is not None and end <= since_ns):
@@ -140,7 +143,10 @@ class _Observations:
         return longest(outages)
 
     def unsynced(self, healing_ns: int, next_ns: int) -> Outage | None:
-        """Return the time from a healing until all replicas are in sync, or the next fault."""
+        """Return the time from a healing to the end of the last ISR without all replicas.
+
+        It ends earlier if the next fault begins.
+        """
         if self.first_ns > healing_ns:
             return None
         outages = [Outage(seconds=0.0)]

@@ -1,4 +1,4 @@
-"""Make a verdict from findings: the policy's decision, the headline, and explained anomalies."""
+"""Make a verdict from the checkers' findings: decision, headline, and explained anomalies."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,8 +57,8 @@ from highwater.harness.runs.verdict import (
 )
 
 DETAILED_MAX: Final = 50
-"""At most this many anomalies of a run are explained with evidence; the others have only their
-finding."""
+"""The greatest number of anomalies of a run that are explained with evidence. The verdict only
+states the others."""
 
 NOTHING: Final = Ledger(sent=0, acknowledged=0, failed=0, unknown=0, read=0, lost=0, unseen=0)
 
@@ -77,12 +77,12 @@ class Findings:
     """All findings about one run.
 
     Attributes:
-        ledger: the run's ledger; None when it could not be computed.
-        fault_counts: the faults; None when their table is missing.
+        ledger: the run's record counts; None if they could not be computed.
+        fault_counts: the numbers of injected faults; None if their table is missing.
         crashed: the error of each crashed checker, by the checker's name.
-        idle: why a checker has nothing to judge, as the end of a message, by the checker's name.
+        idle: by checker name, why the checker has nothing to judge, as the end of a message.
         availability: None if it could not be measured.
-        evidence: None when there was nothing to explain, or the evidence could not be read.
+        evidence: None if there was nothing to explain, or the evidence could not be read.
         untold: why the evidence could not be read; empty if it was read.
         half_read: replicas that could not be read to their ends.
     """
@@ -100,19 +100,19 @@ class Findings:
 
     @property
     def exceeded(self) -> list[str]:
-        """The limits of outages that were exceeded, a sentence each."""
+        """One sentence for each limit that an outage exceeded."""
         measured = self.availability or Availability()
         return [*measured.exceeded(self.case.plan.availability_limits)]
 
     @property
     def unread(self) -> tuple[UnusedFile, ...]:
-        """The files of the run that are no evidence."""
+        """The missing or damaged files, and the replicas that could not be read to the end."""
         late = (UnusedFile(path=path, why="cannot be read to its end") for path in self.half_read)
         return (*self.case.unread, *late)
 
     @property
     def account(self) -> Account:
-        """The part of the run that the ledger counts: all, the begin, or nothing."""
+        """The part of the run that the record counts cover: all, the beginning, or nothing."""
         if self.ledger is None or self.case.lacks(OPERATIONS_TABLE):
             return "none"
         return "begun" if self.case.cut else "whole"
@@ -175,7 +175,7 @@ def verdict(findings: Findings) -> Verdict:
 
 
 def unreadable(run: Run, error: StoreError) -> Verdict:
-    """Return the verdict on a run whose plan or status cannot be read: nothing was judged."""
+    """Return the verdict on a run whose plan or status cannot be read. Nothing is judged."""
     return Verdict(
         run=run.name,
         kafka="unknown",
@@ -194,9 +194,9 @@ def unreadable(run: Run, error: StoreError) -> Verdict:
 
 
 def detailed(rows: Sequence[Row]) -> list[Row]:
-    """Return the anomalies to explain, from every kind in turn.
+    """Return the anomalies to explain: the first anomaly of each kind, then the second, and so on.
 
-    Anomalies with steps are not returned, because they need no other evidence.
+    Anomalies with steps are not returned, because the steps are their evidence.
     """
     rank: dict[str, int] = {}
     ranked: list[tuple[int, int, Row]] = []
@@ -220,14 +220,14 @@ def fault_counts_of(case: RunFiles) -> FaultCounts | None:
 
 
 def _unstruck(findings: Findings) -> bool:
-    """Return whether a complete run injected none of its planned faults."""
+    """Return True if a complete run injected none of its planned faults."""
     case, fault_counts = findings.case, findings.fault_counts
     whole = case.status.phase == "frozen"
     return whole and not case.plan.calm and fault_counts is not None and fault_counts.nothing
 
 
 def _never_injected(findings: Findings) -> list[str]:
-    """Return the planned faults of a program under test that were never injected."""
+    """Return the planned faults that were never injected, in a test of a program."""
     case, fault_counts = findings.case, findings.fault_counts
     if case.plan.program is None or case.plan.steps or fault_counts is None or fault_counts.nothing:
         return []
@@ -272,7 +272,7 @@ def _standing(findings: Findings) -> list[str]:
 
 
 def _outcomes(findings: Findings) -> dict[str, str]:
-    """Return each checker's result, and lineage's if it crashed, which changes no verdict."""
+    """Return each checker's result. A crash of the part that explains anomalies is listed, too."""
     outcomes = {name: _outcome(name, findings) for name in all_kinds()}
     if why := findings.crashed.get("availability"):
         outcomes["availability"] = f"crashed: {why}"
@@ -321,7 +321,7 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
 
 
 def _processed(findings: Findings, counts: dict[str, int]) -> str:
-    """Return the outcomes of a program's inputs; the findings name the causes."""
+    """Return the outcomes of a program's inputs. The anomalies name the causes."""
     program = findings.case.plan.program
     read = findings.ledger.read if findings.ledger else 0
     total = f"{read:,} {'input' if read == 1 else 'inputs'}"

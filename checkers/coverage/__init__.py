@@ -1,1 +1,1 @@
-"""Coverage in the model's terms: which situations of the model real brokers were observed in."""
+"""The coverage of the model: the situations in which real brokers were observed."""

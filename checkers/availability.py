@@ -49,7 +49,7 @@ class _Clock:
         self._sums = np.stack([after - lengths, after], axis=1).ravel()
 
     def lengths(self, since: Ints, until: Ints) -> Ints:
-        """Return the ns between each two times that are inside the ranges."""
+        """Return the ns inside the ranges, for each pair of times."""
         if not len(self._times):
             return np.zeros(len(since), np.int64)
         begin, end = (np.interp(times, self._times, self._sums) for times in (since, until))
@@ -57,7 +57,7 @@ class _Clock:
         return lengths
 
     def within(self, since_ns: int, until_ns: int) -> int:
-        """Return the ns between two times that are inside the ranges."""
+        """Return the ns inside the ranges, between two times."""
         return int(self.lengths(np.array([since_ns]), np.array([until_ns]))[0])
 
     def first(self, since_ns: int) -> int:
@@ -68,7 +68,7 @@ class _Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sends:
-    """The sends to one partition: when any waited, and the outages between acknowledgements."""
+    """The sends to one partition: when a send waited, and the outages between acknowledgements."""
 
     where: str
     waited: _Clock
@@ -112,8 +112,8 @@ class _Observations:
     """The observations of one run.
 
     Attributes:
-        sends: the sends to each partition; empty if no broker acknowledges.
-        first_ns: when every partition's metadata was first observed; ``NEVER`` without any.
+        sends: the sends to each partition; empty if acknowledgements were not recorded.
+        first_ns: the time from which the metadata of every partition was observed; else ``NEVER``.
         leaderless: when partitions had no leader, or their leader did not answer the observer.
         partial: when partitions had replicas that were not in their ISRs.
     """
@@ -226,7 +226,7 @@ def _by_slot(spans: pa.Table) -> dict[int, tuple[Ints, Ints]]:
 
 
 def _observed(case: RunFiles, sends: Sequence[_Sends]) -> _Observations:
-    """Return what was observed of a run; its tables of events may be missing."""
+    """Return the observations of a run. Its tables of events may be missing."""
     topic, answers, end_ns = case.plan.topic, *_answers(case)
     changes: dict[int, list[tuple[int, int, bool]]] = defaultdict(list)
     for row in case.rows(_PARTITIONS):
@@ -264,7 +264,7 @@ def _answering(
 ) -> Iterator[tuple[int, int]]:
     """Yield the parts of a range of time in which a leader answered the observer.
 
-    If the observer has no row about the replica, it was not asked: the leader counts as answering.
+    If the observer never queried the replica, the leader counts as answering.
     """
     if replica[1] >= 0:
         for begin, end in answers.get(replica, [(since_ns, until_ns)]):
@@ -275,7 +275,7 @@ def _answering(
 def _between(
     where: str, first_ns: int, good: Iterable[tuple[int, int]], end_ns: int
 ) -> Iterator[_Span]:
-    """Yield the ranges of time outside of some ranges, which are in order."""
+    """Yield the ranges of time between the ``good`` ranges, which are in order."""
     since_ns = first_ns
     for begin, end in good:
         if begin > since_ns:
@@ -303,6 +303,7 @@ def _answers(case: RunFiles) -> tuple[_Answers, int]:
         spans = answers[replica]
         if answered[runs.first[place]]:
             until = begins[place + 1] if follows[place] == replica else end_ns
-            repeated = place and replicas[place - 1] == replica  # before its first row it was not
+            repeated = place and replicas[place - 1] == replica
+            # A replica's first range begins at 0.
             spans.append((begins[place] if repeated else 0, until))
     return answers, end_ns

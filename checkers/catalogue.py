@@ -80,7 +80,8 @@ def all_checkers() -> tuple[Checker, ...]:
     for package, extension in extensions.load(extensions.CHECKERS):
         if not isinstance(extension, Checker):
             raise HarnessError(
-                f"{package} registers a {type(extension).__name__} as a checker",
+                f"The entry point {extensions.CHECKERS} of {package} names a "
+                f"{type(extension).__name__}, not a checker",
                 hint="The entry point must name a function that @checker decorates.",
             )
         if twice := _names(checkers) & _names([extension]):

@@ -69,7 +69,7 @@ def decide(
         phrase(kind, counts[kind], promise.acks) for kind in kinds if kind in promise.breaking
     ]
     others = [
-        f"{phrase(kind, counts[kind], promise.acks)} No promise excludes that."
+        f"{phrase(kind, counts[kind], promise.acks)} The run's guarantee allows this."
         for kind in kinds
         if kind not in promise.breaking and kind not in _UNDECIDED
     ]
@@ -137,9 +137,9 @@ def _sentence(plan: Plan) -> str:
     text = f"{text}; replicas never disagree."
     if plan.program is None:
         return text
-    often = plan.program.guarantee.replace("-", " ") + ", in order" * plan.program.ordered
-    does = "writes each record" if plan.without_input else "processes each input"
-    return f"The program says that it {does} {often}. {text}"
+    guarantee = plan.program.guarantee.replace("-", " ") + ", in order" * plan.program.ordered
+    action = "writes each record" if plan.without_input else "processes each input"
+    return f"The program says that it {action} {guarantee}. {text}"
 
 
 def _replicas(count: int) -> str:

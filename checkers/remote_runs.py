@@ -225,6 +225,7 @@ def _translated_errors(spark: SparkSession, uri: str, done: str) -> Iterator[Non
         except Exception:  # noqa: BLE001 - any error here means that Spark has ended
             why = "Spark ended"
             hint = (
-                "It holds several complete copies of a file: --driver-memory gives it more memory."
+                "Spark holds several complete copies of a file in memory: give it more with "
+                "--driver-memory."
             )
         raise HarnessError(f"{uri} cannot be {done}: {why}", hint=hint) from error

@@ -138,14 +138,15 @@ class RunFiles:
         """The reasons why the run cannot be judged completely, one sentence each."""
         reasons = []
         if self.cut:
-            reasons = [f"The run ended early in its phase {self.cut}: its files were judged."]
+            reasons = [f"The run ended early, in its phase {self.cut}. Its files were judged."]
         reasons += [unused.says for unused in self.unread[:_NAMED_MAX]]
         if (more := len(self.unread) - _NAMED_MAX) > 0:
-            reasons.append(f"{more:,} more files of the run are no evidence either.")
+            reasons.append(f"{more:,} more files of the run are missing or damaged.")
         if self.unsealed:
-            first, *others = (f"{name} {rows:,}" for name, rows in self.unsealed.items())
-            what = ", ".join([f"{first} rows up to the last complete batch", *others])
-            reasons.append(f"Tables that were never finished were judged: {what}.")
+            tables = ", ".join(f"{name} ({rows:,} rows)" for name, rows in self.unsealed.items())
+            reasons.append(
+                f"Unfinished tables were judged up to their last complete batch: {tables}."
+            )
         return reasons
 
     def lacks(self, name: str) -> bool:
@@ -183,10 +184,10 @@ class RunFiles:
 
     @property
     def committed(self) -> dict[int, int]:
-        """The log end offset that each controller's committed metadata reaches, by node id."""
+        """The offset up to which each controller's metadata log must have records, by node id."""
         rows = self.rows(QUORUM_TABLE, ["time_ns", "node", "leo", "hw"])
         watermark = max((row["hw"] for row in rows), default=0)
-        # The last LEO counts: a fault may have emptied a disk, and then the LEO becomes lower.
+        # A node's last LEO is used, because a fault may have emptied its disk earlier.
         ends = {row["node"]: row["leo"] for row in rows}
         return {node: min(watermark, end) for node, end in ends.items()}
 
@@ -393,7 +394,7 @@ def _missing(case: RunFiles, folder: Path, answered: Mapping[tuple[str, str], in
     if not case.status.quiesced:
         return ""
     broker = folder.parent.name
-    reached[f"the last answer of broker {broker}"] = answered.get((broker, folder.name), 0)
+    reached[f"the last response of broker {broker}"] = answered.get((broker, folder.name), 0)
     return missing_end(folder, segments, reached)
 
 
@@ -484,7 +485,11 @@ def _missing_metadata(case: RunFiles, controller: int, folder: Path) -> str:
         folder, segments, committed.get(controller, 0)
     ):
         return why
-    return "" if controller in committed else f"may lack its end: {QUORUM_TABLE} has no LEO for it"
+    return (
+        ""
+        if controller in committed
+        else (f"may be incomplete: {QUORUM_TABLE} has no log end offset of this controller")
+    )
 
 
 def _inside(path: str, folder: str) -> bool:

@@ -143,8 +143,8 @@ def verdict(findings: Findings) -> Verdict:
         exceeded=findings.exceeded,
     )
     if following := sum(findings.anomaly_counts.following.values()):
-        more = "anomaly follows" if following == 1 else "anomalies follow"
-        reasons = (*reasons, f"{following} more {more} from these.")
+        anomalies_follow = "anomaly follows" if following == 1 else "anomalies follow"
+        reasons = (*reasons, f"{following} more {anomalies_follow} from these.")
     if missing := _never_injected(findings):
         reasons = (
             *reasons,
@@ -184,7 +184,7 @@ def unreadable(run: Run, error: StoreError) -> Verdict:
         reasons=(f"{error.message.rstrip('.')}.",),
         unread=(UnusedFile(path="plan.json and status.json", why="were not read"),),
         account="none",
-        promise="The run's promise is not known.",
+        promise="The run's guarantee is not known.",
         headline="This run could not be judged",
         ledger=NOTHING,
         counts=dict.fromkeys(all_kinds(), 0),
@@ -241,10 +241,10 @@ def _unjudged(findings: Findings) -> list[str]:
     reasons += [f"{path} cannot be read to its end." for path in findings.half_read]
     reasons += [f"The checker {name} crashed: {why}" for name, why in findings.crashed.items()]
     if ledger is None:
-        return [*reasons, "The ledger could not be made."]
+        return [*reasons, "The records could not be counted, so the run has no ledger."]
     if findings.account == "none":
         return reasons
-    reasons += [f"The ledger does not balance: {error}." for error in ledger.errors()]
+    reasons += [f"The ledger's counts contradict each other: {error}." for error in ledger.errors()]
     to_program = case.plan.without_input and LOST_OUTPUT not in findings.idle
     if not (ledger.acknowledged or to_program):
         reasons.append("No record was acknowledged, so no guarantee was tested.")
@@ -295,10 +295,10 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
     plan = findings.case.plan
     settings = f"(acks={plan.workload.acks}, {elections(plan)})"
     if findings.account == "none":
-        return f"What Kafka {plan.software} did with its records cannot be judged {settings}"
+        return f"The records of Kafka {plan.software} cannot be judged {settings}"
     assert findings.ledger is not None
     if findings.case.cut:
-        cut = f"ended early while {findings.case.cut}, not judged completely"
+        cut = f"ended early while {findings.case.cut}, and was not judged completely"
         return f"Kafka {plan.software}: {cut} {settings}"
     did = _kept_sentence(findings.ledger, plan.workload)
     if findings.ledger.lost and LOST not in promise.breaking:
@@ -333,14 +333,14 @@ def _processed(findings: Findings, counts: dict[str, int]) -> str:
         UNREACHED_INPUT: "not reached",
         OVERTAKEN_INPUT: "out of order",
     }
-    what = _counted(words, counts)
-    return f"Of {total} {what}" if what else f"Of {total} all{needy} were processed once"
+    outcomes = _counted(words, counts)
+    return f"Of {total} {outcomes}" if outcomes else f"Of {total} all{needy} were processed once"
 
 
 def _wrote(counts: dict[str, int]) -> str:
     """Return the outcomes of the records of a program without input."""
-    what = _counted({LOST_OUTPUT: "lost", DOUBLED_OUTPUT: "doubled"}, counts)
-    return f"Of the records acknowledged to the program {what or 'none is lost or doubled'}"
+    outcomes = _counted({LOST_OUTPUT: "lost", DOUBLED_OUTPUT: "doubled"}, counts)
+    return f"Of the records acknowledged to the program {outcomes or 'none is lost or doubled'}"
 
 
 def _counted(words: Mapping[str, str], counts: Mapping[str, int]) -> str:
@@ -361,7 +361,7 @@ def _no_promise(plan: Plan) -> str:
         case _, True:
             return "which unclean elections do not promise to keep"
         case _:
-            return "which nothing promised to keep"
+            return "which no guarantee covers"
 
 
 def _other_findings(counts: dict[str, int]) -> str:
@@ -374,29 +374,29 @@ def _other_findings(counts: dict[str, int]) -> str:
         did += f" and let readers see {aborted:,} {records} of aborted transactions"
     if hanging := counts.get(HANGING, 0):
         transactions = "a transaction" if hanging == 1 else f"{hanging:,} transactions"
-        did += f" and has {transactions} open that no client will end"
+        did += f" and has {transactions} that no client will end"
     if forgotten := counts.get(LOST_DECISION, 0):
         many = f"{forgotten:,} decisions of controllers"
         did += f" and lost {'a decision of a controller' if forgotten == 1 else many}"
     if withheld := counts.get(UNDELIVERED, 0):
         records = "record" if withheld == 1 else "records"
-        did += f" and never gave {withheld:,} {records} to a group that reads"
+        did += f" and never delivered {withheld:,} {records} to a consumer group"
     if torn := counts.get(TORN, 0):
         transactions = "a transaction" if torn == 1 else f"{torn:,} transactions"
         did += f" and committed {transactions} in part"
     if twice := counts.get(PROCESSED_TWICE, 0):
         did += f" and let a group process {twice:,} {'record' if twice == 1 else 'records'} twice"
     if left := counts.get(UNPROCESSED, 0):
-        did += f" and let a group leave out {left:,} {'record' if left == 1 else 'records'}"
+        did += f" and let a group skip {left:,} {'record' if left == 1 else 'records'}"
     return did
 
 
 def _out_of_place(counts: dict[str, int], promise: Promise) -> str:
     """Return the end of a headline about idempotent producers' records that break a guarantee."""
     broken = {kind: number for kind, number in counts.items() if kind in promise.breaking}
-    what = _counted(_OF_PRODUCERS, broken)
-    joint = "and" if counts.get(LOST) else "but"
-    return f", {joint} of its idempotent producers' records {what}" if what else ""
+    places = _counted(_OF_PRODUCERS, broken)
+    and_or_but = "and" if counts.get(LOST) else "but"
+    return f", {and_or_but} of its idempotent producers' records {places}" if places else ""
 
 
 def _kept_sentence(ledger: Ledger, workload: Workload) -> str:
@@ -415,7 +415,7 @@ def _kept_sentence(ledger: Ledger, workload: Workload) -> str:
         return f"kept all {ledger.read:,} of {total:,} {records} that were not deleted on request"
     if total and ledger.read == total:
         return f"kept all {total:,} {records}" if total > 1 else f"kept its only {records}"
-    return f"gave back {ledger.read:,} of {total:,} {records}"
+    return f"returned {ledger.read:,} of {total:,} {records}"
 
 
 def _anomalies(findings: Findings, promise: Promise) -> tuple[Anomaly, ...]:

@@ -213,15 +213,15 @@ def _unsearched(tables: Tables, case: RunFiles) -> str:
 @checker(
     _cycle(
         "G1c",
-        guarantee="No transactions read from one another in a cycle.",
+        guarantee="Transactions do not read from one another in a cycle.",
     ),
     _cycle(
         "G1c-process",
-        guarantee="No cycle of transactions includes the order of one process.",
+        guarantee="The reads of transactions agree with the order of operations in each process.",
     ),
     _cycle(
         "G1c-realtime",
-        guarantee="No cycle of transactions includes the order of real time.",
+        guarantee="The reads of transactions agree with the order of operations in real time.",
     ),
     idle=_unsearched,
 )

@@ -82,16 +82,16 @@ STALE: Final = schema("part", "replica", "named", "offset", "yields")
 def _says(row: Row) -> str:
     stale, last = row["copies"][0], row["copies"][-1]
     where = f"{row['topic']}-{row['partition']}"
-    has = (
+    last_record = (
         f"{stale['value']} at offset {stale['offset']}"
         if stale["offset"] is not None
         else "no record"
     )
-    says = (
-        f"{where}: the disk of broker {stale['broker']} has {has} as the last record of the key of"
-        f" {last['value']}, which broker {last['broker']} has at offset {last['offset']}."
+    sentence = (
+        f"{where}: the disk of broker {stale['broker']} has {last_record} as the last record of the"
+        f" key of {last['value']}, which broker {last['broker']} has at offset {last['offset']}."
     )
-    return f"{says} The later record was aborted." if last["note"] else says
+    return f"{sentence} The later record was aborted." if last["note"] else sentence
 
 
 def _not_keyed(tables: Tables, case: RunFiles) -> str:

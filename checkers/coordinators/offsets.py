@@ -61,11 +61,11 @@ def _records(log: Iterable[Row], place: Place, topic: str) -> Iterator[tuple[int
             continue
         commit = committed(row, topic)
         if commit is not None and commit.place == place:
-            has = f"the group commits {_named(commit.offset)}"
+            group_commits = f"the group commits {_named(commit.offset)}"
             if commit.transactional:
                 pending.add(producer)
-                yield at, producer, f"{has}, in a transaction of producer {producer}"
+                yield at, producer, f"{group_commits}, in a transaction of producer {producer}"
             else:
-                yield at, None, has
+                yield at, None, group_commits
         elif pending and removed_group(row) == place[0]:
             yield at, None, REMOVES_GROUP

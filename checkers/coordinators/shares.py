@@ -104,8 +104,10 @@ class SharesLog:
         if record.whole and record.state_epoch < before.state_epoch:
             why = f"state epoch {record.state_epoch} follows {before.state_epoch}"
         elif not record.whole and record.snapshot_epoch != before.snapshot_epoch:
-            why = f"it changes snapshot {record.snapshot_epoch}, but the last snapshot is"
-            why += f" {before.snapshot_epoch}"
+            why = (
+                f"it changes snapshot {record.snapshot_epoch}, but the last snapshot is"
+                f" {before.snapshot_epoch}"
+            )
         elif not record.whole or record.state_epoch == before.state_epoch:
             if 0 <= record.start < share.start:
                 why = f"start offset {record.start} follows {share.start}"
@@ -171,8 +173,11 @@ def wrong_shares(
     }
     for (place, offset), row in sorted(answered.items()):
         if not log.final(place, offset):
-            says = f"{row['process']} acknowledged ({row['event']}) offset {offset} and got a"
-            yield _finding(place, f"{says} response, but {TOPIC} does not have this state.", offset)
+            says = (
+                f"{row['process']} acknowledged ({row['event']}) offset {offset} and got a"
+                f" response, but {TOPIC} does not have this state."
+            )
+            yield _finding(place, says, offset)
 
 
 def _finding(

@@ -215,8 +215,11 @@ def _undecided(
     for (producer, epoch), count in sorted(facts.acknowledged.items()):
         commits = log.commits[producer, epoch]
         if count > commits:
-            says = f"{count} commits of producer {producer}, epoch {epoch}, were acknowledged;"
-            yield _finding(log.names.get(producer, "?"), f"{says} {TOPIC} has {commits}.")
+            says = (
+                f"{count} commits of producer {producer}, epoch {epoch}, were acknowledged, but"
+                f" {TOPIC} has {commits} commits."
+            )
+            yield _finding(log.names.get(producer, "?"), says)
 
 
 def _of_marker(name: str, marker: Marker, decided: int, written: int) -> GroupFinding:
@@ -224,7 +227,7 @@ def _of_marker(name: str, marker: Marker, decided: int, written: int) -> GroupFi
     return _finding(
         name,
         f"The log of partition {partition} has {written} markers ({end}) of producer {producer}, "
-        f"epoch {epoch}, but {TOPIC} has {decided or 'no'} such ends.",
+        f"epoch {epoch}, but {TOPIC} has {decided or 'no'} decisions to write them.",
         partition=partition,
         topic=None,
     )

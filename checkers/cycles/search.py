@@ -97,7 +97,7 @@ Cycle = tuple[str, list[Leg]]
 
 
 class _Graph(NamedTuple):
-    """A graph of ``size`` vertices with weighted edges: first the operations, then points in time."""
+    """A weighted graph of ``size`` vertices: first the operations, then points in time."""
 
     size: int
     source: Ints
@@ -115,7 +115,7 @@ class _Graph(NamedTuple):
         return graph
 
     def components(self) -> Ints:
-        """Return each vertex's strongly connected component (its first vertex).
+        """Return the first vertex of each vertex's strongly connected component.
 
         -1 for a single vertex.
         """

@@ -69,8 +69,7 @@ def _partitions(case: RunFiles, tables: Tables) -> Iterator[InspectedPartition]:
 
 
 def _alike(folder: Path) -> bool:
-    """Return whether the logs of each partition have the same bytes, up to the end of the shorter
-    log.
+    """Return whether the logs of each partition have equal bytes, up to the end of the shorter log.
 
     Followers append the bytes that they fetch, so this is nearly always true. The comparison reads
     the files once.

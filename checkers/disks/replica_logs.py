@@ -68,7 +68,10 @@ def missing(tables: Tables) -> pa.Table:
             name = f"{isr['topic']}-{isr['partition']}"
             read = name in compared[isr["run"]].get(broker, ())
             if read and leo <= read_to and not (end and end.damaged):
-                says = f"is in the ISR, but its log ends at {leo}; the final read reached {read_to}"
+                says = (
+                    f"it is in the ISR, but its log ends at offset {leo}. The final read reached"
+                    f" offset {read_to}."
+                )
                 place = {"partition": isr["partition"], "offset": leo}
                 copy = {**place, "broker": broker, "note": says}
                 anomaly = {"run": isr["run"], "kind": "missing", "topic": isr["topic"], **place}

@@ -77,7 +77,7 @@ _loops = partial(
 @checker(
     _loops(
         PROCESSED_TWICE,
-        guarantee="Only one transaction of a group that takes effect reads a record.",
+        guarantee="Two transactions of a group that both take effect never read the same record.",
         singular="record was processed twice by a group",
         plural="records were processed twice by a group",
     ),

@@ -50,11 +50,11 @@ def _says(row: Row) -> str:
     copies = row["copies"]
     brokers = ", ".join(str(copy["broker"]) for copy in copies)
     where = f"{row['topic']}-{row['partition']} at offset {row['offset']}"
-    first = f", its first record {row['value']}," if row["value"] else ""
+    first_record = f", its first record {row['value']}," if row["value"] else ""
     return (
-        f"A transaction is open in {where}{first} on the disks of broker {brokers}, although its"
-        f" coordinator has ended it: {copies[0]['note']}. No read_committed reader passes this"
-        " offset."
+        f"A transaction is open in {where}{first_record} on the disks of broker {brokers},"
+        f" although its coordinator has ended it: {copies[0]['note']}. No read_committed reader"
+        " passes this offset."
     )
 
 

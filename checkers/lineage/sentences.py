@@ -74,10 +74,8 @@ def _expired(subject: Subject) -> list[str]:
             deleted_by_retention = (
                 f"Broker {broker} deleted the oldest segments{_DELETED[kind]} by retention"
             )
-            return [
-                f"{deleted_by_retention}, and moved the beginning of the log after R, to"
-                f" offset {gone[broker]}."
-            ]
+            moved = f"moved the beginning of the log after R, to offset {gone[broker]}"
+            return [f"{deleted_by_retention}, and {moved}."]
     return []
 
 

@@ -50,10 +50,10 @@ def _says(row: Row) -> str:
     copies = row["copies"]
     brokers = ", ".join(str(copy["broker"]) for copy in copies)
     where = f"{row['topic']}-{row['partition']} at offset {row['offset']}"
-    first_record = f", its first record {row['value']}," if row["value"] else ""
+    begins_with = f" that begins with {row['value']}" if row["value"] else ""
     return (
-        f"A transaction is open in {where}{first_record} on the disks of broker {brokers},"
-        f" although its coordinator has ended it: {copies[0]['note']}. No read_committed reader"
+        f"A transaction{begins_with} is open in {where} on the disks of broker {brokers}, although"
+        f" its coordinator has ended it: {copies[0]['note']}. No read_committed reader"
         " passes this offset."
     )
 

@@ -156,8 +156,8 @@ def test_a_server_of_another_version_is_told_in_a_sentence() -> None:
     with old_server() as url:
         found = complaint(SparkOptions(remote=url))
     told = (
-        f"highwater: the Spark Connect server {url} runs Spark {VERSION}, but this machine has Spark"
-        " 4."
+        f"highwater: the Spark Connect server {url} runs Spark {VERSION}, but this machine has"
+        " Spark 4."
     )
     assert found.startswith(told)
     assert len(found.splitlines()) == 2

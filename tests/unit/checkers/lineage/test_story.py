@@ -195,8 +195,10 @@ def test_sentence_of_a_divergence_groups_brokers_by_what_they_hold() -> None:
     [
         (
             ("below its HW 4", "below its HW 5"),
-            " This offset is below the HW of every replica that holds it: no replica will truncate"
-            " it.",
+            (
+                " This offset is below the HW of every replica that holds it: no replica will"
+                " truncate it."
+            ),
         ),
         (
             ("below its HW 4", "above its HW 3"),
@@ -204,8 +206,10 @@ def test_sentence_of_a_divergence_groups_brokers_by_what_they_hold() -> None:
         ),
         (
             ("above its HW 2", "above its HW 3"),
-            " This offset is not below the HW that broker 1 (2) and broker 2 (3) had last"
-            " checkpointed.",
+            (
+                " This offset is not below the HW that broker 1 (2) and broker 2 (3) had last"
+                " checkpointed."
+            ),
         ),
         (("below its HW 4", None), ""),
     ],

@@ -143,9 +143,9 @@ class _Observations:
         return longest(outages)
 
     def unsynced(self, healing_ns: int, next_ns: int) -> Outage | None:
-        """Return the time from a healing to the end of the last ISR without all replicas.
+        """Return the time from a healing until all replicas are in sync.
 
-        It ends earlier if the next fault begins.
+        If the next fault begins earlier, the time ends there.
         """
         if self.first_ns > healing_ns:
             return None

@@ -67,7 +67,7 @@ class RemoteRun(Run):
 
     @property
     def disks_here(self) -> bool:
-        """True if the mirror has the bytes of the run's segments."""
+        """True if the local mirror has the contents of the run's segments."""
         return not self.digests
 
     def uri_of(self, path: Path) -> str:

@@ -97,7 +97,7 @@ def offsets_left_out(rows: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
 def skips(rows: pa.Table) -> pa.Table:
     """Return the steps that skip records, as findings. A finding names the first skipped record.
 
-    The rows are in ``_OFFSETS_SKIPPED``, with ``key, client, at`` of a row that has the record at
+    The rows are ``_OFFSETS_SKIPPED`` rows, with ``key, client, at`` of a row that has the record at
     the skipped offset. All rows with the same ``finding`` must be in one table.
     """
     place = numbers(rows.drop_columns("kind")) | {"row": np.arange(len(rows))}
@@ -119,7 +119,7 @@ def skips(rows: pa.Table) -> pa.Table:
 
 
 def passed(view: ClientHistory, wrong: Rows) -> Rows:
-    """Return records at skipped offsets, with the row that shows each skip, in ``GONE``.
+    """Return records at skipped offsets, with the row that shows each skip, as ``GONE`` rows.
 
     If several steps skipped an offset, the last step counts. A seek is a step from the offset to
     which the client seeks.
@@ -182,7 +182,7 @@ def _last_over_each(begin: Ints, end: Ints, size: int) -> Ints:
 
 
 def stepped_over(rows: pa.Table, *, ranges: pa.Table) -> pa.Table:
-    """Return rows at offsets that a reader skipped, in ``GONE``.
+    """Return rows at offsets that a reader skipped, as ``GONE`` rows.
 
     ``ranges`` come from ``last_over``. No client skipped the last range of a partition.
     """

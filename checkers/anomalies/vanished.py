@@ -49,8 +49,8 @@ _OF_TIMES: Final = (*_OF_OFFSETS, "client", "at", "invoke_ns", "complete_ns")
 def vanished(view: ClientHistory, passed: Rows) -> Rows | None:
     """Return acknowledged records that clients read, but that the last reader did not find.
 
-    ``passed`` are records at offsets that a reader skipped, in ``GONE``. The result is None if no
-    row shows that a record had disappeared.
+    ``passed`` are records at offsets that a reader skipped, as ``GONE`` rows. The result is None if
+    no row shows that a record had disappeared.
     """
     gone = [passed] if len(passed) else []
     order = places(view)
@@ -89,7 +89,7 @@ def vanished_records(rows: pa.Table) -> pa.Table:
 
 
 def replaced(rows: pa.Table) -> pa.Table:
-    """Return records at whose offset the last read returned another record, in ``GONE``.
+    """Return records at whose offset the last read returned another record, as ``GONE`` rows.
 
     All rows of an offset must be in one table.
 
@@ -108,7 +108,7 @@ def replaced(rows: pa.Table) -> pa.Table:
 
 
 def cut_off(rows: pa.Table) -> pa.Table:
-    """Return records whose log became shorter after their last read, in ``GONE``.
+    """Return records whose log became shorter after their last read, as ``GONE`` rows.
 
     All rows with the same ``slot`` must be in one table. Readers read below the high watermark, and
     a leader's log never ends before the high watermark (KIP-101). So a record has vanished if a

@@ -1,1 +1,1 @@
-"""The coverage of the model: the situations in which real brokers were observed."""
+"""Coverage of the model: the situations of the model in which real brokers were observed."""

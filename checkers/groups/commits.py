@@ -7,12 +7,13 @@ client, and a paused coordinator may process the request late.
 So a returned offset is correct if a commit of it began before the response, and no later commit
 replaced it. A later commit begins after the first commit ended, and is acknowledged before the
 request. *None* is correct until a commit is acknowledged, and after the last commit expired
-(``offsets.retention.minutes``). An incorrect offset is
+(``offsets.retention.minutes``).
 
-- ``lost-commit``, if it was returned after all members had ended, or if it is the last offset in
-  the offsets topic (in the longest replica);
-- ``stale-commit``, if a member received it: this member reads records again that its group has
-  already read.
+``lost-commit``: an incorrect offset was returned after all members had ended, or is the last offset
+in the offsets topic (in the longest replica).
+
+``stale-commit``: a member received an incorrect offset. So this member reads records again that its
+group has already read.
 
 ``foreign-offset``: a coordinator returned an offset to a member, although no member had committed
 an offset since the topic was created. So the offset belongs to an earlier topic with the same name.

@@ -1,7 +1,7 @@
 """The offsets that groups have committed, read from ``__consumer_offsets`` on disk.
 
-Keys are ``OffsetCommitKey``, values ``OffsetCommitValue``. All versions begin with the same fields:
-group, topic and partition in the key, and the offset in the value.
+Keys are ``OffsetCommitKey``, values ``OffsetCommitValue``. In all versions, a key begins with
+group, topic and partition, and a value begins with the offset.
 """
 
 import contextlib

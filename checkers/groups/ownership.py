@@ -95,7 +95,10 @@ def ownerships(rows: Iterable[Row]) -> dict[Place, list[Ownership]]:
 
 
 def _owners(rows: Sequence[Row]) -> list[Ownership]:
-    """Return the ownerships of a partition from its rows, which are in the order of their ends."""
+    """Return the ownerships of a partition.
+
+    ``rows`` are in the order in which their events ended.
+    """
     owners: list[Ownership] = []
     now: dict[str, Ownership] = {}
     for row in rows:

@@ -164,7 +164,7 @@ def subscriptions(view: ClientHistory) -> pa.Table:
 def members_of(joined: pa.Table, names: pa.Table, spans: pa.Table) -> pa.Table:
     """Return the members of groups, as ``MEMBER`` rows.
 
-    ``joined`` are rows of ``checkers.history.rows.WORDS`` that joined a group.
+    ``joined`` are the rows of subscriptions, in ``checkers.history.rows.WORDS``.
     """
     rows = joined.group_by("client").aggregate([("run", "min"), ("value", "min")])
     run, name = rows["run_min"].combine_chunks(), rows["value_min"].combine_chunks()
@@ -201,7 +201,7 @@ def withheld(rows: pa.Table, *, members: pa.Table, slots: pa.Table) -> pa.Table:
     Args:
         rows: the rows of ``ROW`` that are about records.
         members: rows of ``MEMBER``.
-        slots: ``slot, history`` of the runs that have groups.
+        slots: the partitions of the runs that have groups, as ``slot, history``.
     """
     columns, record = grouped(numbers(rows, ROW.names), "key", then=("at",))
     fact, offset = columns["fact"], columns["offset"]

@@ -37,12 +37,13 @@ ROW_ALONE: Final = 5
 WAITED: Final = 6
 ACKNOWLEDGED: Final = 7
 """The values of ``what``, the kind of a row. SLOT_TOLD: a range of offsets that responses to sends
-acknowledge. READS: an offset run of a reader. SENDS: an offset run of a producer. COUNTED: not an
-offset run, but counts for a client and a partition: the number of rows (``place``), the number of
-rows about records (``last_place``), and the flags of the rows (``op``, bits of
-``checkers.history.row_flags``). SINGLE and ROW_ALONE: offset runs of one row, made by
-``checkers.history.steps``. WAITED and ACKNOWLEDGED: not offset runs, but a range of time of
-``checkers.history.send_waits`` as ``place`` and ``last_place``.
+acknowledge. READS: an offset run of a reader. SENDS: an offset run of a producer. SINGLE and
+ROW_ALONE: offset runs of one row, made by ``checkers.history.steps``.
+
+COUNTED: counts for a client and a partition. ``place`` is the number of rows, ``last_place`` the
+number of rows about records, and ``op`` has the flags of the rows (``checkers.history.row_flags``).
+WAITED and ACKNOWLEDGED: a range of time of ``checkers.history.send_waits``, from ``place`` to
+``last_place``.
 
 A row that moved a reader, or that states a log's end, is copied. Its ``what`` has the bits of its
 ``fact``, which are greater than these values."""

@@ -65,7 +65,7 @@ def slot() -> Column:
 
 
 def named(partitions: DataFrame) -> DataFrame:
-    """Return partitions, which have the columns ``OF_SLOT``, as rows of ``NAMES``."""
+    """Return partitions as rows of ``NAMES``. They have the columns ``OF_SLOT``."""
     columns = partitions.withColumns({"slot": slot(), "history": F.xxhash64("run")})
     return columns.select(*NAMES.names)
 

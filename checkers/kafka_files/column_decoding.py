@@ -18,8 +18,8 @@ Mask = npt.NDArray[np.bool_]
 DamageKind = Literal["torn", "zeros", "empty", "corrupt", "unreadable"]
 
 PADDING: Final = bytes(32)
-"""The zero bytes after every arena. A field that ends too late reads these zeros, without an
-error."""
+"""The zero bytes after the joined bytes of batches (an arena). A field that ends too late reads
+these zeros, without an error."""
 
 _VARINT_BYTES_MAX: Final = 10
 
@@ -314,5 +314,5 @@ def record_ids(values: pa.BinaryArray) -> pa.StringArray:
 
 
 def join(parts: Sequence[object]) -> bytes:
-    """Return an arena: all parts in sequence, with padding at its end."""
+    """Return one buffer (an arena): all parts in sequence, with padding at its end."""
     return b"".join((*parts, PADDING))  # type: ignore[arg-type]

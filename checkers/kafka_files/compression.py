@@ -1,8 +1,8 @@
 """Decompress data in Kafka's formats of gzip, snappy, LZ4 and zstd.
 
 Snappy is in xerial's format. LZ4 may have the wrong header checksum of KAFKA-3160. The library is
-cramjam: one wheel has all four codecs, and each codec releases the GIL. Every result is a buffer
-that an arena uses without another copy.
+cramjam: one wheel has all four codecs, and each codec releases the GIL. Every result is a buffer,
+which the decoders use without another copy.
 """
 
 import struct
@@ -127,8 +127,8 @@ def _raw_snappy(block: memoryview, room: int) -> memoryview:
 def _mend_lz4(data: memoryview) -> bytes:
     """Return the frame with the header checksum that LZ4 specifies.
 
-    Kafka before 0.10 computed this checksum over the magic number, too (KAFKA-3160). Every release
-    does so for message format v0.
+    Kafka before 0.10 computed this checksum over the magic number, too (KAFKA-3160). For message
+    format v0, every release computes it in this way.
     """
     if bytes(data[:4]) != _LZ4_MAGIC:
         raise ValueError("the bytes are not an LZ4 frame")

@@ -139,8 +139,8 @@ class ShareRecord(NamedTuple):
         state_epoch: the state epoch, in a record with the complete state.
         leader_epoch, start: the partition's leader epoch and start offset; -1 if the record does
             not change them.
-        batches: the first and last offset of each batch, the number of its DeliveryState, and its
-            delivery count.
+        batches: four numbers for each batch: first offset, last offset, DeliveryState, delivery
+            count.
     """
 
     at: int

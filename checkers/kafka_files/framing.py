@@ -19,8 +19,8 @@ from highwater.checkers.kafka_files.column_decoding import (
 from highwater.harness.base.wording import count
 
 CHUNK_BYTES: Final = 1 << 21
-"""The number of bytes of a file that are decoded together; a quarter of this for compressed
-batches. A larger arena would not fit into the processor's caches."""
+"""The number of bytes of a file that are decoded together. Compressed batches have a quarter of
+this limit. Larger decompressed data would not fit into the processor's caches."""
 
 _FRAME: Final = struct.Struct(">qi4xb")  # offset, length, (epoch or checksum), magic
 _OFFSET_AND_LENGTH: Final = 12
@@ -40,8 +40,8 @@ _CODEC: Final = 0x07
 def decode(data: memoryview, chunk: Chunk, floor: int) -> Iterator[DecodedColumns]:
     """Yield the records of a chunk.
 
-    If they need more than one arena, they are split into several parts. ``floor`` is the least
-    allowed offset.
+    If their bytes do not fit into one buffer, they are split into several parts. ``floor`` is the
+    least allowed offset.
     """
     family = message_set_v0_v1 if chunk.legacy else record_batch_v2
     try:

@@ -55,7 +55,7 @@ _SIZE: Final = np.dtype([("length", ">i4")])
 
 
 class _Messages(NamedTuple):
-    """Messages without their wrappers, with positions in the arena, and corrections of offsets."""
+    """Messages without their wrappers, with positions in one buffer, and corrections of offsets."""
 
     arena: bytes
     owner: Ints
@@ -85,7 +85,7 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
 
 
 def _unpack(data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws) -> _Messages:
-    """Copy every valid message into one arena.
+    """Copy every valid message into one buffer.
 
     The inner messages of a wrapper replace the wrapper.
     """

@@ -61,7 +61,7 @@ _OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class _Records(NamedTuple):
-    """The batch of each record, and its bytes in the arena, from ``starts`` to ``ends``."""
+    """The batch of each record, and its bytes in the buffer, from ``starts`` to ``ends``."""
 
     owner: Ints
     starts: Ints
@@ -109,7 +109,7 @@ def _claim(header: np.void) -> tuple[int, int | None]:
 def _unpack(
     data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws
 ) -> tuple[bytes, list[tuple[int, int, int]]]:
-    """Return the records of valid batches in one arena, and (index, start, end) of each batch."""
+    """Return the records of valid batches in one buffer, and (index, start, end) of each batch."""
     parts: list[memoryview] = []
     bounds, at = [], 0
     codecs = (header["attributes"] & _CODEC).tolist()

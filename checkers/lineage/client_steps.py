@@ -46,7 +46,7 @@ _NAMED_MAX: Final = 3
 
 
 def sentence(row: Row) -> str:
-    """Return a sentence about an anomaly that has steps. ``row`` is in ``anomaly.ANOMALY``."""
+    """Return a sentence about an anomaly that has steps, a row of ``anomaly.ANOMALY``."""
     steps = row["steps"]
     first, last = steps[0], steps[-1]
     name = where(row["topic"], row["partition"])
@@ -68,7 +68,7 @@ def sentence(row: Row) -> str:
 
 
 def witnesses(row: Row) -> tuple[Witness, ...]:
-    """Return the steps of an anomaly as its evidence, in their order."""
+    """Return the evidence for an anomaly: its steps, in order."""
     return tuple(
         Witness(
             who=step["process"],

@@ -63,11 +63,11 @@ class RecordEvidence:
 
 
 def gather(tables: Tables, suspects: dict[str, list[Row]]) -> dict[str, RecordEvidence]:
-    """Return the evidence about some anomalies, by the key of their run.
+    """Return the evidence about some anomalies, by the key of each run.
 
     Args:
         tables: the tables of all runs.
-        suspects: the anomalies of each run, rows of ``anomaly.ANOMALY``, by the run's key.
+        suspects: the anomalies of each run (rows of ``anomaly.ANOMALY``), by the run's key.
     """
     disk = _copies(tables, tables.log, suspects)
     far = {} if tables.remote_log is None else _copies(tables, tables.remote_log, suspects)

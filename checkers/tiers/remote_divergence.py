@@ -1,4 +1,4 @@
-"""``remote-divergence``: the remote tier has another record than the replicas (KIP-405).
+"""``remote-divergence``: the remote tier and the replicas have different records (KIP-405).
 
 A leader copies whole segments of its log to the remote tier. The checker compares each remote
 segment with the replicas as if it were one more replica (``checkers.inspection.compare``), offset

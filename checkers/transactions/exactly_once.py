@@ -251,7 +251,7 @@ def _findings(
 
     Args:
         kind: the kind of anomaly.
-        finding: the number of each finding.
+        finding: the numbers of the findings.
         ends: ``client`` and ``at`` of each step's row.
         record: ``client, at, offset`` of one row for each record, and the ``group``.
         names: the groups' names, by number.

@@ -124,7 +124,7 @@ def send_back(spark: SparkSession, run: RemoteRun) -> None:
 
 
 def _root(spark: SparkSession, uri: str) -> str:
-    """Return the run's directory, written as in the paths of its files that Spark lists."""
+    """Return the path of the run's directory, in the form that Spark lists."""
     paths = _paths(spark, f"{uri.rstrip('/')}/plan.json")
     if paths is None:
         binary(spark, uri)  # raises a clearer error if the folder does not exist

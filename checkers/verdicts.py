@@ -392,7 +392,7 @@ def _other_findings(counts: dict[str, int]) -> str:
 
 
 def _out_of_place(counts: dict[str, int], promise: Promise) -> str:
-    """Return the end of a headline about idempotent producers' records that break a guarantee."""
+    """Return the end of a headline, for records of idempotent producers that break a guarantee."""
     broken = {kind: number for kind, number in counts.items() if kind in promise.breaking}
     places = _counted(_OF_PRODUCERS, broken)
     and_or_but = "and" if counts.get(LOST) else "but"

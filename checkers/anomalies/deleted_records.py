@@ -38,7 +38,7 @@ _BEGIN = schema("slot", "begin")
 def deleted_records(tables: Tables) -> Rows | None:
     """Return the deleted records that the final read did not return.
 
-    None if nothing was deleted.
+    The result is None if nothing was deleted.
     """
     begins: dict[tuple[str, str, int], int] = {}
     for case in tables.cases:

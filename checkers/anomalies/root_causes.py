@@ -65,7 +65,10 @@ _NOWHERE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Offsets of anomalies: from ``low`` to ``high`` in a ``log``, with the anomaly's ``row``."""
+    """The offsets of anomalies that a range may have caused: from ``low`` to ``high`` in a ``log``.
+
+    ``row`` is the index of the anomaly.
+    """
 
     row: Ints
     log: Ints

@@ -242,7 +242,7 @@ def _behind(last: Numbers, yielded: Numbers, replicas: Numbers) -> pa.Table:
 
 
 def _pairs(yielded: Numbers) -> dict[int, dict[int, int]]:
-    """Return the place of each last record in ``yielded``, by replica and then by key."""
+    """Return the index of each last record in ``yielded``, by replica and then by key."""
     places: dict[int, dict[int, int]] = {}
     rows = zip(yielded["replica"].tolist(), yielded["named"].tolist(), strict=True)
     for place, (replica, named) in enumerate(rows):

@@ -31,7 +31,7 @@ def never_idle(_tables: Tables, _case: RunFiles) -> str:
 def without_disks(_tables: Tables, case: RunFiles) -> str:
     """Return why a checker of replicas' disks has nothing to judge.
 
-    Empty if it has disks to judge.
+    The text is empty if it has disks to judge.
     """
     return "no disk was copied" if case.copyless else ""
 

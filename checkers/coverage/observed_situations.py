@@ -105,7 +105,7 @@ def _bounds(track: Track, end: str, time_ns: int) -> tuple[int, int] | None:
 def _compared(left: tuple[int, int] | None, right: tuple[int, int] | None) -> int | None:
     """Return -1, 0 or 1 if the left value is below, equal to or above the right.
 
-    None if it is not clear.
+    The result is None if it is not clear.
     """
     if left is None or right is None:
         return None

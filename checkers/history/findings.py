@@ -69,9 +69,9 @@ OF_FIRST: Final = 0
 OF_LAST: Final = 1
 OF_COPY: Final = 2
 OF_NONE: Final = 3
-"""The record at fault. OF_FIRST: the record of the first step or subject, at ``offset``. OF_LAST:
-the record of the last step, at that step's offset. OF_COPY: the record of the first copy, at the
-copy's offset. OF_NONE: no record."""
+"""The record at fault in a finding. OF_FIRST: the record of the first step or subject, at
+``offset``. OF_LAST: the record of the last step, at that step's offset. OF_COPY: the record of
+the first copy, at the copy's offset. OF_NONE: no record."""
 
 FINDING_COLUMNS: Final = {"kind": "found", "offset": "found_offset"}
 """New names for the columns of ``FINDING`` that are also in ``WORDS``."""

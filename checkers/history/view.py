@@ -59,7 +59,8 @@ class ClientHistory:
         engine: the session's engine.
         operations: rows with the columns ``harness.runs.history.OPERATIONS``, ``run`` and ``at``.
         size: the number of rows.
-        final_read: whether a final reader had to read all acknowledged records.
+        final_read: whether the histories end with a final reader that had to read all acknowledged
+            records.
     """
 
     def __init__(

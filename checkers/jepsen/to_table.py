@@ -76,7 +76,7 @@ class Pairs:
 
     def __init__(self) -> None:
         self.waiting: Numbers = np.empty((0, o.OP_COLUMNS), np.int64)
-        """The invocations after which their processes have no other operation yet."""
+        """The invocations whose processes have no later operation yet."""
 
     def add(self, ops: Numbers) -> tuple[Numbers, Numbers]:
         """Add the next operations of the history.

@@ -99,7 +99,7 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
 def _claim(header: np.void) -> tuple[int, int | None]:
     """Return the first and last offset in a batch's header.
 
-    None if the last offset is impossible.
+    The last offset is None if it is impossible.
     """
     base = int(header["base_offset"])
     end = base + int(header["last_offset_delta"])

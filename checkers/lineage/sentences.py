@@ -65,7 +65,7 @@ def _lost(row: Row, subject: Subject | None) -> list[str]:
 def _expired(subject: Subject) -> list[str]:
     """Return a sentence about the broker whose retention deleted the record, as a list.
 
-    Else empty.
+    The list is empty if no broker did this.
     """
     gone = gone_by_retention(subject)
     for row in subject.evidence.log_lines:

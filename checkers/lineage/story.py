@@ -108,7 +108,7 @@ def _of_broker(broker: int, what: str, time_ns: int | None, says: str, source: s
 
 
 def _copies(subject: Subject) -> Iterator[Witness]:
-    """Yield each replica that had the record, with its HW before and after."""
+    """Yield evidence about each replica that had the record, and about its HW."""
     if subject.kind == CORRUPT:
         return
     for track in subject.holders:

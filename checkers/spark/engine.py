@@ -243,7 +243,10 @@ class Rows:
         return Rows(self._engine, schema, frame=union.select(*schema.names), size=size)
 
     def collect_if_few(self) -> "Rows":
-        """Return the same rows, in this process if they are few, to read them once."""
+        """Return the same rows.
+
+        A few rows are collected into this process, so that they are read once.
+        """
         return self if self.here else self._engine.frame(self.frame(), self.schema, len(self))
 
     def persist(self) -> "Rows":

@@ -215,7 +215,7 @@ def read_log(
 def read_segments(
     spark: SparkSession, segments_read: Sequence[Segment], columns: Iterable[str]
 ) -> DataFrame:
-    """Return the records of segments anywhere, each with its segment's ``run`` and ``broker``.
+    """Return the records of segments on this machine or in a store, with ``run`` and ``broker``.
 
     The paths must be valid where Spark's tasks run, or be URIs.
 

@@ -45,7 +45,7 @@ received. ``there`` is the offset at which the final read returned the record (n
 def _without_transactions(_tables: Tables, case: RunFiles) -> str:
     """Return why there is nothing to judge.
 
-    Empty if there are transactions in a topic without compaction.
+    The text is empty if there are transactions in a topic without compaction.
     """
     if case.compacted:
         return "compaction may remove records of a transaction"

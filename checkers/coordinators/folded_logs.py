@@ -41,7 +41,7 @@ class CoordinatorAnswer(NamedTuple):
     Attributes:
         place: the group or transactional id, and the partition.
         state: the returned state.
-        end: the log's end before the request.
+        end: the log's end, which the client read before the request.
     """
 
     place: Place

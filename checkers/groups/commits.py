@@ -68,7 +68,7 @@ class CommitRegister:
     """The commits of a group for one partition.
 
     Attributes:
-        done: acknowledged commits, in the order of their ends.
+        done: acknowledged commits, sorted by the time of their end.
         latest: for each index in ``done``, the commit up to this index that began last.
         commits: all commits, including failed commits.
     """

@@ -101,5 +101,5 @@ def row_of(case: RunFiles, finding: GroupFinding) -> Row:
 
 
 def in_words(row: Row) -> str:
-    """Return the sentence about an anomaly from its row, which ``row_of`` made."""
+    """Return the sentence about an anomaly. ``row_of`` made the row."""
     return str(row["copies"][0]["note"])

@@ -231,7 +231,7 @@ def withheld(rows: pa.Table, *, members: pa.Table, slots: pa.Table) -> pa.Table:
 
 
 def _pairs(history: Ints, members: pa.Table) -> tuple[Ints, Ints]:
-    """Return pairs: each record's number, with each group of the record's history."""
+    """Return pairs of a record's number and a group: all groups of the record's history."""
     groups = numbers(members.group_by(["history", "group"]).aggregate([]))
     order = np.argsort(groups["history"], kind="stable")
     sorted_histories = groups["history"][order]

@@ -61,7 +61,10 @@ _NIL = word(b"nil", 0, 3)
 
 @rule
 def put(rows: Rows, used: int, op: int, kind: int) -> Rows:
-    """Begin the row ``used`` of ``rows``, and return ``rows``. Full rows are doubled first."""
+    """Begin the row ``used`` of ``rows``, and return ``rows``.
+
+    If ``rows`` is full, double its size.
+    """
     if used == len(rows):
         grown = np.empty((2 * len(rows), COLUMNS), np.int64)
         for row in range(used):

@@ -80,7 +80,7 @@ def _expired(subject: Subject) -> list[str]:
 
 
 _DELETED: Final = {"expired": " of the remote tier", "retention": ""}
-"""The kinds of log lines about deleted segments, with the words for the segments' location."""
+"""The kinds of log lines about deleted segments. The value says where the segments were."""
 
 
 def _cut(subject: Subject) -> list[str]:

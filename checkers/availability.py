@@ -203,7 +203,6 @@ def _of_fault(
 
 
 def _sends(tables: Tables) -> dict[str, list[_Sends]]:
-    """Return the sends to every partition of each run's topic."""
     view = client_view(tables)
     topics = {case.key: case.plan.topic.name for case in tables.cases}
     waits, done = (_by_slot(spans) for spans in (view.waits, view.acknowledged))
@@ -226,7 +225,6 @@ def _by_slot(spans: pa.Table) -> dict[int, tuple[Ints, Ints]]:
 
 
 def _observed(case: RunFiles, sends: Sequence[_Sends]) -> _Observations:
-    """Return the observations of a run. Its tables of events may be missing."""
     topic, answers, end_ns = case.plan.topic, *_answers(case)
     changes: dict[int, list[tuple[int, int, bool]]] = defaultdict(list)
     for row in case.rows(_PARTITIONS):

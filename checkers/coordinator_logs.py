@@ -55,7 +55,6 @@ def newest(logs: list[list[Row]]) -> list[Row]:
 
 
 def _end(rows: list[Row]) -> tuple[int, int]:
-    """Return the leader epoch and the offset of a log's last record."""
     if not rows:
         return -1, -1
     epoch = rows[-1]["leader_epoch"]

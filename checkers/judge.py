@@ -155,7 +155,6 @@ def _gathered(tables: Tables, finds: Iterable[anomaly_files.Finds]) -> Rows:
 
 
 def _lost(tables: Tables) -> dict[str, str]:
-    """Return, by run, a sentence about rows of its history that were recorded but not judged."""
     judged = client_view(tables).judged
     return {
         case.key: f"has {case.operations:,} rows, of which {judged.get(case.key, 0):,} were judged"
@@ -167,7 +166,6 @@ def _lost(tables: Tables) -> dict[str, str]:
 def _gather_each(
     tables: Tables, finds: Mapping[tuple[str, ...], anomaly_files.Finds], done: _Pass
 ) -> None:
-    """Collect each checker's anomalies separately, and record the checkers that crash."""
     for names, source in finds.items():
         try:
             done.anomalies = done.anomalies.union(_gathered(tables, [source]))

@@ -134,7 +134,6 @@ def _root(spark: SparkSession, uri: str) -> str:
 
 
 def _paths(spark: SparkSession, path: str) -> list[str] | None:
-    """Return the paths of a file, or of a folder's files; None if there is no such path."""
     try:
         return paths_of(binary(spark, path))  # a Connect session raises the error only here
     except AnalysisException as error:
@@ -158,7 +157,6 @@ def _hidden_folders(spark: SparkSession, root: str) -> list[str]:
 
 
 def _sizes(files: DataFrame, root: str) -> dict[str, int]:
-    """Return each file's length in bytes, by its path in the run's folder."""
     sizes = dict.fromkeys(paths_of(files), 0)
     sizes |= {row.path: row.length for row in files.select("path", "length").collect()}
     return {path.removeprefix(f"{root}/"): size for path, size in sizes.items()}
@@ -194,7 +192,6 @@ def _bring_files(
 
 
 def _digests(spark: SparkSession, root: str, hidden: Sequence[str]) -> dict[str, RecordedFile]:
-    """Return the digest of each segment that is not empty."""
     files = binary(spark, f"{root}/replicas", *hidden).where(
         F.col("path").rlike(f"{_SEGMENT.pattern}$")
     )
@@ -213,7 +210,6 @@ def _write_text(spark: SparkSession, text: str, uri: str) -> None:
 
 @contextmanager
 def _translated_errors(spark: SparkSession, uri: str, done: str) -> Iterator[None]:
-    """Raise a readable error if Spark cannot read or write at a URI."""
     try:
         yield
     except HighwaterError:

@@ -281,7 +281,6 @@ def _stage_table(case: RunFiles, name: str, part: Path) -> None:
 
 
 def _words(error: Exception) -> str:
-    """Return the text of an error, without Arrow's class names."""
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
     line = str(error).partition("\n")[0].rstrip(".")
@@ -289,7 +288,6 @@ def _words(error: Exception) -> str:
 
 
 def _unusable(data: pq.FileMetaData, schema: pa.Schema, recorded: int | None) -> str:
-    """Return the reason why a table cannot be used, as the end of a message; empty if it can."""
     if missing := _missing_columns(data.schema.to_arrow_schema(), schema):
         return f"has no usable column {missing}"
     if recorded is not None and data.num_rows != recorded:
@@ -415,7 +413,6 @@ def _stage_remote_tier(case: RunFiles) -> None:
 
 
 def _answered(case: RunFiles) -> dict[tuple[str, str], int]:
-    """Return the last LEO that each broker reported, by the broker's id and the replica's name."""
     if case.listed:
         return {}
     columns = ["time_ns", "broker", "topic", "partition", "leo"]

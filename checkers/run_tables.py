@@ -135,7 +135,6 @@ class Tables:
         return reduce(DataFrame.unionByName, parts)
 
     def _files(self, runs: dict[str, str], schema: StructType) -> DataFrame:
-        """Return the rows of runs' files, by path or URI. Several runs may have the same file."""
         plain_paths = [re.sub("^file:/+", "/", run) for run in runs.values()]
         files = dict(zip(plain_paths, runs.values(), strict=True))
         ordered = in_order(self.spark.read.schema(schema).parquet(*map(literal, files.values())))

@@ -227,7 +227,6 @@ def _unstruck(findings: Findings) -> bool:
 
 
 def _never_injected(findings: Findings) -> list[str]:
-    """Return the planned faults that were never injected, in a test of a program."""
     case, fault_counts = findings.case, findings.fault_counts
     if case.plan.program is None or case.plan.steps or fault_counts is None or fault_counts.nothing:
         return []
@@ -321,7 +320,6 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
 
 
 def _processed(findings: Findings, counts: dict[str, int]) -> str:
-    """Return the outcomes of a program's inputs. The anomalies name the causes."""
     program = findings.case.plan.program
     read = findings.ledger.read if findings.ledger else 0
     total = f"{read:,} {'input' if read == 1 else 'inputs'}"
@@ -338,7 +336,6 @@ def _processed(findings: Findings, counts: dict[str, int]) -> str:
 
 
 def _wrote(counts: dict[str, int]) -> str:
-    """Return the outcomes of the records of a program without input."""
     outcomes = _counted({LOST_OUTPUT: "lost", DOUBLED_OUTPUT: "doubled"}, counts)
     return f"Of the records acknowledged to the program {outcomes or 'none is lost or doubled'}"
 
@@ -354,7 +351,6 @@ def _counted(words: Mapping[str, str], counts: Mapping[str, int]) -> str:
 
 
 def _no_promise(plan: Plan) -> str:
-    """Return why no guarantee covers the lost records."""
     match plan.workload.acks, plan.topic.unclean_leader_election:
         case "0" | "1" as acks, _:
             return f"which acks={acks} does not promise to keep"
@@ -365,7 +361,6 @@ def _no_promise(plan: Plan) -> str:
 
 
 def _other_findings(counts: dict[str, int]) -> str:
-    """Return the end of a headline: other anomalies than lost records."""
     did = ""
     if forks := counts.get(DIVERGENCE, 0):
         did += f" and holds different records at {forks:,} offset{'s' * (forks > 1)}"
@@ -392,7 +387,6 @@ def _other_findings(counts: dict[str, int]) -> str:
 
 
 def _out_of_place(counts: dict[str, int], promise: Promise) -> str:
-    """Return the end of a headline, for records of idempotent producers that break a guarantee."""
     broken = {kind: number for kind, number in counts.items() if kind in promise.breaking}
     places = _counted(_OF_PRODUCERS, broken)
     and_or_but = "and" if counts.get(LOST) else "but"

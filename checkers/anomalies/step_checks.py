@@ -201,6 +201,5 @@ def _of_kinds(rows: pa.Table, wanted_kinds: frozenset[str]) -> tuple[pa.Array, p
 
 
 def _steps(kind: pa.Array, finding: Ints, step: Numbers, *, fault: int) -> pa.Table:
-    """Return the first and last row of each step."""
     ends = [(step["client"], step[name]) for name in ("from_at", "at")]
     return steps(kind, finding, ends, fault=fault, delta=step["delta"])

@@ -153,7 +153,6 @@ def replica_table(replicas: Iterable[ComparedReplica]) -> pa.Table:
 
 
 def _log(tables: Tables, replicas: list[ComparedReplica]) -> DataFrame:
-    """Return the records and markers of these replicas, as ``ON_DISK`` rows."""
     keys = {replica.case.key for replica in replicas}
     segments = [segment for case in tables.cases if case.key in keys for segment in case.segments]
     given = pa.Table.from_pylist([replica.row for replica in replicas], schema=REPLICA_ROWS)
@@ -253,7 +252,6 @@ def _pairs(yielded: Numbers) -> dict[int, dict[int, int]]:
 def _anomalies(
     tables: Tables, log: DataFrame, replicas: list[ComparedReplica], pairs: pa.Table
 ) -> pa.Table:
-    """Return an anomaly for each row of ``STALE``."""
     keys = pairs.group_by(["part", "named"]).aggregate([])
     rows = log.join(F.broadcast(tables.local(keys)), ["part", "named"]).where("marker is null")
     names = {
@@ -283,7 +281,6 @@ def _anomalies(
 
 
 def _aborted(tables: Tables, values: Iterable[str]) -> set[tuple[str, str]]:
-    """Return run and name of each record whose transaction was aborted."""
     sends = tables.operations.where((F.col("kind") == SEND) & (F.col("outcome") == FAIL))
     rows = sends.where(F.col("value").isin(sorted(values))).select("run", "value")
     return {(row["run"], row["value"]) for row in rows.collect()}

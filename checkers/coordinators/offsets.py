@@ -50,7 +50,6 @@ def _named(offset: int | None) -> str:
 
 
 def _records(log: Iterable[Row], place: Place, topic: str) -> Iterator[tuple[int, int | None, str]]:
-    """Yield the records of a log that change the offset of a group in a partition."""
     pending: set[int] = set()
     for row in log:
         producer, at = row["producer_id"], row["offset"]

@@ -140,8 +140,6 @@ def wrong_shares(
     """Yield contradictions within the share coordinator's log, and between it and responses.
 
     Args:
-        answers: the coordinator's responses.
-        replicas: the replicas of the coordinator's log.
         newest: the most up-to-date replica, from its first record on.
         members: the journals of the groups' members. Only these groups are judged.
         undamaged: whether no fault may have removed records from the log.

@@ -100,8 +100,6 @@ def wrong_transactions(
     """Yield contradictions within the transaction coordinator's log, and with other evidence.
 
     Args:
-        answers: the coordinator's responses.
-        replicas: the replicas of the coordinator's log.
         newest: the most up-to-date replica, from its first record on.
         topic: the topic under test. Transactional ids that never wrote to it are not judged.
         facts: facts from partitions' logs; None if faults may have removed records.

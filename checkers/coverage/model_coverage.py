@@ -111,7 +111,6 @@ def coverage(
 
 
 def _of_run(run: Run, kafka: str, brokers: int) -> set[int]:
-    """Return the situations in which any partition of a run was observed."""
     plan = run.plan()
     if plan.kafka != kafka:
         raise UsageError(

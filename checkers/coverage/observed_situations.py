@@ -26,7 +26,6 @@ def observed_situations(trace: PartitionTrace, replicas: frozenset[int]) -> dict
     A time is left out if the observations around it allow several situations.
 
     Args:
-        trace: the observations of the partition.
         replicas: the brokers that have a replica.
     """
     first: dict[int, int] = {}

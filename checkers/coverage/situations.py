@@ -150,12 +150,10 @@ def _compared(leo: Any, hw: Any) -> Any:  # noqa: ANN401 - signs, or columns of 
 
 
 def _code(seen: Any, in_isr: Any) -> Any:  # noqa: ANN401 - numbers, or columns of them
-    """Return the code of a replica."""
     return 2 * seen + in_isr
 
 
 def _number(leader: Any, codes: list[Any]) -> Any:  # noqa: ANN401 - numbers, or columns of them
-    """Return a leader's state and the sorted codes of its replicas as one number."""
     for code in codes:
         leader = leader * (_ABSENT + 1) + code
     return leader

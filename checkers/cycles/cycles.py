@@ -113,7 +113,6 @@ def find(view: ClientHistory, *, ww: bool = True) -> Rows | None:
 
 
 def _histories(view: ClientHistory, *, ww: bool) -> Rows:
-    """Return the partitions of the histories that are searched, as rows ``slot, history``."""
     short = {run for run, rows in view.judged.items() if rows <= ROWS_MAX}
     runs = sorted(short if ww else short & view.entangled)
     names = view.names.filter(pc.is_in(view.names["run"], pa.array(runs, pa.string())))
@@ -121,13 +120,11 @@ def _histories(view: ClientHistory, *, ww: bool) -> Rows:
 
 
 def _senders(view: ClientHistory) -> Rows:
-    """Return the operations that sent records which took effect."""
     landed = view.records.where(flags.SENT_OK | flags.READ_BY_ANY, "facts").map(_sent, _SENDER)
     return landed.union(view.doubtful.where(bits("maybe"), "doubts").by(["key"], _proven, _SENDER))
 
 
 def _sent(records: pa.Table) -> pa.Table:
-    """Return the senders of these rows of ``RECORD``."""
     sent = numbers(records)
     sent = choose(sent, any_of(sent["facts"], flags.SENT) & (sent["first"] != NONE))
     named = {"offset": sent["first"], "operation": sent["writer"]}
@@ -228,7 +225,6 @@ def _search(graph: pa.Table) -> pa.Table:
 
 
 def _operations(rows: Numbers, ids: Ints) -> tuple[Operations, Ints]:
-    """Return the processes and times of the operations with these ids, and their histories."""
     rows, group = grouped(rows, "operation")
     answered = any_of(rows["fact"], flags.SENT_OK | flags.SEEN_OK)
     operation = {name: rows[name][group.first] for name in ("operation", "history", "client")}
@@ -268,14 +264,12 @@ class _Witnesses:
 
 
 def _first_rows(rows: pa.Table) -> pa.Table:
-    """Return the first row in which an operation sent or read each record."""
     columns = numbers(rows)
     columns["sends"] = any_of(columns["fact"], flags.SENT)
     return arrow(first_of(columns, *_WITNESS_KEY), _REFERENCE)
 
 
 def _tell(view: ClientHistory, rows: Rows, witnesses: pa.Table) -> Rows:
-    """Return the anomalies for these cycles, with the row of the history for each step."""
     keys = ["operation", "key"]
     witness_keys = view.engine.table(witnesses.select(keys))
     first = rows.join(witness_keys, keys, "semi").by(["operation"], _first_rows, _REFERENCE)

@@ -175,7 +175,6 @@ def replica_logs(tables: Tables, replicas: list[ComparedReplica], log: DataFrame
 
 
 def _watermark(case: RunFiles, end: LogExtent) -> int | None:
-    """Return a replica's last checkpointed high watermark; None without a readable checkpoint."""
     path = case.log_directories / str(end.broker) / "replication-offset-checkpoint"
     if path in case.broken:
         return None

@@ -200,7 +200,6 @@ def wrong_offsets(
     """Yield the offsets that coordinators should not have returned.
 
     Args:
-        rows: the journals of the members.
         on_disk: the last offsets in ``__consumer_offsets``; None if they are not known.
         retention_ns: the least time for which a coordinator stores a commit.
     """
@@ -228,7 +227,6 @@ def wrong_offsets(
 
 
 def _expired(offset: int | None, commit: Row, at_ns: int, retention_ns: int) -> bool:
-    """Return whether a coordinator may have deleted a commit because of its age."""
     return offset is None and at_ns - int(commit["invoke_ns"]) >= retention_ns
 
 

@@ -52,8 +52,6 @@ class _UnreadableError(ValueError):
 
 
 class _Fields:
-    """Reads the fields of a record, one after another."""
-
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
@@ -106,7 +104,6 @@ def _members(value: bytes, topic: str) -> tuple[int, dict[str, frozenset[int]]]:
 
 
 def _assigned(data: bytes, topic: str) -> frozenset[int]:
-    """Return the partitions of a topic in ``ConsumerProtocolAssignment``."""
     if not data:
         return frozenset()
     fields = _Fields(data)

@@ -212,7 +212,6 @@ def _withheld(group: str, records: AbstractSet[Record]) -> Iterator[GroupFinding
 def _of_record(
     group: str, place: Record, record: _Deliveries, ends: Mapping[str, int], log: ShareLog
 ) -> Iterator[GroupFinding]:
-    """Yield the anomalies of one record's deliveries, each kind once."""
     partition, offset = place
     where = f"offset {offset} of partition {partition}"
     counts = [row["deliveries"] for row in record.given if row["deliveries"] is not None]

@@ -73,7 +73,6 @@ moved."""
 
 
 def _without_groups(tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge; empty if a client has joined a group."""
     return "" if case.key in client_view(tables).grouped else "no client joined a group"
 
 
@@ -231,7 +230,6 @@ def withheld(rows: pa.Table, *, members: pa.Table, slots: pa.Table) -> pa.Table:
 
 
 def _pairs(history: Ints, members: pa.Table) -> tuple[Ints, Ints]:
-    """Return pairs of a record's number and a group: all groups of the record's history."""
     groups = numbers(members.group_by(["history", "group"]).aggregate([]))
     order = np.argsort(groups["history"], kind="stable")
     sorted_histories = groups["history"][order]

@@ -97,8 +97,6 @@ def steps(
     """Return findings that consist of steps, as ``FINDING`` rows.
 
     Args:
-        kind: the kind of anomaly.
-        finding: the number of each finding.
         references: ``client`` and ``at`` of each step's row; NONE for a step without a row.
         columns: the other columns of ``FINDING``.
     """
@@ -113,12 +111,9 @@ def end_rows(kind: str, rows: Numbers, group: Groups, finding: Ints, *, fault: i
     """Return a finding for each group of two or more rows. Each row is an END at its own offset.
 
     Args:
-        kind: the kind of anomaly.
         rows: sorted by group and then by offset. The anomaly's offset is the first offset of the
             group.
-        group: the groups.
         finding: the number of each group's finding.
-        fault: which row names the record at fault.
     """
     several = group.spread(group.size > 1)
     offset, number = group.spread(rows["offset"][group.first]), group.spread(finding)
@@ -179,7 +174,6 @@ def _steps(part: Ints, number: Ints) -> Bools:
 def _fault(
     rows: pa.Table, group: Groups, step: Bools, copy: Bools, last: Ints
 ) -> dict[str, pa.ChunkedArray]:
-    """Return the offset and value of the record at fault."""
     fault = rows["fault"].to_numpy()[group.first]
     of_copy, of_step = group.first_place(copy), group.first_place(step | ~copy)
     of_step = np.where(of_step == NONE, 0, of_step)
@@ -217,7 +211,6 @@ def _copies(rows: pa.Table, copy: Bools, partition: pa.ChunkedArray, number: Int
 
 
 def _lists(rows: pa.Table, mask: Bools, group: Groups, kind: pa.StructType) -> pa.Array:
-    """Return each finding's rows, in order, as a list; null for a finding without rows."""
     size = np.add.reduceat(mask.astype(np.int32), group.first)
     bounds = pa.array(np.append(0, np.cumsum(size)), pa.int32())
     columns = [rows[field.name].cast(field.type).combine_chunks() for field in kind]

@@ -110,7 +110,6 @@ def single_rows(rows: Numbers, what: int) -> pa.Table:
 
 
 def _counted(rows: Numbers) -> pa.Table:
-    """Return the number of rows for each client and partition, and the flags of these rows."""
     rows, group = grouped(rows, "client", "slot")
     fact = rows["fact"]
     of_records = any_of(fact, flags.SENT | flags.SEEN).astype(np.int64)
@@ -124,7 +123,6 @@ def _counted(rows: Numbers) -> pa.Table:
 
 
 def _times(what: int, spans: pa.Table) -> pa.Table:
-    """Return rows of ``checkers.history.send_waits.SPAN`` as rows of ``OFFSET_RUN``."""
     columns = numbers(spans)
     ends = {"place": columns["since"], "last_place": columns["until"]}
     return arrow({"slot": columns["slot"], "what": what} | ends, OFFSET_RUN)
@@ -136,7 +134,6 @@ def _moves(rows: Numbers) -> pa.Table:
 
 
 def _offset_runs(rows: Numbers, what: int) -> pa.Table:
-    """Return the offset runs of rows that are all sends, or all reads."""
     rows = sort(rows, "client", "slot", "op", "at")
     op, place, fact = rows["op"], rows["offset"], rows["fact"]
     ok, sure = any_of(fact, flags.SENT_OK | flags.SEEN_OK), ~any_of(fact, flags.PEEK)

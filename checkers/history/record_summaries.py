@@ -166,7 +166,6 @@ def _doubts(record: Numbers) -> dict[str, Bools]:
 
 
 def _slots(record: Numbers) -> pa.Table:
-    """Return one row of ``SLOT`` for each partition, with the sums of these records."""
     slot, place = np.unique(record["slot"], return_inverse=True)
     facts, fence = record["facts"], record["fence"]
     sent, read_back = any_of(facts, flags.SENT) & ~fence, record["met_first"] != NONE

@@ -163,7 +163,6 @@ class History:
         yield self._unanswered(pairs.waiting, read.untold)
 
     def _scanned(self, read: Read) -> Iterator[tuple[Numbers, Numbers]]:
-        """Yield the operations and rows of the whole file, batch by batch."""
         text, scan = self._scanner
         begin = blank(text, 0)
         in_vector = begin < len(text) and text[begin] != ord("{") and bool(opens(text[begin]))
@@ -246,7 +245,6 @@ class History:
         return np.array(sorted(places), np.int64)
 
     def _has(self, word: bytes, *ops: Numbers) -> bool:
-        """Return whether this word is in the value of any of the operations."""
         spans = [(op[o.VALUE_AT], op[o.STOP]) for op in ops if op[o.VALUE_AT] != NONE]
         return any(word in self._text[start:stop] for start, stop in spans)
 
@@ -291,7 +289,6 @@ class History:
 
 
 def _completed(batch: OperationBatch) -> OperationBatch:
-    """Return the operations of clients in the batch, without invocations."""
     clients = (batch.ops[:, o.PROCESS] != NONE) & (batch.ops[:, o.TYPE] != o.INVOKE)
     place = np.cumsum(clients) - 1
     rows = batch.rows.copy()

@@ -64,7 +64,6 @@ def entry(row: Row, history: History) -> Row:
 
 
 def _witness(step: Row, topic: str, history: History) -> Row:
-    """Return a client's operation, with its micro-operation that is part of the anomaly."""
     operation = history.operation(step["op"])
     row = {
         "index": operation.index,
@@ -85,7 +84,6 @@ def _witness(step: Row, topic: str, history: History) -> Row:
 
 
 def _edge(before: Row, after: Row) -> Row:
-    """Return one step of a cycle: the reason why operation ``before`` precedes ``after``."""
     why = {"send": "ww", "poll": "wr"}.get(after["mop"], after["mop"])
     edge = {"type": why, "from": before["index"], "to": after["index"]}
     if why in {"ww", "wr"}:
@@ -136,5 +134,4 @@ def key(topic: str, partition: int | None) -> int | str | None:
 
 
 def _value(text: str | None) -> int | str | None:
-    """Return a value: a number, or EDN text for any other value."""
     return int(text) if text is not None and _NUMBER.fullmatch(text) else text

@@ -205,13 +205,11 @@ def reason(kind: str, count: int) -> str:
 
 
 def _acknowledged(path: Path) -> int:
-    """Return the number of acknowledged sends in a table of ``OPERATIONS``."""
     sent = (ds.field("kind").cast("string") == SEND) & (ds.field("outcome").cast("string") == OK)
     return int(ds.dataset(path, format="parquet").count_rows(filter=sent))
 
 
 def _lost(read: int, judged: int) -> str:
-    """Return the sentence for a history of which not all rows were judged."""
     return f"The history has {read:,} rows, of which {judged:,} were judged."
 
 
@@ -219,14 +217,12 @@ _ORDER: Final = ("topic", "partition", "offset", "value")
 
 
 def _sorted(table: pa.Table) -> pa.Table:
-    """Return the anomalies sorted by kind, in the order of the report, then by record."""
     kind = pc.index_in(table["kind"], pa.array(list(MEANS)))
     order = table.select(_ORDER).append_column("nth", kind)
     return table.take(pc.sort_indices(order, _ascending("nth", *_ORDER)))
 
 
 def _in_order(rows: Rows) -> pa.Table | DataFrame:
-    """Return all anomalies, in the same order as ``_sorted``."""
     if rows.here:
         return _sorted(rows.table())
     nth: Column = F.array_position(F.array(*map(F.lit, MEANS)), F.col("kind"))
@@ -258,7 +254,6 @@ def _untested(acknowledged: int, *, polled: bool) -> str:
 
 
 def _doubt(topic: str, partition: int, offset: int) -> str:
-    """Return a sentence about a key whose records may be lost, expired or unreadable."""
     return (
         f"Key {key(topic, partition)}: offset {offset} was known, but no reader that later "
         "called seek to the beginning reached it again. The key's log may have been lost, its "

@@ -128,7 +128,6 @@ def with_records(text: Bytes, rows: Numbers, requests: Numbers, places: Numbers)
 
 
 def _record(text: Bytes, row: Numbers) -> tuple[int, bytes, bytes]:
-    """Return a send's operation, key and record."""
     key, record = ((s.KEY_AT, s.KEY_END), (s.RECORD_AT, s.RECORD_END))
     spans = [text[row[start] : row[end]].tobytes() for start, end in (key, record)]
     return int(row[s.OP]), spans[0], spans[1]
@@ -139,7 +138,6 @@ def table(text: Bytes, batch: OperationBatch) -> pa.Table:
 
     Args:
         text: the whole file.
-        batch: the operations with their micro-operations.
     """
     ops, rows = batch.ops[batch.rows[:, s.OP]], batch.rows
     begun = batch.begun[batch.rows[:, s.OP]]

@@ -230,7 +230,6 @@ def _readers(ends: dict[tuple[str, int], int], path: Path) -> list[_Reader]:
 
 
 def _moves_and_reads(processes: list[str], path: Path) -> list[Row]:
-    """Return the keys that these clients moved to or read, each with its last offset."""
     names = ["process", "op", "kind", "outcome", "topic", "partition"]
     rows = ds.dataset(path, format="parquet")
     kind, outcome = (ds.field(name).cast("string") for name in ("kind", "outcome"))

@@ -282,8 +282,6 @@ def left_out(
     """Return a ``Damage`` for each batch that is not decoded.
 
     Args:
-        chunk: the batches.
-        header: the batches' headers.
         claims: the first and the last offset in each batch's header, by batch index.
         flaws: the batches that are not decoded, with the reason.
         mismatched: the batches with a wrong checksum.

@@ -118,7 +118,6 @@ def _snappy(data: memoryview) -> memoryview:
 
 
 def _raw_snappy(block: memoryview, room: int) -> memoryview:
-    """Decompress one raw block, which begins with its decompressed size."""
     if cramjam.snappy.decompress_raw_len(block) > room:
         raise _swollen()
     return memoryview(cramjam.snappy.decompress_raw(block))

@@ -122,7 +122,6 @@ def _unpack(data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws) ->
 
 
 def _wrapped(message: memoryview, magic: int) -> memoryview:
-    """Return the value of a wrapper message."""
     at = KEY_AT[magic]
     for part in ("key", "value"):
         (length,) = _LENGTH.unpack_from(message, at)

@@ -55,8 +55,6 @@ class _Uuid:
 
 
 class _Text:
-    """A string that is not null."""
-
     @classmethod
     def decode(cls, data: BytesIO) -> str:
         value: str | None = CompactString().decode(data)
@@ -66,8 +64,6 @@ class _Text:
 
 
 class _Brokers:
-    """An array of broker ids that is not null."""
-
     @classmethod
     def decode(cls, data: BytesIO) -> tuple[int, ...]:
         brokers = CompactArray(Int32).decode(data)

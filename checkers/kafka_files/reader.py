@@ -147,7 +147,6 @@ def _read(
 
 
 def _records(decoded: DecodedColumns, where: Segment) -> pa.RecordBatch:
-    """Return a record batch of ``SCHEMA`` from decoded columns."""
     rows = len(decoded.owner)
     of_batches = {name: values[decoded.owner] for name, values in decoded.batches.items()}
     codecs = column(of_batches.pop("codec"), pa.int8())

@@ -135,7 +135,6 @@ def _unpack(
 def _walk(
     arena: bytes, bounds: list[tuple[int, int, int]], counts: list[int], flaws: Flaws
 ) -> _Records:
-    """Find the records of each batch by their lengths."""
     starts: list[int] = []
     owners, sizes, ends = [], [], []
     for index, at, end in bounds:

@@ -74,7 +74,6 @@ def gap(segments: Sequence[Segment], *, compacted: bool = False) -> str:
     a segment, or a segment's end, is missing. Other checkers judge bytes that are no batch.
 
     Args:
-        segments: the segments in order.
         compacted: whether compaction may have removed offsets. In such a log, only a torn batch at
             a segment's end shows a gap.
     """
@@ -97,8 +96,6 @@ def missing_begin(folder: Path, segments: Sequence[Segment], log_start: int | No
     Retention moves the log start offset, and with it the first leader epoch (LeaderEpochFileCache).
 
     Args:
-        folder: the replica's directory.
-        segments: the segments in order.
         log_start: the offset in the broker's log-start-offset-checkpoint; None without an entry.
     """
     starts = [] if log_start is None else [(log_start, LOG_START)]
@@ -126,8 +123,6 @@ def missing_end(folder: Path, segments: Sequence[Segment], reached: Mapping[str,
     times.
 
     Args:
-        folder: the replica's directory.
-        segments: the segments in order.
         reached: the offsets that the log had reached, by the file or request that shows this.
     """
     reached = dict(reached)
@@ -143,7 +138,6 @@ def missing_end(folder: Path, segments: Sequence[Segment], reached: Mapping[str,
 
 
 def _epochs(folder: Path) -> tuple[tuple[int, int], ...]:
-    """Return a replica's leader epochs; an empty list if its checkpoint file cannot be read."""
     try:
         return read_epochs(folder / LEADER_EPOCH)
     except CheckpointError:
@@ -175,8 +169,6 @@ def missing_metadata(folder: Path, segments: Sequence[Segment], reached_by_leade
     (KafkaMetadataLog).
 
     Args:
-        folder: the directory of the log.
-        segments: the segments in order.
         reached_by_leader: the committed offset of this log that the quorum's leader reported.
     """
     names = (_METADATA_SNAPSHOT.fullmatch(path.name) for path in folder.iterdir())

@@ -174,7 +174,6 @@ def _read(case: RunFiles, name: str, where: pc.Expression | None = None) -> pa.T
 
 
 def _rows(table: pa.Table, *, time: str = "time_ns") -> list[Row]:
-    """Return the rows in order of time; rows without a time come last."""
     return sorted(table.to_pylist(), key=lambda row: (row[time] is None, row[time]))
 
 

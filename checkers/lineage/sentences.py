@@ -91,7 +91,6 @@ def _cut(subject: Subject) -> list[str]:
 
 
 def _removed(gone: list[EndOffsetDrop]) -> list[str]:
-    """Return a sentence about the disks from which a fault removed the record, as a list."""
     brokers = sorted({cut.broker for cut in gone})
     disks = "the disk of broker" if len(brokers) == 1 else "the disks of brokers"
     return [f"Then a fault removed R from {disks} {joined(map(str, brokers))}."] if gone else []
@@ -121,7 +120,6 @@ def _by_themselves(subject: Subject, cuts: list[EndOffsetDrop]) -> list[str]:
 
 
 def _succession(subject: Subject) -> list[str]:
-    """Return a sentence about the last leader before another record was appended at R's offset."""
     elected = [change for change in subject.elections if change.leader >= 0]
     if not elected:
         return []

@@ -167,7 +167,6 @@ class Subject:
         return next(leaders, None)
 
     def _was_down(self, broker: int, row: Row) -> bool:
-        """Return whether a broker was down from before a send until after the send's response."""
         down_ns = NEVER
         for fault in self.evidence.faults:
             if fault["broker"] == broker and facts_of(fault["fault"]).silent:
@@ -197,7 +196,6 @@ class Subject:
 
     @cached_property
     def _tracks(self) -> list[Track]:
-        """The observations of each replica since the record was sent."""
         return [track.since(self.began_ns) for track in self.trace.tracks.values()]
 
     def _here(self, kind: str) -> list[Row]:

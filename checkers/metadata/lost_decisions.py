@@ -259,7 +259,6 @@ def _isrs(topic: str, partition: int, epoch: int, end: DecidedState) -> list[set
 def _lost_leader(
     topic: str, partition: int, leader: int, epoch: int, end: DecidedState
 ) -> _Loss | None:
-    """Return the loss of an observed leader and its epoch; None if the log has both."""
     history = end.partitions.get((topic, partition), [])
     decided = f"broker {leader} led {topic}-{partition} in leader epoch {epoch}"
     if not history:

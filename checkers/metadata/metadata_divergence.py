@@ -138,7 +138,6 @@ def metadata_divergence(tables: Tables) -> pa.Table:
 
 
 def _by_itself(log: ControllerLog, bound: int) -> Iterator[Row]:
-    """Yield the records that a single log must have but lacks."""
     for damage in log.damage:
         where = f"no valid batch ({damage['segment']:020d}.log, byte {damage['position']})"
         yield _row(log, damage["base_offset"], f"{where}: {damage['error']}")
@@ -190,7 +189,6 @@ def _matching(left: ControllerLog, right: ControllerLog) -> int:
 
 
 def _compared(engine: Engine, pairs: Sequence[_Pair]) -> Iterator[Row]:
-    """Yield the offsets at which two logs differ, with the records of all logs there."""
     if not pairs:
         return
     differences = compare(_replica_logs(engine, pairs))
@@ -247,7 +245,6 @@ def _replica_logs(engine: Engine, pairs: Sequence[_Pair]) -> ReplicaLogs:
 
 
 def _numbered(part: int, replica: int, bound: int, log: ControllerLog) -> pa.Table:
-    """Return a log's records below a bound, and its damage, as ``ReplicaLogs.records``."""
     sound = log.between(0, bound).select(_READ)
     damage = pa.Table.from_pylist([*log.damage], schema=log.records.schema).select(_READ)
     rows = pa.concat_tables([sound, damage])

@@ -103,7 +103,6 @@ def _feature(version: str) -> list[str]:
 
 
 def _end(session: SparkSession) -> None:
-    """Release the session on the server, if the server is still running."""
     client: Any = session.client
     client.set_retry_policies([])
     with warnings.catch_warnings():

@@ -180,7 +180,6 @@ class Rows:
         )
 
     def _filter(self, here: Callable[[pa.Table], pa.Array], there: Callable[[], Column]) -> "Rows":
-        """Return the rows selected by a mask in this process, or by a condition in Spark."""
         if self._table is not None:
             return self._engine.table(self._table.filter(here(self._table)))
         return self._there(self.frame().where(there()), self.schema)
@@ -316,7 +315,6 @@ def _whole(kernel: Kernel, schema: pa.Schema, table: pa.Table) -> pa.Table:
 def _ranges(
     batches: Iterable[pa.RecordBatch], kernel: Kernel, schema: pa.Schema, given: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a kernel's result in a task of ``map``, over many rows instead of small batches."""
     pending: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -331,7 +329,6 @@ def _ranges(
 def _partition(
     batches: Iterable[pa.RecordBatch], kernel: Kernel, schema: pa.Schema, given: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a kernel's result in a task of ``by``, over all rows of a partition at once."""
     whole = list(batches)
     if whole:
         table = pa.Table.from_batches(whole).cast(given)

@@ -250,7 +250,6 @@ def _read_there(
 
 
 def _read(spark: SparkSession, segments_read: Sequence[Segment], schema: StructType) -> DataFrame:
-    """Return the data source's rows, read by tasks of Spark, or in this process."""
     tasks = plan(segments_read, cores=os.cpu_count() or 1)
     names = schema.names
     if sum(map(_size, segments_read)) <= HERE_BYTES and (few := _here(tasks, names)) is not None:
@@ -270,7 +269,6 @@ def _arrow(names: Iterable[str]) -> pa.Schema:
 
 
 def _here(tasks: Iterable[list[FileRange]], names: list[str]) -> pa.Table | None:
-    """Return the records of some tasks, read by this process; None if they are too many."""
     batches, size = [], 0
     for batch in _records(chain.from_iterable(tasks), names):
         batches.append(batch)

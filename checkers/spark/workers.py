@@ -95,7 +95,6 @@ def _sources() -> Iterator[tuple[str, bytes]]:
 
 
 def _try(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Import, on a worker, all modules that it needs. Yield the batches unchanged."""
     importlib.import_module(_KERNELS)
     yield from batches
 

@@ -107,7 +107,6 @@ def _differing(
 
 
 def _with_segments(tables: Tables, remote: DataFrame) -> list[ComparedReplica]:
-    """Return all replicas, and each segment of the remote tier as one more replica."""
     cases = {case.key: case for case in tables.cases}
     replicas = compared_replicas(tables)
     numbers = {(r.end.run, r.end.topic, r.end.partition): (r.part, r.bound) for r in replicas}

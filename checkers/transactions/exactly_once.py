@@ -62,7 +62,6 @@ transaction took effect (DONE) or may have taken effect (MAYBE)."""
 
 
 def _without_loops(_tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge; empty if transactions read records."""
     return "" if case.plan.workload.transform else "no transaction reads (--transform)"
 
 
@@ -129,7 +128,6 @@ def exactly_once(view: ClientHistory, landed: pa.Array) -> Rows | None:
 
 
 def _members(view: ClientHistory) -> pa.Table:
-    """Return the members of groups, as ``MEMBER`` rows."""
     joined = subscriptions(view).to_pylist()
     groups = {row["client"]: (row["run"], row["value"]) for row in joined}
     number = {group: nth for nth, group in enumerate(sorted(set(groups.values())))}
@@ -250,8 +248,6 @@ def _findings(
     """Return findings with two steps each, as ``FINDING`` rows.
 
     Args:
-        kind: the kind of anomaly.
-        finding: the numbers of the findings.
         ends: ``client`` and ``at`` of each step's row.
         record: ``client, at, offset`` of one row for each record, and the ``group``.
         names: the groups' names, by number.

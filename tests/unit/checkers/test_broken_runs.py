@@ -191,8 +191,8 @@ CASES: dict[str, tuple[Callable[[Path], Run], str, set[str]]] = {
     "no-status": (without("status.json"), "has no status.json", set()),
     "no-plan": (without("plan.json"), "has no plan.json", set()),
     "other-schema": (_other_schema, "store schema 99", set()),
-    "cut-short": (_cut_short, "ended early in its phase running", set()),
-    "cut-log-dirs": (_cut_with_two_log_dirs, "ended early in its phase running", {"divergence"}),
+    "cut-short": (_cut_short, "ended early, in its phase running", set()),
+    "cut-log-dirs": (_cut_with_two_log_dirs, "ended early, in its phase running", {"divergence"}),
     "problems": (_with_problems, "The HW-lag window was missed.", set()),
 }
 
@@ -289,7 +289,7 @@ def test_what_a_whole_run_does_not_have_is_not_judged_and_its_page_says_so(
     verdicts: dict[str, Verdict], runs: dict[str, Run]
 ) -> None:
     verdict = verdicts["zookeeper"]
-    says = "not judged: no metadata log of a KRaft controller was frozen"
+    says = "not judged: the run has no copy of a KRaft controller's metadata log"
     assert (verdict.verdict, verdict.reasons) == ("valid", ())
     assert verdict.checkers["metadata-divergence"] == says
     assert verdict.checkers["lost-decision"] == "held"

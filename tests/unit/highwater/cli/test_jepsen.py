@@ -102,8 +102,10 @@ def test_what_the_last_reader_does_not_reach_is_unknown(
     text = f"{READ}{{:process 2, :type :ok, :f :poll, :value [[:poll {polled}]]}}"
     found, kinds, reasons = verdict(history, text)
     assert (found, kinds) == (code, [])
-    says = "Key 3: offset 1 was known, but no reader that later called seek to the"
-        " beginning reached it again"
+    says = (
+        "Key 3: offset 1 was known, but no reader that later called seek to the beginning reached"
+        " it again"
+    )
     assert [reason[: len(says)] for reason in reasons] == ([says] if code else [])
 
 

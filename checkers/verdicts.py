@@ -371,8 +371,8 @@ def _other_findings(counts: dict[str, int]) -> str:
         transactions = "a transaction" if hanging == 1 else f"{hanging:,} transactions"
         did += f" and has {transactions} that no client will end"
     if forgotten := counts.get(LOST_DECISION, 0):
-        many = f"{forgotten:,} decisions of controllers"
-        did += f" and lost {'a decision of a controller' if forgotten == 1 else many}"
+        decisions = f"{forgotten:,} decisions of controllers"
+        did += f" and lost {'a decision of a controller' if forgotten == 1 else decisions}"
     if withheld := counts.get(UNDELIVERED, 0):
         records = "record" if withheld == 1 else "records"
         did += f" and never delivered {withheld:,} {records} to a consumer group"

@@ -23,7 +23,7 @@ SWOLLEN_BYTES_MAX: Final = 128 << 20
 """The largest decompressed size of a batch. Kafka has no such limit. But producers limit a batch
 to ``batch.size`` before compression, so a larger batch is a decompression bomb."""
 
-_SWELLS: Final = 16  # the size of the first output buffer, in sizes of the compressed data
+_SWELLS: Final = 16  # the first output buffer has this many times the size of the data
 _ROOM_BYTES: Final = 1 << 16
 _NO_ROOM: Final = "whole buffer"  # cramjam's error contains these words if the buffer is too small
 
@@ -138,7 +138,7 @@ def _mend_lz4(data: memoryview) -> bytes:
 
 
 def _xxh32(data: bytes) -> int:
-    """Return XXH32 with seed 0 of fewer than 16 bytes. A frame header is shorter than 16 bytes."""
+    """Return the XXH32 checksum (seed 0) of fewer than 16 bytes, such as a frame header."""
     prime1, prime2, prime3 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
     prime4, prime5 = 0x27D4EB2F, 0x165667B1
     whole = len(data) // 4 * 4

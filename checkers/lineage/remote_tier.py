@@ -56,10 +56,10 @@ def copies(subject: Subject) -> Iterator[Witness]:
         return
     values = subject.evidence.remote.get((subject.partition, subject.offset), [])
     for value in dict.fromkeys(values) or (None,):
-        holds = f"holds {value}" if value else "holds no record"
+        holds_record = f"holds {value}" if value else "holds no record"
         yield Witness(
             who="remote tier",
             what="disk",
-            says=f"The remote tier {holds} at offset {subject.offset}.",
+            says=f"The remote tier {holds_record} at offset {subject.offset}.",
             source=REMOTE_TIER,
         )

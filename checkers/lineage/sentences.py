@@ -38,17 +38,22 @@ def sentence(row: Row, subject: Subject | None) -> str:
 def _acknowledged(row: Row, subject: Subject | None) -> str:
     acks = f"acknowledged with acks={row['acks']}" if row["acks"] else "acknowledged"
     name = where(row["topic"], row["partition"])
-    at = f"at offset {row['offset']} of {name}" if row["offset"] is not None else f"in {name}"
+    at_offset = (
+        f"at offset {row['offset']} of {name}" if row["offset"] is not None else f"in {name}"
+    )
     if row["acks"] in ACKNOWLEDGED:
-        return f"sent with acks={row['acks']}, which no broker acknowledges, {at}"
+        return f"sent with acks={row['acks']}, which no broker acknowledges, {at_offset}"
     by = ""
     for send in subject.sends if subject else ():
         if send["outcome"] == OK and send["error"]:
-            return f"in a transaction committed {at}, though its send had failed ({send['error']})"
+            return (
+                f"in a transaction committed {at_offset}, though its send had failed"
+                f" ({send['error']})"
+            )
         leader = subject.leader_of(send) if subject else None
         if send["outcome"] == OK and leader is not None and leader.leader >= 0:
             by = f" by broker {leader.leader}{_in_epoch(leader)}"
-    return f"{acks} {at}{by}"
+    return f"{acks} {at_offset}{by}"
 
 
 def _lost(row: Row, subject: Subject | None) -> list[str]:

@@ -274,7 +274,12 @@ def _lost_leader(
     last = history[-1].leader_epoch
     if not leaders:
         return topic, partition, decided, f"at the end the last leader epoch is {last}"
-    return topic, partition, decided, f"at the end that epoch has leader {_listed(leaders)}"
+    return (
+        topic,
+        partition,
+        decided,
+        f"at the end leader epoch {epoch} has leader {_listed(leaders)}",
+    )
 
 
 def _listed(brokers: Iterable[int]) -> str:

@@ -100,7 +100,7 @@ def _controllers(nodes: Sequence[int]) -> str:
 def _idle(tables: Tables, case: RunFiles) -> str:
     logs = controller_logs(tables)[case.key]
     if not logs:
-        return "the run has no copy of a KRaft controller's metadata log"
+        return "no metadata log of a KRaft controller was copied"
     if len(logs) == 1:
         return "there is only one metadata log"
     pairs = _pairs(logs, case.committed)

@@ -289,7 +289,7 @@ def test_what_a_whole_run_does_not_have_is_not_judged_and_its_page_says_so(
     verdicts: dict[str, Verdict], runs: dict[str, Run]
 ) -> None:
     verdict = verdicts["zookeeper"]
-    says = "not judged: the run has no copy of a KRaft controller's metadata log"
+    says = "not judged: no metadata log of a KRaft controller was copied"
     assert (verdict.verdict, verdict.reasons) == ("valid", ())
     assert verdict.checkers["metadata-divergence"] == says
     assert verdict.checkers["lost-decision"] == "held"

@@ -23,7 +23,7 @@ from tests.histories.controllers import (
 from tests.support.metadata_logs import log
 from tests.support.run_builder import RunBuilder
 
-NO_LOG = "the run has no copy of a KRaft controller's metadata log"
+NO_LOG = "no metadata log of a KRaft controller was copied"
 ONE_LOG = "there is only one metadata log"
 NO_OVERLAP = "no two metadata logs have an offset in common"
 NO_END = "the controllers' state at the end was not recorded"

@@ -1,4 +1,4 @@
-"""The judge: it finds anomalies in a run directory with Spark, and writes a verdict.
+"""The judge: it finds anomalies in run directories with Spark, and writes a verdict on each run.
 
 The judge needs no cluster, no client and no clock.
 """

@@ -1,7 +1,7 @@
 """Write each run's anomalies in order, and return the first anomalies of each kind.
 
-``analysis/anomalies.parquet`` is one file if a run has few anomalies. Otherwise it is a directory
-of files that Spark wrote, in the same order.
+A few anomalies become one file, ``analysis/anomalies.parquet``. If a run has too many anomalies for
+this process, Spark writes a directory of files with that name, in the same order.
 """
 
 import shutil
@@ -24,8 +24,9 @@ from highwater.checkers.lineage.evidence import Row
 from highwater.checkers.spark.engine import Engine, Rows
 
 LISTED_MAX: Final = 100
-"""A verdict lists at most this many anomalies of one kind; ``anomalies.parquet`` has all of them.
-Anomalies with steps come first, because a checker may explain only some anomalies."""
+"""The greatest number of anomalies of one kind in a verdict; ``anomalies.parquet`` has all
+anomalies. Anomalies with steps come first, because a checker may give steps to only some anomalies.
+"""
 
 ORDER: Final = ("run", "kind", "topic", "partition", "offset", "value")
 
@@ -38,11 +39,11 @@ class AnomalyCounts:
     """One run's anomalies: the number of each kind, and the first anomalies of each kind.
 
     Attributes:
-        counts: the number of anomalies of each kind that follow from no other anomaly.
-        following: the number of anomalies of each kind that follow from another anomaly (their
-            ``cause``). These are neither in ``counts`` nor in ``listed``.
-        listed: the first rows of each kind, ``LISTED_MAX`` at most, and those with steps before the
-            others.
+        counts: the number of anomalies of each kind, without the anomalies in ``following``.
+        following: the number of anomalies of each kind that have a ``cause``: another anomaly, of
+            which they are a consequence.
+        listed: the first anomalies of each kind in ``counts``, at most ``LISTED_MAX``; anomalies
+            with steps come first.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -55,10 +56,11 @@ class Target:
     """The place to which one run's anomalies are written.
 
     Attributes:
-        name: the run's name, which is written into its rows.
+        name: the run's name, for the column ``run``.
         path: the file, ``analysis/anomalies.parquet``.
-        uri: where Spark writes many anomalies; empty for ``path``.
-        without: kinds of anomaly that this run cannot show; such anomalies are dropped.
+        uri: the directory into which Spark writes many anomalies. Spark uses ``path`` if it is
+            empty.
+        without: kinds of anomaly that this run cannot prove. Anomalies of these kinds are dropped.
     """
 
     name: str
@@ -68,7 +70,7 @@ class Target:
 
 
 def gather(engine: Engine, finds: Iterable[Finds]) -> Rows:
-    """Return all anomalies of some checkers, computed once; in this process if they are few."""
+    """Return the anomalies of several checkers as one table. A small table is in this process."""
     there: list[DataFrame] = []
     rows = [engine.table(SCHEMA.empty_table())]
     for source in finds:
@@ -84,7 +86,7 @@ def gather(engine: Engine, finds: Iterable[Finds]) -> Rows:
 def collect(anomalies: Rows, targets: Mapping[str, Target]) -> dict[str, AnomalyCounts]:
     """Write each run's anomalies into its own file, in order; return their counts and first rows.
 
-    An anomaly names the anomaly from which it follows (``checkers.anomalies.root_causes``). A
+    An anomaly's ``cause`` names the anomaly that caused it (``checkers.anomalies.root_causes``). A
     duplicate in the final log has no cause, because both records are in the log.
 
     ``targets``: the place for each run's anomalies, by the run's key.
@@ -124,7 +126,7 @@ def _together(anomalies: Rows, targets: Mapping[str, Target]) -> Iterator[Sequen
 def _by_run(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """Yield the rows of each run, in order: nulls first, and strings by their bytes."""
     order = [(name, "ascending", "at_start") for name in ORDER]
-    # Columns of equal values are left out, because it takes long to compare their strings.
+    # Columns with only one value are not sorted, because comparing their strings takes long.
     telling = [key for key in order if _varies(table[key[0]])]
     if telling:
         table = table.take(pc.sort_indices(table.select([name for name, *_ in telling]), telling))
@@ -146,7 +148,7 @@ def _bring(table: pa.Table, target: Target) -> AnomalyCounts:
         table = table.filter(pc.invert(dropped))
     partial_path = _partial(target.path)
     run = pa.repeat(target.name, len(table))
-    # Distinct numbers need no dictionary: without one, 2/3 of the bytes in 1/3 of the time.
+    # Most values are different, so a dictionary would make the file larger and slower to write.
     named = table.set_column(0, SCHEMA.field("run"), run)
     pq.write_table(named, partial_path, compression="zstd", use_dictionary=False)
     _replace(partial_path, target.path)
@@ -166,7 +168,6 @@ def _counts(table: pa.Table) -> dict[str, int]:
 
 
 def _written(frame: DataFrame, target: Target) -> AnomalyCounts:
-    """Write anomalies with Spark, if they are too many for this process; return their counts."""
     written = frame.where(~F.col("kind").isin(*target.without)) if target.without else frame
     named = written.withColumn("run", F.lit(target.name)).orderBy(*ORDER)
     partial_path = _partial(target.path)
@@ -189,7 +190,6 @@ def _written(frame: DataFrame, target: Target) -> AnomalyCounts:
 
 
 def _partial(path: Path) -> Path:
-    """Return the path of a new file in the same directory as another path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".partial")
     _remove(unfinished)

@@ -1,6 +1,6 @@
 """The training run for Spark's class archive: ``-m …archive_training FLAG ...``.
 
-It runs in its own process, because a process can have only one JVM of Spark.
+The training run is its own process, because a process can start only one JVM.
 """
 
 import os
@@ -38,7 +38,10 @@ _EPOCH_AT: Final = 12
 
 
 def main(sharing: list[str]) -> None:
-    """Judge once in a JVM with these flags, which writes the archive when it exits."""
+    """Judge an artificial run in a JVM with these flags.
+
+    When the JVM exits, it writes the archive.
+    """
     threading.Thread(target=_end_with_who_asked, name="asked", daemon=True).start()
     options = SparkOptions(driver_memory="1g")
     started = classic.start(options, SETTINGS, sharing=tuple(sharing))
@@ -47,15 +50,15 @@ def main(sharing: list[str]) -> None:
 
 
 def _end_with_who_asked() -> None:
-    """End this process when its standard input closes, because then its parent has ended."""
+    """End this process when its standard input closes: then its parent process has ended."""
     sys.stdin.read()
     os._exit(1)
 
 
 def warm_up(spark: "SparkSession") -> None:
-    """Judge an artificial run in which one record is lost and one offset differs.
+    """Judge an artificial run in which one record is lost and one record's replicas differ.
 
-    The run is the smallest one for which every checker reads, compares, finds and explains.
+    It is the smallest run for which every checker reads, compares, finds and explains.
     """
     folder = scratch("warm-up")
     try:

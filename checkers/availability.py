@@ -24,7 +24,7 @@ _NS: Final = 1_000_000_000
 _PARTITIONS: Final = "events/partitions"
 _REPLICAS: Final = "events/replicas"
 _Answers: TypeAlias = dict[tuple[int, int], list[tuple[int, int]]]
-"""Partition and broker of a replica to the ranges of time in which it answered the observer."""
+"""For each replica (partition, broker): the times in which its broker answered the observer."""
 
 _NO_TIMES: Final = np.empty(0, np.int64)
 
@@ -49,7 +49,7 @@ class _Clock:
         self._sums = np.stack([after - lengths, after], axis=1).ravel()
 
     def lengths(self, since: Ints, until: Ints) -> Ints:
-        """Return the ns between each two times that are inside the ranges."""
+        """Return the ns inside the ranges, for each pair of times."""
         if not len(self._times):
             return np.zeros(len(since), np.int64)
         begin, end = (np.interp(times, self._times, self._sums) for times in (since, until))
@@ -57,7 +57,7 @@ class _Clock:
         return lengths
 
     def within(self, since_ns: int, until_ns: int) -> int:
-        """Return the ns between two times that are inside the ranges."""
+        """Return the ns inside the ranges, between two times."""
         return int(self.lengths(np.array([since_ns]), np.array([until_ns]))[0])
 
     def first(self, since_ns: int) -> int:
@@ -68,7 +68,7 @@ class _Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sends:
-    """The sends to one partition: when any waited, and the outages between acknowledgements."""
+    """The sends to one partition: when a send waited, and the outages between acknowledgements."""
 
     where: str
     waited: _Clock
@@ -84,7 +84,10 @@ class _Sends:
         return cls(where=where, waited=waited, pauses=pauses)
 
     def outages(self, since_ns: int, until_ns: int) -> Iterator[Outage]:
-        """Yield the outages that go on or begin in a range of time, from its begin on."""
+        """Yield the outages of a range of time.
+
+        An earlier outage counts from the range's first time.
+        """
         end_ns = int(self.waited.until[-1])
         for begin, end in self.pauses:
             if begin >= until_ns or (end is not None and end <= since_ns):
@@ -109,8 +112,8 @@ class _Observations:
     """The observations of one run.
 
     Attributes:
-        sends: the sends to each partition; empty if no broker acknowledges.
-        first_ns: when every partition's metadata was first observed; ``NEVER`` without any.
+        sends: the sends to each partition; empty if acknowledgements were not recorded.
+        first_ns: the time from which the metadata of every partition was observed; else ``NEVER``.
         leaderless: when partitions had no leader, or their leader did not answer the observer.
         partial: when partitions had replicas that were not in their ISRs.
     """
@@ -140,7 +143,10 @@ class _Observations:
         return longest(outages)
 
     def unsynced(self, healing_ns: int, next_ns: int) -> Outage | None:
-        """Return the time from a healing until all replicas are in sync, or the next fault."""
+        """Return the time from a healing until all replicas are in sync.
+
+        If the next fault begins earlier, the time ends there.
+        """
         if self.first_ns > healing_ns:
             return None
         outages = [Outage(seconds=0.0)]
@@ -197,7 +203,6 @@ def _of_fault(
 
 
 def _sends(tables: Tables) -> dict[str, list[_Sends]]:
-    """Return the sends to every partition of each run's topic."""
     view = client_view(tables)
     topics = {case.key: case.plan.topic.name for case in tables.cases}
     waits, done = (_by_slot(spans) for spans in (view.waits, view.acknowledged))
@@ -220,7 +225,6 @@ def _by_slot(spans: pa.Table) -> dict[int, tuple[Ints, Ints]]:
 
 
 def _observed(case: RunFiles, sends: Sequence[_Sends]) -> _Observations:
-    """Return what was observed of a run; its tables of events may be missing."""
     topic, answers, end_ns = case.plan.topic, *_answers(case)
     changes: dict[int, list[tuple[int, int, bool]]] = defaultdict(list)
     for row in case.rows(_PARTITIONS):
@@ -258,7 +262,7 @@ def _answering(
 ) -> Iterator[tuple[int, int]]:
     """Yield the parts of a range of time in which a leader answered the observer.
 
-    If the observer has no row about the replica, it was not asked: the leader counts as answering.
+    If the observer never queried the replica, the leader counts as answering.
     """
     if replica[1] >= 0:
         for begin, end in answers.get(replica, [(since_ns, until_ns)]):
@@ -269,7 +273,7 @@ def _answering(
 def _between(
     where: str, first_ns: int, good: Iterable[tuple[int, int]], end_ns: int
 ) -> Iterator[_Span]:
-    """Yield the ranges of time outside of some ranges, which are in order."""
+    """Yield the ranges of time between the ``good`` ranges, which are in order."""
     since_ns = first_ns
     for begin, end in good:
         if begin > since_ns:
@@ -297,6 +301,7 @@ def _answers(case: RunFiles) -> tuple[_Answers, int]:
         spans = answers[replica]
         if answered[runs.first[place]]:
             until = begins[place + 1] if follows[place] == replica else end_ns
-            repeated = place and replicas[place - 1] == replica  # before its first row it was not
+            repeated = place and replicas[place - 1] == replica
+            # A replica's first range begins at 0.
             spans.append((begins[place] if repeated else 0, until))
     return answers, end_ns

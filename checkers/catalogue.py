@@ -1,7 +1,7 @@
-"""All checkers, in the order in which reports and verdicts list their findings.
+"""All checkers, in the order in which reports and verdicts list their results.
 
-To add a checker, import it and put it into the list. If a checker finds several kinds in one pass,
-its decorator lists the kinds in order.
+To add a checker, import it and put it into ``CHECKERS``. If a checker finds several kinds of
+anomaly in one pass, its decorator lists the kinds in order.
 """
 
 from collections.abc import Iterable
@@ -80,12 +80,14 @@ def all_checkers() -> tuple[Checker, ...]:
     for package, extension in extensions.load(extensions.CHECKERS):
         if not isinstance(extension, Checker):
             raise HarnessError(
-                f"{package} has a {type(extension).__name__} for {extensions.CHECKERS}, no checker",
+                f"The entry point {extensions.CHECKERS} of {package} names a "
+                f"{type(extension).__name__}, not a checker",
                 hint="The entry point must name a function that @checker decorates.",
             )
         if twice := _names(checkers) & _names([extension]):
             raise HarnessError(
-                f"{package} has a checker called {min(twice)}, and there is one already",
+                f"{package} has a checker for the kind {min(twice)}, and another checker has the "
+                "same kind",
                 hint="Give the kind another name, or uninstall the package.",
             )
         checkers.append(extension)
@@ -93,7 +95,7 @@ def all_checkers() -> tuple[Checker, ...]:
 
 
 def all_kinds() -> dict[str, Kind]:
-    """Return the kinds of anomaly that all checkers find, by name.
+    """Return all kinds of anomaly that checkers find, by name.
 
     Raises:
         HarnessError: for the same reasons as ``all_checkers``.
@@ -109,8 +111,8 @@ def our_kinds() -> dict[str, Kind]:
 def kind(name: str) -> Kind:
     """Return the kind of anomaly with this name, or a substitute if no checker finds it.
 
-    The checker behind a verdict may not be installed: it can belong to another package or to an
-    older release of Highwater.
+    The checker that found the anomaly may not be installed: it can belong to another package or to
+    an older release of Highwater.
     """
     entries = {entry.name: entry for entry in (*all_kinds().values(), *FOREIGN)}
     if name in entries:

@@ -19,8 +19,9 @@ Row = dict[str, Any]
 def coordinator_records(case: RunFiles, topic: str) -> list[Row] | None:
     """Return every record of a coordinators' topic, in columns of ``reader.SCHEMA``.
 
-    The records of a partition are in order, and come from its most up-to-date replica; another
-    checker compares the replicas. The result is None where ``coordinator_copies`` returns None.
+    The records of a partition are in order, and come from its most up-to-date replica. The checker
+    ``coordinator_divergence`` compares the replicas. The result is None if the run has no complete
+    copy of the topic.
     """
     copies = coordinator_copies(case, topic)
     if copies is None:
@@ -31,7 +32,7 @@ def coordinator_records(case: RunFiles, topic: str) -> list[Row] | None:
 def coordinator_copies(case: RunFiles, topic: str) -> dict[int, list[list[Row]]] | None:
     """Return the records of each replica of each partition of a coordinators' topic, in order.
 
-    The result is None if the run has no copy of the topic, or no complete one.
+    The result is None if the run has no complete copy of the topic.
     """
     folder = case.run.coordinators
     if any(unused.path.startswith(f"{folder.name}/") for unused in case.unread):
@@ -49,12 +50,11 @@ def coordinator_copies(case: RunFiles, topic: str) -> dict[int, list[list[Row]]]
 
 
 def newest(logs: list[list[Row]]) -> list[Row]:
-    """Return the most up-to-date of a partition's replicas."""
+    """Return the most up-to-date replica of a partition."""
     return max(logs, key=_end)
 
 
 def _end(rows: list[Row]) -> tuple[int, int]:
-    """Return the last epoch and offset of a log."""
     if not rows:
         return -1, -1
     epoch = rows[-1]["leader_epoch"]

@@ -34,12 +34,12 @@ from highwater.harness.runs.verdict import Ledger, UnusedFile, Verdict
 def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> list[Verdict]:
     """Judge runs; write ``analysis/verdict.json`` and ``analysis/anomalies.parquet`` of each.
 
-    A damaged run gets the verdict ``unknown`` with the reasons, and causes no error.
+    A damaged run raises no error. Its verdict is ``unknown`` and gives the reasons.
 
     Args:
         runs: any number of runs of any size. Large data remains in Spark.
         spark: from ``checkers.spark.session.spark``.
-        stories: whether anomalies are explained with their evidence, which takes longer.
+        stories: whether to explain anomalies with evidence from the run. This takes longer.
 
     Raises:
         HarnessError: Spark ended; no verdict was written.
@@ -57,7 +57,8 @@ def judge(runs: Sequence[Run], spark: SparkSession, *, stories: bool = True) -> 
         judged = _judge(list(cases.values()), spark, folder, stories=stories)
         verdicts |= dict(zip(cases, map(verdict, judged), strict=True))
         for index, run in enumerate(runs):
-            # No verdict can be written into an unreadable folder; the returned one has the reason.
+            # If a run's folder is unreadable, it gets no verdict.json; the returned verdict has the
+            # reason.
             closed = (OSError,) if index not in cases else ()
             with contextlib.suppress(*closed):
                 run.write("analysis/verdict.json", verdicts[index].to_json())
@@ -71,10 +72,10 @@ class _Pass:
     Attributes:
         anomalies: all anomalies that were found.
         crashed: the error of each crashed checker, by the checker's name.
-        ledgers: each run's ledger; None when the ledgers could not be computed.
+        ledgers: the record counts of each run; None if they could not be computed.
         lost: by run, a sentence about rows of its history that were not judged.
-        measured: each run's availability.
         idle: by run and checker name, the reason why the checker has nothing to judge.
+        measured: each run's availability.
     """
 
     anomalies: Rows
@@ -90,7 +91,7 @@ def _judge(
 ) -> list[Findings]:
     """Judge all runs together.
 
-    After a crash, judge each half alone, to find the run that caused it.
+    After a crash, judge each half of the runs separately, to find the run that caused it.
     """
     if not cases:
         return []
@@ -128,7 +129,7 @@ def _pass(tables: Tables) -> _Pass:
     try:
         ledgers = record_outcomes.ledgers(tables, done.anomalies)
         done.lost = _lost(tables)
-    except Exception as error:  # noqa: BLE001 - the verdict says that there is no ledger
+    except Exception as error:  # noqa: BLE001 - the verdict says that there are no record counts
         done.crashed.setdefault("ledger", first_line(error))
     else:
         done.ledgers = {run: _ledger(book) for run, book in ledgers.items()}
@@ -140,7 +141,7 @@ def _pass(tables: Tables) -> _Pass:
 
 
 def _gathered(tables: Tables, finds: Iterable[anomaly_files.Finds]) -> Rows:
-    """Return the anomalies of some checkers; findings in clients' histories get their values."""
+    """Return the anomalies of some checkers. Findings about clients' histories become anomalies."""
     findings: list[Rows] = []
     anomalies: list[anomaly_files.Finds] = []
     for source in finds:
@@ -154,7 +155,6 @@ def _gathered(tables: Tables, finds: Iterable[anomaly_files.Finds]) -> Rows:
 
 
 def _lost(tables: Tables) -> dict[str, str]:
-    """Return, by run, a sentence about rows of its history that were recorded but not judged."""
     judged = client_view(tables).judged
     return {
         case.key: f"has {case.operations:,} rows, of which {judged.get(case.key, 0):,} were judged"
@@ -166,11 +166,10 @@ def _lost(tables: Tables) -> dict[str, str]:
 def _gather_each(
     tables: Tables, finds: Mapping[tuple[str, ...], anomaly_files.Finds], done: _Pass
 ) -> None:
-    """Run every checker, and add its anomalies to a pass. Record the crashes."""
     for names, source in finds.items():
         try:
             done.anomalies = done.anomalies.union(_gathered(tables, [source]))
-        except Exception as error:  # noqa: BLE001 - for the same reason
+        except Exception as error:  # noqa: BLE001 - a crashed checker is recorded
             done.crashed |= dict.fromkeys(names, first_line(error))
 
 
@@ -195,7 +194,7 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
     try:
         if suspects and stories:
             evidence = gather(tables, suspects)
-    except Exception as error:  # noqa: BLE001 - the findings stand; only their stories are missing
+    except Exception as error:  # noqa: BLE001 - the anomalies remain valid; only their explanations are missing
         untold = first_line(error)
     return [
         Findings(
@@ -215,7 +214,7 @@ def _findings(tables: Tables, done: _Pass, *, stories: bool) -> list[Findings]:
 
 
 def _unfounded(case: RunFiles, done: _Pass) -> frozenset[str]:
-    """Return the kinds of anomaly that a run cannot show."""
+    """Return the kinds of anomaly that this run's evidence cannot prove."""
     if case.key in done.lost:
         return frozenset(all_kinds())
     return frozenset(kind.name for kind in all_kinds().values() if kind.absence and case.cut)
@@ -224,7 +223,9 @@ def _unfounded(case: RunFiles, done: _Pass) -> frozenset[str]:
 def _half_read(tables: Tables) -> dict[str, list[str]]:
     """Return, by run, the replicas that were verified but could not be read completely."""
     replicas: dict[str, list[str]] = {}
-    with contextlib.suppress(Exception):  # a crash of every checker of the disks, which say so
+    with contextlib.suppress(
+        Exception
+    ):  # The checkers of disks crash for the same reason, and report it.
         for end in log_ends(tables):
             if end.unread:
                 path = f"replicas/{end.broker}/{end.topic}-{end.partition}"

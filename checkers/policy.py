@@ -1,4 +1,4 @@
-"""The policy: a run's guarantees, and the anomalies that break them."""
+"""The policy: the guarantee of a run's settings, and the anomalies that break it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from highwater.harness.runs.verdict import ACKNOWLEDGED
 Word = Literal["valid", "invalid", "unknown"]
 
 _UNDECIDED: Final = frozenset((UNSEEN, UNREACHED_INPUT))
-"""Kinds of anomaly in which the run does not show a record's outcome."""
+"""Kinds of anomaly that do not decide a record's outcome, because no reader reached its offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ def promised(plan: Plan, *, faults: int) -> Promise:
 
     Args:
         plan: the run's settings.
-        faults: how many faults were injected.
+        faults: the number of injected faults.
     """
     kinds = catalogue.all_kinds().values()
     breaking = frozenset(kind.name for kind in kinds if kind.breaks(plan, faults))
@@ -53,23 +53,23 @@ def decide(
 ) -> tuple[Word, tuple[str, ...]]:
     """Return the verdict and its reasons.
 
-    The verdict is ``unknown`` if evidence could not be judged, else ``invalid`` if a guarantee was
-    broken. It is also ``unknown`` if no reader reached a record's offset, or if planned faults were
-    never injected.
+    The verdict is ``unknown`` if evidence could not be judged. Otherwise it is ``invalid`` if a
+    guarantee was broken. Otherwise it is ``unknown`` if no reader reached a record's offset, or if
+    planned faults were never injected.
 
     Args:
         promise: from ``promised``.
-        counts: how many anomalies of each kind were found, without anomalies that have a cause.
-        unjudged: why the run could not be judged completely; empty if it was.
-        untested: why no guarantee was tested in a completely judged run; empty if one was.
-        exceeded: the limits of the user that outages exceeded, a sentence for each.
+        counts: the number of anomalies of each kind, without anomalies that have a cause.
+        unjudged: the reasons why the run could not be judged completely.
+        untested: the reasons why a completely judged run tested no guarantee.
+        exceeded: one sentence for each of the user's limits that an outage exceeded.
     """
     kinds = sorted((kind for kind in counts if counts[kind]), key=_rank)
     broken = [
         phrase(kind, counts[kind], promise.acks) for kind in kinds if kind in promise.breaking
     ]
     others = [
-        f"{phrase(kind, counts[kind], promise.acks)} No promise excludes that."
+        f"{phrase(kind, counts[kind], promise.acks)} The run's guarantee allows this."
         for kind in kinds
         if kind not in promise.breaking and kind not in _UNDECIDED
     ]
@@ -98,7 +98,7 @@ def _rank(name: str) -> tuple[int, str]:
 
 
 def elections(plan: Plan) -> str:
-    """Return the run's kind of elections, in two words."""
+    """Return "clean elections" or "unclean elections", as the topic's configuration allows."""
     return "unclean elections" if plan.topic.unclean_leader_election else "clean elections"
 
 
@@ -137,9 +137,9 @@ def _sentence(plan: Plan) -> str:
     text = f"{text}; replicas never disagree."
     if plan.program is None:
         return text
-    often = plan.program.guarantee.replace("-", " ") + ", in order" * plan.program.ordered
-    does = "writes each record" if plan.without_input else "processes each input"
-    return f"The program says that it {does} {often}. {text}"
+    guarantee = plan.program.guarantee.replace("-", " ") + ", in order" * plan.program.ordered
+    action = "writes each record" if plan.without_input else "processes each input"
+    return f"The program says that it {action} {guarantee}. {text}"
 
 
 def _replicas(count: int) -> str:

@@ -1,8 +1,8 @@
 """Copy runs that only Spark can read to this machine, and write the results back.
 
-Spark's source ``binaryFile`` lists and reads a run's files, which are mirrored in a folder on this
-machine. Instead of long segments, the mirror has sparse files of the same length. Spark's tasks
-read tables and segments from the run's own folder.
+Spark's source ``binaryFile`` lists and reads a run's files. Their copies are in a folder on this
+machine, the mirror. If the segments are too long together, the mirror has empty (sparse) files of
+the same lengths instead. Spark's tasks read tables and segments from the run's own folder.
 """
 
 import os
@@ -28,18 +28,21 @@ from highwater.harness.runs.manifest import Manifest, RecordedFile
 from highwater.harness.runs.store import Run
 
 MIRRORED_MAX: Final = 1 << 30
-"""The length of the longest file that is mirrored. Spark has several copies of a file in memory."""
+"""The greatest length of a mirrored file, in bytes. Spark has several copies of a file in
+memory."""
 
 SEGMENTS_MAX: Final = 1 << 30
-"""If all segments of a run together are longer than this, no segment is mirrored."""
+"""The greatest total length of mirrored segments, in bytes. If a run has more, none is mirrored."""
 
-_BATCH_BYTES: Final = 64 << 20  # bytes that Spark sends to this process at once
+_BATCH_BYTES: Final = (
+    64 << 20
+)  # the greatest number of bytes that Spark sends to this process at once
 
 _SEGMENT: Final = re.compile(r"replicas/\d+/[^/]+/\d{20}\.log")
 _HIDDEN: Final = re.compile(r"(?:[^/_.][^/]*/)*[_.][^/]*(?=/)")
 _PART: Final = re.compile(r"/part-\d{5}-[^/]+$")
 _NOISE: Final = re.compile(r"^\[[\w.]+\] |^(([\w$]+\.)+[\w$]+: )+| SQLSTATE: \w+$")
-"""The parts of an error that its message does not show: Spark's name, Java classes, SQLSTATE."""
+"""Parts of Spark's error that Highwater's message omits: Spark's name, Java classes, SQLSTATE."""
 
 _HINT: Final = (
     "Name a run's folder that this Spark can reach. A store such as s3a: needs jars and keys:"
@@ -52,9 +55,9 @@ class RemoteRun(Run):
 
     Args:
         path: the folder of the mirror.
-        uri: the run's own directory, in Spark's form.
-        digests: the length and digest that Spark read of each segment that is sparse in the
-            mirror, by its path from the run's folder.
+        uri: the URI of the run's own directory.
+        digests: the length and digest of each segment that is only a sparse file in the mirror, as
+            Spark read them. The key is the segment's path in the run's folder.
     """
 
     def __init__(self, path: Path, uri: str, digests: Mapping[str, RecordedFile]) -> None:
@@ -64,11 +67,11 @@ class RemoteRun(Run):
 
     @property
     def disks_here(self) -> bool:
-        """True if the run's segments can be read in the mirror."""
+        """True if the local mirror has the contents of the run's segments."""
         return not self.digests
 
     def uri_of(self, path: Path) -> str:
-        """Return the URI of the file in the run's own folder for a path in the mirror."""
+        """Return the URI of the original of a file in the mirror."""
         return f"{self.uri}/{path.relative_to(self.path).as_posix()}"
 
 
@@ -103,8 +106,8 @@ def fetch(spark: SparkSession, uri: str, folder: Path) -> RemoteRun:
 def send_back(spark: SparkSession, run: RemoteRun) -> None:
     """Write the results about a run into its folder, the verdict last.
 
-    Spark writes each file as a folder with one part, which has the file's content. Anomalies that
-    are too many for this process are already in the run's folder.
+    Spark writes each file as a folder that contains the file's content as one part. If the
+    anomalies are too many for this process, Spark has already written them into the run's folder.
 
     Raises:
         HarnessError: Spark cannot write into the run's folder.
@@ -121,19 +124,18 @@ def send_back(spark: SparkSession, run: RemoteRun) -> None:
 
 
 def _root(spark: SparkSession, uri: str) -> str:
-    """Return the run's directory in Spark's form, as in the paths of its files."""
+    """Return the path of the run's directory, in the form that Spark lists."""
     paths = _paths(spark, f"{uri.rstrip('/')}/plan.json")
     if paths is None:
-        binary(spark, uri)  # raises an error that says so if the folder does not exist
+        binary(spark, uri)  # raises a clearer error if the folder does not exist
         raise NotThereError(f"{uri} is not a run directory", hint="It has no plan.json.")
     (plan,) = paths
     return plan.removesuffix("/plan.json")
 
 
 def _paths(spark: SparkSession, path: str) -> list[str] | None:
-    """Return the paths of a file, or of a folder's files; None if there is no such path."""
     try:
-        return paths_of(binary(spark, path))  # a Connect session looks only here
+        return paths_of(binary(spark, path))  # a Connect session raises the error only here
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
@@ -141,7 +143,7 @@ def _paths(spark: SparkSession, path: str) -> list[str] | None:
 
 
 def _hidden_folders(spark: SparkSession, root: str) -> list[str]:
-    """Return the folders of recorded files that Spark lists only by name, such as ``_`` topics."""
+    """Return folders that Spark does not list by itself, such as topics named ``_…``."""
     path = f"{root}/{manifest.NAME}"
     if _paths(spark, path) is None:
         return []
@@ -149,13 +151,12 @@ def _hidden_folders(spark: SparkSession, root: str) -> list[str]:
         [row] = binary(spark, path).select("content").collect()
         names = msgspec.json.decode(row.content, type=Manifest).files
     except (ValueError, msgspec.DecodeError):
-        return []  # the judge says that it cannot be read
+        return []  # the judge reports that the manifest cannot be read
     paths = {f"{root}/{folder[0]}" for folder in map(_HIDDEN.match, names) if folder}
     return [folder for folder in sorted(paths) if _paths(spark, folder) is not None]
 
 
 def _sizes(files: DataFrame, root: str) -> dict[str, int]:
-    """Return each file's length in bytes by its path from the run's folder; 0 for an empty file."""
     sizes = dict.fromkeys(paths_of(files), 0)
     sizes |= {row.path: row.length for row in files.select("path", "length").collect()}
     return {path.removeprefix(f"{root}/"): size for path, size in sizes.items()}
@@ -166,7 +167,8 @@ def _require_readable(uri: str, sizes: Mapping[str, int]) -> None:
         most = FILE_BYTES_MAX if _SEGMENT.fullmatch(name) else MIRRORED_MAX
         if size > most:
             raise HarnessError(
-                f"{uri}/{name} has {size:,} bytes, and Spark can read no more than {most:,} of it",
+                f"{uri}/{name} has {size:,} bytes, but Spark can read files of at most {most:,} "
+                "bytes",
                 hint="Copy the run to a folder on this machine, and name that folder.",
             )
 
@@ -181,7 +183,7 @@ def _targets(mirror: Path, names: Iterable[str]) -> dict[str, Path]:
 def _bring_files(
     spark: SparkSession, root: str, sizes: Mapping[str, int]
 ) -> Iterator[tuple[str, int, bytes]]:
-    """Yield pieces of some files: the file's name, the piece's position, and its bytes."""
+    """Yield pieces of files: the file's name, the piece's position in the file, and its bytes."""
     files = contents(spark, [f"{root}/{name}" for name in sizes])
     if (parts := sum(sizes.values()) // _BATCH_BYTES) > 0:  # Spark sends one partition at a time
         files = files.repartition(1 + parts)
@@ -190,7 +192,6 @@ def _bring_files(
 
 
 def _digests(spark: SparkSession, root: str, hidden: Sequence[str]) -> dict[str, RecordedFile]:
-    """Return the digest of each segment that is not empty."""
     files = binary(spark, f"{root}/replicas", *hidden).where(
         F.col("path").rlike(f"{_SEGMENT.pattern}$")
     )
@@ -202,14 +203,13 @@ def _digests(spark: SparkSession, root: str, hidden: Sequence[str]) -> dict[str,
 
 
 def _write_text(spark: SparkSession, text: str, uri: str) -> None:
-    """Write a file's text without its last character, because Spark adds a line separator."""
+    """Write a text file. Spark appends a line separator; the text's last character serves as it."""
     row = spark.createDataFrame([(text[:-1],)], "value string").coalesce(1)
     row.write.mode("overwrite").text(uri, lineSep=text[-1])
 
 
 @contextmanager
 def _translated_errors(spark: SparkSession, uri: str, done: str) -> Iterator[None]:
-    """Raise a readable error if Spark cannot read or write at a URI."""
     try:
         yield
     except HighwaterError:
@@ -221,6 +221,7 @@ def _translated_errors(spark: SparkSession, uri: str, done: str) -> Iterator[Non
         except Exception:  # noqa: BLE001 - any error here means that Spark has ended
             why = "Spark ended"
             hint = (
-                "It holds several complete copies of a file: --driver-memory gives it more memory."
+                "Spark holds several complete copies of a file in memory: give it more with "
+                "--driver-memory."
             )
         raise HarnessError(f"{uri} cannot be {done}: {why}", hint=hint) from error

@@ -1,9 +1,8 @@
 """The files of a run: the files to judge, and the files that are missing or broken.
 
 Files are judged in place. Only the streams of a run that ended early are copied, up to their last
-complete batch. Files that are no evidence, because they are missing or changed
-(``harness.runs.manifest``), are not judged. If one segment is no evidence, its replica is not
-judged.
+complete batch. Missing or changed files (``harness.runs.manifest``) are not judged. If one segment
+is missing or changed, its replica is not judged.
 """
 
 import contextlib
@@ -55,7 +54,7 @@ from highwater.harness.runs.verdict import UnusedFile
 _SCHEMAS: Final = {**TABLES, **WHERE_RECORDED}
 _REPLICAS: Final = "events/replicas"
 _NAMED_MAX: Final = 5
-"""A message names at most this many files that are no evidence, and counts the others."""
+"""The greatest number of unusable files that a message names. It counts the other files."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,12 +62,12 @@ class RunFiles:
     """One run to judge: its plan, its status, and its missing or damaged files.
 
     Attributes:
-        key: names the run in every table's ``run`` column; it is unique, unlike a directory's name.
-        unread: files of the run that are no evidence, and are not read.
+        key: names the run in every table's ``run`` column. It is unique; a directory's name is not.
+        unread: missing or damaged files of the run, which are not read.
         unsealed: tables that were never finished, with the number of complete rows in each.
-        recorded: the number of recorded rows in each table, if the run records it.
+        recorded: the number of rows of each table, if the manifest has it.
         tables: the Parquet file of each table that can be read, by the table's name.
-        sealed: the tables that are copies of streams, which only this machine has.
+        sealed: the tables whose Parquet files are copies of streams, on this machine only.
         operations: the number of rows in the history to judge.
         replicas: the folders of the topic's replicas on all brokers that are compared.
         metadata_logs: the folder of each KRaft controller's metadata log, by node id.
@@ -120,7 +119,7 @@ class RunFiles:
 
     @property
     def log_directories(self) -> Path:
-        """The folder with a subfolder for each broker id, for its replicas and checkpoints."""
+        """The folder with one subfolder for each broker, with its replicas and checkpoints."""
         return self.merged or self.run.replicas
 
     @property
@@ -136,21 +135,22 @@ class RunFiles:
 
     @property
     def reasons(self) -> list[str]:
-        """The reasons why the run cannot be judged completely, a sentence each."""
+        """The reasons why the run cannot be judged completely, one sentence each."""
         reasons = []
         if self.cut:
-            reasons = [f"The run ended early in its phase {self.cut}: its files were judged."]
+            reasons = [f"The run ended early, in its phase {self.cut}. Its files were judged."]
         reasons += [unused.says for unused in self.unread[:_NAMED_MAX]]
         if (more := len(self.unread) - _NAMED_MAX) > 0:
-            reasons.append(f"{more:,} more files of the run are no evidence either.")
+            reasons.append(f"{more:,} more files of the run are missing or damaged.")
         if self.unsealed:
-            first, *others = (f"{name} {rows:,}" for name, rows in self.unsealed.items())
-            what = ", ".join([f"{first} rows up to the last complete batch", *others])
-            reasons.append(f"Tables that were never finished were judged: {what}.")
+            tables = ", ".join(f"{name} ({rows:,} rows)" for name, rows in self.unsealed.items())
+            reasons.append(
+                f"Unfinished tables were judged up to their last complete batch: {tables}."
+            )
         return reasons
 
     def lacks(self, name: str) -> bool:
-        """Return whether a table of the run is missing or changed, so that it is no evidence."""
+        """Return True if a table of the run is missing or changed."""
         return is_table_among(name, [unused.path for unused in self.unread])
 
     def rows(self, name: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
@@ -179,21 +179,21 @@ class RunFiles:
 
     @property
     def broken(self) -> frozenset[Path]:
-        """The paths of files and of replicas' folders that are no evidence."""
+        """The paths of missing or damaged files and replicas."""
         return frozenset(self.run.path / unused.path for unused in self.unread)
 
     @property
     def committed(self) -> dict[int, int]:
-        """The offset below which each controller's metadata log must hold the committed records."""
+        """The offset up to which each controller's metadata log must have records, by node id."""
         rows = self.rows(QUORUM_TABLE, ["time_ns", "node", "leo", "hw"])
         watermark = max((row["hw"] for row in rows), default=0)
-        # The last LEO counts: a fault may have emptied a disk, which the leader learns by a fetch.
+        # A node's last LEO is used, because a fault may have emptied its disk earlier.
         ends = {row["node"]: row["leo"] for row in rows}
         return {node: min(watermark, end) for node, end in ends.items()}
 
     @property
     def segments(self) -> list[Segment]:
-        """The segments of the replicas that are compared; their ``run`` is this run's ``key``."""
+        """The segments of the replicas that are compared. Their ``run`` is this run's ``key``."""
         return limited(
             [
                 replace(
@@ -211,8 +211,7 @@ class RunFiles:
     def remote_segments(self) -> list[Segment]:
         """The segments in the topic's remote tier, each as a separate replica.
 
-        Their broker ids are -1, -2, …, because leaders may have copied overlapping ranges of
-        offsets.
+        Their broker ids are -1, -2, …, because several leaders may have copied the same offsets.
         """
         topic, broken = self.plan.topic.name, self.broken
         files = [
@@ -282,7 +281,6 @@ def _stage_table(case: RunFiles, name: str, part: Path) -> None:
 
 
 def _words(error: Exception) -> str:
-    """Return the system's message, or the first line of Arrow's message without class names."""
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
     line = str(error).partition("\n")[0].rstrip(".")
@@ -290,7 +288,6 @@ def _words(error: Exception) -> str:
 
 
 def _unusable(data: pq.FileMetaData, schema: pa.Schema, recorded: int | None) -> str:
-    """Return why a table cannot be used, as the end of a message; empty if it can."""
     if missing := _missing_columns(data.schema.to_arrow_schema(), schema):
         return f"has no usable column {missing}"
     if recorded is not None and data.num_rows != recorded:
@@ -315,11 +312,11 @@ def _missing_columns(schema: pa.Schema, required: pa.Schema) -> str:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """Return the type of a column's values, even if the column is dictionary-encoded."""
+    """Return the type of a column's values without its dictionary encoding."""
     if pa.types.is_dictionary(kind):
         return plain(kind.value_type)
     if pa.types.is_list(kind):
-        return pa.list_(kind.value_type)  # the name of its element does not matter
+        return pa.list_(kind.value_type)  # the name of a list's element does not matter
     return kind
 
 
@@ -379,11 +376,11 @@ def _stage_replicas(case: RunFiles) -> None:
 
 
 def _missing(case: RunFiles, folder: Path, answered: Mapping[tuple[str, str], int]) -> str:
-    """Return the missing parts of a replica's directory, as the end of a message; else empty.
+    """Return the missing parts of a replica's directory, as the end of a message.
 
-    If all files of the manifest exist, the broker itself lost the missing records. If the replicas
-    were not in sync at the end, a log's end is not judged, because the log may have been truncated
-    just before the copy.
+    The message is empty if nothing is missing. If all files of the manifest exist, no file is
+    missing: the broker itself lost the records. If the replicas were not in sync at the end, the
+    end of a log is not checked: the broker may have truncated the log just before the copy.
     """
     segments = limited(inside(folder))
     if (why := incomplete(folder, segments)) or case.listed:
@@ -395,12 +392,12 @@ def _missing(case: RunFiles, folder: Path, answered: Mapping[tuple[str, str], in
     if not case.status.quiesced:
         return ""
     broker = folder.parent.name
-    reached[f"the last answer of broker {broker}"] = answered.get((broker, folder.name), 0)
+    reached[f"the last response of broker {broker}"] = answered.get((broker, folder.name), 0)
     return missing_end(folder, segments, reached)
 
 
 def _stage_remote_tier(case: RunFiles) -> None:
-    """Ignore segments of the remote tier whose copies are incomplete."""
+    """Exclude segments of the remote tier whose copies are incomplete."""
     if case.listed or not case.plan.tiered or isinstance(case.run, RemoteRun):
         return
     unread = {segment.path: incomplete_segment(segment) for segment in case.remote_segments}
@@ -416,7 +413,6 @@ def _stage_remote_tier(case: RunFiles) -> None:
 
 
 def _answered(case: RunFiles) -> dict[tuple[str, str], int]:
-    """Return the LEO that each broker last returned, by the broker's id and the replica's name."""
     if case.listed:
         return {}
     columns = ["time_ns", "broker", "topic", "partition", "leo"]
@@ -428,7 +424,7 @@ def _answered(case: RunFiles) -> dict[tuple[str, str], int]:
 
 
 def _checkpoints(case: RunFiles, folder: Path) -> dict[str, int]:
-    """Return the offsets of a replica in its broker's checkpoint files, by file name."""
+    """Return a replica's offset in each checkpoint file of its broker, by file name."""
     partition = case.plan.topic.name, int(folder.name.rpartition("-")[2])
     reached: dict[str, int] = {}
     for name in (HIGH_WATERMARK, RECOVERY_POINT, LOG_START):
@@ -443,7 +439,7 @@ def _checkpoints(case: RunFiles, folder: Path) -> dict[str, int]:
 def _stage_metadata_logs(case: RunFiles) -> None:
     """Use the metadata logs of all controllers, or of no controller.
 
-    If one log is missing, it is unknown which records are on a majority.
+    If one log is missing, no checker can decide which records are on a majority.
     """
     folders = manifest.metadata_logs(case.run)
     paths = {folder.relative_to(case.run.path).as_posix(): folder for folder in folders.values()}
@@ -461,10 +457,10 @@ def _stage_metadata_logs(case: RunFiles) -> None:
 
 
 def _missing_controllers(case: RunFiles, folders: Mapping[int, Path]) -> str:
-    """Return the controllers without a metadata log, as the end of a message; else empty.
+    """Return the controllers without a metadata log, as the end of a message.
 
-    The quorum's table lists the voters. If it is lost, the plan has the number of controllers at
-    the start.
+    The message is empty if all have one. The quorum's table lists the voters. Without this table,
+    only the planned number of controllers is known.
     """
     outside = case.plan.external is not None or isinstance(case.run, RemoteRun)
     if case.listed or outside:
@@ -479,14 +475,18 @@ def _missing_controllers(case: RunFiles, folders: Mapping[int, Path]) -> str:
 
 
 def _missing_metadata(case: RunFiles, controller: int, folder: Path) -> str:
-    """Return the missing parts of a controller's directory, as the end of a message; else empty."""
+    """Return the missing parts of a controller's log, as the end of a message; else empty."""
     segments = metadata_segments(case.key, controller, folder)
     committed = case.committed
     if why := incomplete(folder, segments) or missing_metadata(
         folder, segments, committed.get(controller, 0)
     ):
         return why
-    return "" if controller in committed else f"may lack its end: {QUORUM_TABLE} has no LEO for it"
+    return (
+        ""
+        if controller in committed
+        else (f"may be incomplete: {QUORUM_TABLE} has no log end offset of this controller")
+    )
 
 
 def _inside(path: str, folder: str) -> bool:

@@ -1,4 +1,4 @@
-"""Reads the rows of tables with their order, which Spark does not preserve."""
+"""Read tables with their row numbers, because Spark does not preserve the order of rows."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,14 +14,14 @@ from highwater.checkers.spark.engine import Engine
 
 
 def in_order(operations: DataFrame) -> DataFrame:
-    """Return operations with their row numbers; they must be read from Parquet files directly."""
+    """Add the row number ``at`` to operations, which must come from Parquet files directly."""
     return operations.withColumn("at", F.col("_metadata.row_index"))
 
 
 def from_here(
     engine: Engine, path: Path, run: str, names: Sequence[str] | None = None
 ) -> DataFrame:
-    """Return columns of a run's file, with ``run`` and ``at``; this process reads the file."""
+    """Read columns of a run's file in this process, and add the columns ``run`` and ``at``."""
     table = pq.read_table(path, columns=names)
     table = table.cast(pa.schema([field.with_type(plain(field.type)) for field in table.schema]))
     table = table.append_column("at", pa.array(np.arange(len(table))))

@@ -1,8 +1,7 @@
-"""The tables of all judged runs together, with the columns of ``harness.runs.history`` and ``run``.
+"""The tables of all judged runs together. A column ``run`` is added to each table.
 
-``run`` holds the key of a run (``r0``, ``r1``, …), which is unique and safe in a path, unlike a
-directory's name. Tables that are derived from these are defined with the checkers that use them
-(``core.derived``).
+``run`` is the key of a run (``r0``, ``r1``, …). A key is unique and safe in a path; the name of a
+directory is not. Checkers derive their own tables from these tables (``core.derived``).
 """
 
 import re
@@ -34,9 +33,9 @@ class Tables:
 
     Args:
         engine: the engine of the Spark session.
-        folder: an empty folder for copies of unfinished tables; it must exist as long as this
-            object is used.
-        cases: the runs; missing and broken files are added to their ``reasons``.
+        folder: an empty folder for copies of unfinished tables. It must exist while this object is
+            used.
+        cases: the runs. Missing and broken files are added to their ``reasons``.
     """
 
     def __init__(self, engine: Engine, folder: Path, cases: Sequence[RunFiles]) -> None:
@@ -49,7 +48,9 @@ class Tables:
 
     @classmethod
     def load(cls, runs: Sequence[Run], spark: SparkSession) -> Self:
-        """Return the tables of runs for a notebook; ``run`` holds their names, which must differ.
+        """Return the tables of runs for a notebook, in which ``run`` is the run's name.
+
+        Two runs must not have the same name.
 
         Raises:
             StoreError: a run's plan or status is missing or broken.
@@ -64,7 +65,7 @@ class Tables:
 
     @property
     def ops(self) -> DataFrame:
-        """The table ``operations`` by its file's name, as in ``harness.runs.history.TABLES``."""
+        """The same as ``operations``; the history's file has the name ``ops``."""
         return self.operations
 
     @cached_property
@@ -114,7 +115,7 @@ class Tables:
         return self.numbered(name).select("run", *(column.name for column in TABLES[name]))
 
     def numbered(self, name: str) -> DataFrame:
-        """Return a table of all runs, with ``run`` and the number ``at`` of each row in its run."""
+        """Return a table of all runs, with the columns ``run`` and ``at``, the row's number."""
         columns = [field.with_type(plain(field.type)) for field in TABLES[name]]
         schema = from_arrow_schema(pa.schema(columns))
         parts = [
@@ -134,7 +135,6 @@ class Tables:
         return reduce(DataFrame.unionByName, parts)
 
     def _files(self, runs: dict[str, str], schema: StructType) -> DataFrame:
-        """Return the rows of some runs' files, by path or URI; several runs may name one file."""
         plain_paths = [re.sub("^file:/+", "/", run) for run in runs.values()]
         files = dict(zip(plain_paths, runs.values(), strict=True))
         ordered = in_order(self.spark.read.schema(schema).parquet(*map(literal, files.values())))

@@ -1,4 +1,4 @@
-"""Make a verdict from findings: the policy's decision, the headline, and explained anomalies."""
+"""Make a verdict from the checkers' findings: decision, headline, and explained anomalies."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,8 +57,8 @@ from highwater.harness.runs.verdict import (
 )
 
 DETAILED_MAX: Final = 50
-"""At most this many anomalies of a run are explained with evidence; the others have only their
-finding."""
+"""The greatest number of anomalies of a run that are explained with evidence. The verdict only
+states the others."""
 
 NOTHING: Final = Ledger(sent=0, acknowledged=0, failed=0, unknown=0, read=0, lost=0, unseen=0)
 
@@ -77,12 +77,12 @@ class Findings:
     """All findings about one run.
 
     Attributes:
-        ledger: the run's ledger; None when it could not be computed.
-        fault_counts: the faults; None when their table is missing.
+        ledger: the run's record counts; None if they could not be computed.
+        fault_counts: the numbers of injected faults; None if their table is missing.
         crashed: the error of each crashed checker, by the checker's name.
-        idle: why a checker has nothing to judge, as the end of a message, by the checker's name.
+        idle: by checker name, why the checker has nothing to judge, as the end of a message.
         availability: None if it could not be measured.
-        evidence: None when there was nothing to explain, or the evidence could not be read.
+        evidence: None if there was nothing to explain, or the evidence could not be read.
         untold: why the evidence could not be read; empty if it was read.
         half_read: replicas that could not be read to their ends.
     """
@@ -100,19 +100,19 @@ class Findings:
 
     @property
     def exceeded(self) -> list[str]:
-        """The limits of outages that were exceeded, a sentence each."""
+        """One sentence for each limit that an outage exceeded."""
         measured = self.availability or Availability()
         return [*measured.exceeded(self.case.plan.availability_limits)]
 
     @property
     def unread(self) -> tuple[UnusedFile, ...]:
-        """The files of the run that are no evidence."""
+        """The missing or damaged files, and the replicas that could not be read to the end."""
         late = (UnusedFile(path=path, why="cannot be read to its end") for path in self.half_read)
         return (*self.case.unread, *late)
 
     @property
     def account(self) -> Account:
-        """The part of the run that the ledger counts: all, the begin, or nothing."""
+        """The part of the run that the record counts cover: all, the beginning, or nothing."""
         if self.ledger is None or self.case.lacks(OPERATIONS_TABLE):
             return "none"
         return "begun" if self.case.cut else "whole"
@@ -143,8 +143,8 @@ def verdict(findings: Findings) -> Verdict:
         exceeded=findings.exceeded,
     )
     if following := sum(findings.anomaly_counts.following.values()):
-        more = "anomaly follows" if following == 1 else "anomalies follow"
-        reasons = (*reasons, f"{following} more {more} from these.")
+        anomalies_follow = "anomaly follows" if following == 1 else "anomalies follow"
+        reasons = (*reasons, f"{following} more {anomalies_follow} from these.")
     if missing := _never_injected(findings):
         reasons = (
             *reasons,
@@ -175,7 +175,7 @@ def verdict(findings: Findings) -> Verdict:
 
 
 def unreadable(run: Run, error: StoreError) -> Verdict:
-    """Return the verdict on a run whose plan or status cannot be read: nothing was judged."""
+    """Return the verdict on a run whose plan or status cannot be read. Nothing is judged."""
     return Verdict(
         run=run.name,
         kafka="unknown",
@@ -184,7 +184,7 @@ def unreadable(run: Run, error: StoreError) -> Verdict:
         reasons=(f"{error.message.rstrip('.')}.",),
         unread=(UnusedFile(path="plan.json and status.json", why="were not read"),),
         account="none",
-        promise="The run's promise is not known.",
+        promise="The run's guarantee is not known.",
         headline="This run could not be judged",
         ledger=NOTHING,
         counts=dict.fromkeys(all_kinds(), 0),
@@ -194,9 +194,9 @@ def unreadable(run: Run, error: StoreError) -> Verdict:
 
 
 def detailed(rows: Sequence[Row]) -> list[Row]:
-    """Return the anomalies to explain, from every kind in turn.
+    """Return the anomalies to explain: the first anomaly of each kind, then the second, and so on.
 
-    Anomalies with steps are not returned, because they need no other evidence.
+    Anomalies with steps are not returned, because the steps are their evidence.
     """
     rank: dict[str, int] = {}
     ranked: list[tuple[int, int, Row]] = []
@@ -220,14 +220,13 @@ def fault_counts_of(case: RunFiles) -> FaultCounts | None:
 
 
 def _unstruck(findings: Findings) -> bool:
-    """Return whether a complete run injected none of its planned faults."""
+    """Return True if a complete run injected none of its planned faults."""
     case, fault_counts = findings.case, findings.fault_counts
     whole = case.status.phase == "frozen"
     return whole and not case.plan.calm and fault_counts is not None and fault_counts.nothing
 
 
 def _never_injected(findings: Findings) -> list[str]:
-    """Return the planned faults of a program under test that were never injected."""
     case, fault_counts = findings.case, findings.fault_counts
     if case.plan.program is None or case.plan.steps or fault_counts is None or fault_counts.nothing:
         return []
@@ -241,10 +240,10 @@ def _unjudged(findings: Findings) -> list[str]:
     reasons += [f"{path} cannot be read to its end." for path in findings.half_read]
     reasons += [f"The checker {name} crashed: {why}" for name, why in findings.crashed.items()]
     if ledger is None:
-        return [*reasons, "The ledger could not be made."]
+        return [*reasons, "The records could not be counted, so the run has no ledger."]
     if findings.account == "none":
         return reasons
-    reasons += [f"The ledger does not balance: {error}." for error in ledger.errors()]
+    reasons += [f"The ledger's counts contradict each other: {error}." for error in ledger.errors()]
     to_program = case.plan.without_input and LOST_OUTPUT not in findings.idle
     if not (ledger.acknowledged or to_program):
         reasons.append("No record was acknowledged, so no guarantee was tested.")
@@ -272,7 +271,7 @@ def _standing(findings: Findings) -> list[str]:
 
 
 def _outcomes(findings: Findings) -> dict[str, str]:
-    """Return each checker's result, and lineage's if it crashed, which changes no verdict."""
+    """Return each checker's result. A crash of the part that explains anomalies is listed, too."""
     outcomes = {name: _outcome(name, findings) for name in all_kinds()}
     if why := findings.crashed.get("availability"):
         outcomes["availability"] = f"crashed: {why}"
@@ -295,10 +294,10 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
     plan = findings.case.plan
     settings = f"(acks={plan.workload.acks}, {elections(plan)})"
     if findings.account == "none":
-        return f"What Kafka {plan.software} did with its records cannot be judged {settings}"
+        return f"The records of Kafka {plan.software} cannot be judged {settings}"
     assert findings.ledger is not None
     if findings.case.cut:
-        cut = f"ended early while {findings.case.cut}, not judged completely"
+        cut = f"ended early while {findings.case.cut}, and was not judged completely"
         return f"Kafka {plan.software}: {cut} {settings}"
     did = _kept_sentence(findings.ledger, plan.workload)
     if findings.ledger.lost and LOST not in promise.breaking:
@@ -321,7 +320,6 @@ def _headline(findings: Findings, counts: dict[str, int], promise: Promise) -> s
 
 
 def _processed(findings: Findings, counts: dict[str, int]) -> str:
-    """Return the outcomes of a program's inputs; the findings name the causes."""
     program = findings.case.plan.program
     read = findings.ledger.read if findings.ledger else 0
     total = f"{read:,} {'input' if read == 1 else 'inputs'}"
@@ -333,14 +331,13 @@ def _processed(findings: Findings, counts: dict[str, int]) -> str:
         UNREACHED_INPUT: "not reached",
         OVERTAKEN_INPUT: "out of order",
     }
-    what = _counted(words, counts)
-    return f"Of {total} {what}" if what else f"Of {total} all{needy} were processed once"
+    outcomes = _counted(words, counts)
+    return f"Of {total} {outcomes}" if outcomes else f"Of {total} all{needy} were processed once"
 
 
 def _wrote(counts: dict[str, int]) -> str:
-    """Return the outcomes of the records of a program without input."""
-    what = _counted({LOST_OUTPUT: "lost", DOUBLED_OUTPUT: "doubled"}, counts)
-    return f"Of the records acknowledged to the program {what or 'none is lost or doubled'}"
+    outcomes = _counted({LOST_OUTPUT: "lost", DOUBLED_OUTPUT: "doubled"}, counts)
+    return f"Of the records acknowledged to the program {outcomes or 'none is lost or doubled'}"
 
 
 def _counted(words: Mapping[str, str], counts: Mapping[str, int]) -> str:
@@ -354,18 +351,16 @@ def _counted(words: Mapping[str, str], counts: Mapping[str, int]) -> str:
 
 
 def _no_promise(plan: Plan) -> str:
-    """Return why no guarantee covers the lost records."""
     match plan.workload.acks, plan.topic.unclean_leader_election:
         case "0" | "1" as acks, _:
             return f"which acks={acks} does not promise to keep"
         case _, True:
             return "which unclean elections do not promise to keep"
         case _:
-            return "which nothing promised to keep"
+            return "which no guarantee covers"
 
 
 def _other_findings(counts: dict[str, int]) -> str:
-    """Return the end of a headline: other anomalies than lost records."""
     did = ""
     if forks := counts.get(DIVERGENCE, 0):
         did += f" and holds different records at {forks:,} offset{'s' * (forks > 1)}"
@@ -374,29 +369,28 @@ def _other_findings(counts: dict[str, int]) -> str:
         did += f" and let readers see {aborted:,} {records} of aborted transactions"
     if hanging := counts.get(HANGING, 0):
         transactions = "a transaction" if hanging == 1 else f"{hanging:,} transactions"
-        did += f" and has {transactions} open that no client will end"
+        did += f" and has {transactions} that no client will end"
     if forgotten := counts.get(LOST_DECISION, 0):
-        many = f"{forgotten:,} decisions of controllers"
-        did += f" and lost {'a decision of a controller' if forgotten == 1 else many}"
+        decisions = f"{forgotten:,} decisions of controllers"
+        did += f" and lost {'a decision of a controller' if forgotten == 1 else decisions}"
     if withheld := counts.get(UNDELIVERED, 0):
         records = "record" if withheld == 1 else "records"
-        did += f" and never gave {withheld:,} {records} to a group that reads"
+        did += f" and never delivered {withheld:,} {records} to a consumer group"
     if torn := counts.get(TORN, 0):
         transactions = "a transaction" if torn == 1 else f"{torn:,} transactions"
         did += f" and committed {transactions} in part"
     if twice := counts.get(PROCESSED_TWICE, 0):
         did += f" and let a group process {twice:,} {'record' if twice == 1 else 'records'} twice"
     if left := counts.get(UNPROCESSED, 0):
-        did += f" and let a group leave out {left:,} {'record' if left == 1 else 'records'}"
+        did += f" and let a group skip {left:,} {'record' if left == 1 else 'records'}"
     return did
 
 
 def _out_of_place(counts: dict[str, int], promise: Promise) -> str:
-    """Return the end of a headline about idempotent producers' records that break a guarantee."""
     broken = {kind: number for kind, number in counts.items() if kind in promise.breaking}
-    what = _counted(_OF_PRODUCERS, broken)
-    joint = "and" if counts.get(LOST) else "but"
-    return f", {joint} of its idempotent producers' records {what}" if what else ""
+    places = _counted(_OF_PRODUCERS, broken)
+    and_or_but = "and" if counts.get(LOST) else "but"
+    return f", {and_or_but} of its idempotent producers' records {places}" if places else ""
 
 
 def _kept_sentence(ledger: Ledger, workload: Workload) -> str:
@@ -415,7 +409,7 @@ def _kept_sentence(ledger: Ledger, workload: Workload) -> str:
         return f"kept all {ledger.read:,} of {total:,} {records} that were not deleted on request"
     if total and ledger.read == total:
         return f"kept all {total:,} {records}" if total > 1 else f"kept its only {records}"
-    return f"gave back {ledger.read:,} of {total:,} {records}"
+    return f"returned {ledger.read:,} of {total:,} {records}"
 
 
 def _anomalies(findings: Findings, promise: Promise) -> tuple[Anomaly, ...]:

@@ -1,7 +1,7 @@
 """The checkers of clients' histories in Highwater's own runs, and of records' outcomes.
 
-``checkers.anomalies.record_outcomes`` judges the outcome of each record. It calls a missing record
-lost even if the record was read before, so no record is called vanished. Cycles have no write-write
+``checkers.anomalies.record_outcomes`` decides the outcome of each record. It calls a missing record
+lost even if a client read it before, so no record is called vanished. Cycles have no write-write
 edges, because Kafka does not isolate writes.
 """
 
@@ -57,7 +57,7 @@ _cycle = partial(
 CONTENTS: Final = (
     Kind(
         "inconsistent-offsets",
-        guarantee="Producers and readers know the same record at an offset.",
+        guarantee="All producers and readers see the same record at an offset.",
         singular="offset has several records",
         plural="offsets have several records",
         severity=Severity.CRITICAL,
@@ -66,11 +66,11 @@ CONTENTS: Final = (
     ),
     Kind(
         "phantom",
-        guarantee="Every record that is read was sent.",
+        guarantee="Every record that a reader receives was sent.",
         singular="record was read and never sent",
         plural="records were read and never sent",
         severity=Severity.CRITICAL,
-        promise="integrity: every record that is read was sent",
+        promise="integrity: every record that a reader receives was sent",
         breaks=always,
         absence=True,
     ),
@@ -82,9 +82,9 @@ CONTENTS: Final = (
     ),
     _isolated(
         "precommitted-read",
-        guarantee="No transaction reads records that it has sent.",
-        singular="record was read before it was committed",
-        plural="records were read before they were committed",
+        guarantee="A transaction does not read the records that it sends.",
+        singular="record was read by the transaction that sent it, before the commit",
+        plural="records were read by the transactions that sent them, before the commit",
     ),
 )
 
@@ -93,14 +93,14 @@ SKIPS: Final = (
         "poll-skip",
         guarantee="A poll begins with the record after the previous poll's last record.",
         singular="reader skipped records between polls",
-        plural="times a reader skipped records between polls",
+        plural="times a reader skipped records between two polls",
         severity=Severity.SERIOUS,
     ),
     _read_in_order(
         "int-poll-skip",
         guarantee="A poll skips no record between the records that it returns.",
-        singular="poll left out records",
-        plural="times a poll left out records",
+        singular="poll skipped records",
+        plural="times a poll skipped records",
         severity=Severity.SERIOUS,
     ),
 )
@@ -134,7 +134,7 @@ STEPS: Final = (
     ),
     Kind(
         "int-send-skip",
-        guarantee="The records of one transaction are side by side.",
+        guarantee="No other transaction's records are between the records of a transaction.",
         singular="transaction has records of other transactions among its own",
         plural="times a transaction has records of other transactions among its own",
         severity=Severity.EXPECTED,
@@ -175,7 +175,7 @@ STEPS: Final = (
     ),
 )
 def records(tables: Tables) -> Rows:
-    """Return records with a wrong outcome."""
+    """Return records that are lost, unseen, or in the log several times."""
     return outcomes(tables)
 
 
@@ -185,10 +185,10 @@ def _compacted(_tables: Tables, case: RunFiles) -> str:
 
 @checker(*SKIPS, idle=_compacted)
 def skips(tables: Tables) -> Rows:
-    """Return the records that readers of our own runs skipped.
+    """Return the records that readers of Highwater's own runs skipped.
 
-    The function ignores compacted topics, because compaction may have removed the skipped records.
-    The final read shows which records were lost.
+    Compacted topics are ignored, because compaction may have removed the skipped records. For them
+    the final read shows which records were lost.
     """
     view = client_view(tables)
     steps = wrong_steps(view)
@@ -200,7 +200,7 @@ def skips(tables: Tables) -> Rows:
 
 @checker(*CONTENTS, *STEPS)
 def clients(tables: Tables) -> Rows:
-    """Return all anomalies in our clients' histories, except wrong outcomes and cycles."""
+    """Return the anomalies of ``CONTENTS`` and ``STEPS`` in the clients' histories."""
     view = client_view(tables)
     none = view.engine.table(FINDING.empty_table())
     return none.union(*findings(view, frozenset(clients.names)))
@@ -213,18 +213,18 @@ def _unsearched(tables: Tables, case: RunFiles) -> str:
 @checker(
     _cycle(
         "G1c",
-        guarantee="No transactions read from one another in a cycle.",
+        guarantee="Transactions do not read from one another in a cycle.",
     ),
     _cycle(
         "G1c-process",
-        guarantee="No such cycle includes the order of one process.",
+        guarantee="The reads of transactions agree with the order of operations in each process.",
     ),
     _cycle(
         "G1c-realtime",
-        guarantee="No such cycle includes the order of real time.",
+        guarantee="The reads of transactions agree with the order of operations in real time.",
     ),
     idle=_unsearched,
 )
 def operations(tables: Tables) -> Rows | None:
-    """Return the cycles of operations in our own runs."""
+    """Return the cycles of operations in Highwater's own runs."""
     return cycles.find(client_view(tables), ww=False)

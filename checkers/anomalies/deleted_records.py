@@ -1,4 +1,4 @@
-"""Finds acknowledged records that an administrator deleted (DeleteRecords): they are not lost."""
+"""Finds acknowledged records that an administrator deleted: these records are not lost."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -36,7 +36,10 @@ _BEGIN = schema("slot", "begin")
 
 @derived
 def deleted_records(tables: Tables) -> Rows | None:
-    """Return the records below a deleted offset that the final read did not return, or None."""
+    """Return the deleted records that the final read did not return.
+
+    The result is None if nothing was deleted.
+    """
     begins: dict[tuple[str, str, int], int] = {}
     for case in tables.cases:
         for row in case.rows("events/faults"):
@@ -64,7 +67,10 @@ def deleted_counts(tables: Tables) -> Mapping[str, int]:
 
 
 def _deleted(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
-    """Return the deleted records in rows of ``DOUBTFUL``. A kernel by ``key``."""
+    """Return the deleted records in rows of ``DOUBTFUL``.
+
+    All rows with the same ``key`` must be in one table.
+    """
     columns, record = grouped(numbers(rows, DOUBTFUL.names), "key")
     begin = look_up_columns(limits, "slot", columns["slot"][record.first])["begin"]
     offered = record.greatest(columns["offset"], any_of(columns["fact"], flags.SENT_OK))

@@ -1,7 +1,7 @@
 """Find every anomaly in clients' histories, for all histories in one pass.
 
-First, a few sums over all rows show which anomalies are possible. Then only the rows of possible
-anomalies are read again. So a history without anomalies is read once.
+First, sums over all rows show which anomalies are possible. Then only the rows that may show them
+are read again. So a history without anomalies is read once.
 """
 
 from collections.abc import Sequence

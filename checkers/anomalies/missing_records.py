@@ -1,9 +1,9 @@
-"""Lost and unseen records: one definition for our own runs and for Jepsen's histories.
+"""Lost and unseen records: one definition for Highwater's own runs and for Jepsen's histories.
 
-The evidence differs. Our own runs end with a final reader, which reads every partition up to a
-fence. In our own runs only this reader is evidence, even for records without an offset. In Jepsen's
-histories every reader is evidence, and the greatest offset that any reader returned is where the
-read ended.
+The two kinds of run have different evidence. Highwater's own runs end with a final reader, which
+reads every partition up to a last record, the fence. There, only this reader is evidence. In
+Jepsen's histories every reader is evidence, and the read ends at the greatest offset that any
+reader returned.
 """
 
 from typing import NamedTuple
@@ -25,12 +25,14 @@ def missing_records(
 
     A record is lost if it took effect, no reader returned it, and a reader passed its offset
     (``lost-write-cases`` of ``jepsen.tests.kafka``). A record is unseen if it was acknowledged, no
-    reader returned it, and no reader is known to have reached its offset. In our own runs, only the
-    final reader is considered.
+    reader returned it, and no reader is known to have reached its offset. In Highwater's own runs,
+    only the final reader counts.
 
-    A record ``took_effect`` if it was acknowledged, or if other operations prove it. ``returned``
-    and ``passed`` state whether such a reader returned the record, and whether it reached the
-    record's offset.
+    Args:
+        took_effect: the records that were acknowledged, or that other operations show in the log.
+        acknowledged: the records that were acknowledged.
+        returned: the records that a reader returned.
+        passed: the records whose offset a reader reached.
     """
     missing = took_effect & ~returned
     return MissingRecords(missing & passed, missing & ~passed & acknowledged)

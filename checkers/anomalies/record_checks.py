@@ -1,7 +1,7 @@
 """Find anomalies of single records.
 
-The kinds are duplicate, G1a, precommitted-read, phantom, lost-write and unseen. Only the rows of
-records that may show an anomaly are read.
+The kinds are duplicate, G1a, precommitted-read, phantom, lost-write and unseen. The functions read
+only the rows of records that may show an anomaly.
 """
 
 from functools import partial
@@ -45,7 +45,7 @@ from highwater.checkers.spark.engine import Rows
 LATE: Final = "late"
 UNDECIDABLE: Final = "undecidable"
 """The reasons why an acknowledged record is unseen. LATE: no reader is known to have reached its
-offset. UNDECIDABLE: its offset is unknown."""
+offset. UNDECIDABLE: the record's offset is unknown."""
 
 _DOUBTS: Final = {
     "duplicate": "twice",
@@ -60,15 +60,15 @@ CONTENTS: Final = frozenset(_DOUBTS)
 _LOST: Final = 1
 _UNSEEN: Final = 2
 _UNREAD: Final = schema("key", "slot", "client", "at", "last", "bound", "fate", fate=pa.int32())
-"""A record that no reader returned: the row that sent it (``client, at``), its greatest known
-offset (``last``), the offset up to which its slot was read (``bound``), and its outcome, lost or
-unseen (``fate``)."""
+"""A record that no reader returned. The row that sent it is ``client, at``. ``last`` is its
+greatest known offset. ``bound`` is the offset up to which its partition was read. ``fate`` is
+lost or unseen."""
 
 _FURTHEST: Final = schema("slot", "client", "at")
 
 
 def contents(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
-    """Return the findings of these kinds, in ``FINDING``."""
+    """Return the findings of these kinds, as rows of ``FINDING``."""
     suspected = {kind for kind, doubt in _DOUBTS.items() if kind in kinds and view.suspects[doubt]}
     tables = []
     if "duplicate" in suspected:
@@ -83,11 +83,10 @@ def contents(view: ClientHistory, kinds: frozenset[str]) -> list[Rows]:
 
 
 def several_places(rows: pa.Table) -> pa.Table:
-    """Return the findings of records that are at several offsets.
+    """Return the records that are at several offsets, as findings (Jepsen's ``duplicate-cases``).
 
-    This kernel needs all rows of a ``key`` together.
-
-    The rows come from ``ClientHistory.placed`` (Jepsen's ``duplicate-cases``).
+    The rows come from ``ClientHistory.placed``. All rows with the same ``key`` must be in one
+    table.
     """
     places = first_of(numbers(rows, ("key", "offset", "client", "at")), "key", "offset")
     record = Groups.of(places["key"])
@@ -97,16 +96,18 @@ def several_places(rows: pa.Table) -> pa.Table:
 def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedArray) -> pa.Table:
     """Return the anomalies that concern only one record.
 
-    This kernel needs all rows of a ``key`` together.
+    All rows with the same ``key`` must be in one table.
 
     G1a: a read_committed reader read a record that was never committed (Adya). Each such record has
     one finding, with its first reader. (Jepsen reports each reader.) If the record was also sent in
     an operation that did not fail, there is no finding: the reader may have read that copy.
+
     precommitted-read: an operation read a record that it sent, before it committed the record.
+
     phantom: a record was read, and no client sent it. Jepsen's checker fails on such a record.
 
     Args:
-        rows: in ``DOUBTFUL``.
+        rows: rows of ``DOUBTFUL``.
         kinds: the kinds to find.
         adrift: the keys of records that a client may have sent to an unknown partition.
     """
@@ -132,16 +133,14 @@ def wrong_records(rows: pa.Table, *, kinds: frozenset[str], adrift: pa.ChunkedAr
 def unread_records(rows: pa.Table, *, bounds: pa.Table, adrift: pa.Table) -> pa.Table:
     """Return records that took effect and were not read.
 
-    This kernel needs all rows of a ``key`` together.
-
-    ``checkers.anomalies.missing_records`` defines which records these are. Jepsen counts lost
-    records as unseen, too.
+    All rows with the same ``key`` must be in one table. ``checkers.anomalies.missing_records``
+    defines which records these are. Jepsen counts lost records as unseen, too.
 
     Args:
-        rows: in ``DOUBTFUL``.
-        bounds: ``slot, bound``: the offset up to which each slot was read.
-        adrift: ``key, seen``, from ``ClientHistory.adrift``: a record that may be in any partition
-            was read if its value was read in any partition.
+        rows: rows of ``DOUBTFUL``.
+        bounds: the offset up to which each partition was read (``slot, bound``).
+        adrift: records that may be in any partition (``key, seen``, from ``ClientHistory.adrift``).
+            Such a record was read if its value was read in any partition.
     """
     columns, group = grouped(numbers(rows, DOUBTFUL.names), "key", then=("at",))
     fact = columns["fact"]
@@ -166,12 +165,12 @@ def unread_records(rows: pa.Table, *, bounds: pa.Table, adrift: pa.Table) -> pa.
 
 
 def unread_findings(rows: pa.Table, *, kinds: frozenset[str], furthest: pa.Table) -> pa.Table:
-    """Return the findings of unread records.
+    """Return the findings about unread records.
 
     Args:
-        rows: in ``_UNREAD``.
+        rows: rows of ``_UNREAD``.
         kinds: lost-write, unseen, or both.
-        furthest: rows of ``_FURTHEST``: the first row that read each slot up to its bound.
+        furthest: the first row that read each partition up to its ``bound``, in ``_FURTHEST``.
     """
     columns = numbers(rows)
     tables = [FINDING.empty_table()]
@@ -191,7 +190,7 @@ def unread_findings(rows: pa.Table, *, kinds: frozenset[str], furthest: pa.Table
 
 
 def _read(kind: str, rows: Numbers, sent: int, read: int, *by: str) -> pa.Table:
-    """Return a finding for each group in which one row sent a record and another row read it."""
+    """Return a finding for each group of rows in which a record was sent and was read."""
     rows, group = grouped(rows, *by, then=("at",))
     places = [group.first_place(any_of(rows["fact"], bits)) for bits in (sent, read)]
     both = (places[0] != NONE) & (places[1] != NONE)
@@ -223,7 +222,7 @@ def _unread(view: ClientHistory, kinds: frozenset[str]) -> Rows:
 
 
 def _furthest(view: ClientHistory, places: pa.Table) -> pa.Table:
-    """Return the first row that read each of these offsets. Each slot has one offset."""
+    """Return, for the offset of each partition in ``places``, the first row that read it."""
     if not len(places):
         return _FURTHEST.empty_table()
     readers = view.rows.where(flags.SEEN_OK).join(view.engine.table(places), ["slot", "offset"])
@@ -231,5 +230,5 @@ def _furthest(view: ClientHistory, places: pa.Table) -> pa.Table:
 
 
 def first_readers(rows: pa.Table) -> pa.Table:
-    """Return the first row of each slot. This kernel needs all rows of a ``slot`` together."""
+    """Return each partition's first row. All rows with the same ``slot`` must be in one table."""
     return pa.table(first_of(numbers(rows, _FURTHEST.names), "slot"))

@@ -1,7 +1,8 @@
 """Decide the outcome of every record that was sent, from the clients' history only.
 
-Sums over all rows give the ledger and the range that the final read covers. Rows are read again
-only for records that the final read did not return, or returned at two offsets.
+Sums over all rows show how many records have each outcome, and the offsets that the final read
+covers. Rows are read again only for records that the final read did not return, or returned at two
+offsets.
 """
 
 from collections import Counter
@@ -80,18 +81,20 @@ def decided(
 
 
 def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
-    """Return records with a wrong outcome. This kernel needs all rows of a ``key`` together.
+    """Return the records that are lost, unseen, or in the log several times.
 
-    ``checkers.anomalies.missing_records`` defines lost and unseen; only the final reader is
-    considered. A record without an offset (acks=0) is lost if the final reader has read the
-    complete partition with its fence, but not the record. If the partition is unknown, too, the
-    reader must have read the complete topic. If another reader returned a lost record, the finding
-    names its offset as a copy. duplicate: the final read returned the record at two or more
-    offsets; the first and last are copies.
+    All rows with the same ``key`` must be in one table. ``checkers.anomalies.missing_records``
+    defines lost and unseen. Only the final reader counts. A record without an offset (acks=0) is
+    lost if the final reader read the complete partition with its last record, the fence, but not
+    the record. If the record's partition is unknown too, the reader must have read the complete
+    topic. If another reader returned a lost record, the finding gives that offset as a copy.
+
+    A record is a duplicate if the final read returned it at two or more offsets. The finding gives
+    the first and last of these offsets as copies.
 
     Args:
-        rows: in ``checkers.history.record_summaries.DOUBTFUL``.
-        limits: in ``LIMIT``.
+        rows: rows of ``checkers.history.record_summaries.DOUBTFUL``.
+        limits: rows of ``LIMIT``.
         adrift: ``key, there``, from ``ClientHistory.adrift``.
     """
     columns, group = grouped(numbers(rows, DOUBTFUL.names), "key", then=("at",))
@@ -102,7 +105,7 @@ def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
     low, high = group.least(offset, read_back), group.greatest(offset, read_back)
     offered = group.greatest(offset, sent)
     limit = look_up_columns(limits, "slot", record["slot"])
-    # A truncated log, with its fence, may end before an offset that was acknowledged earlier.
+    # If a log was truncated, its fence may have a lower offset than a record acknowledged earlier.
     reached = (offered != NONE) & (limit["reach"] != NONE) & (offered <= limit["reach"])
     acknowledged = any_of(record["facts"], flags.SENT_OK)
     lost, unseen = missing_records(
@@ -129,7 +132,7 @@ def fates(rows: pa.Table, *, limits: pa.Table, adrift: pa.Table) -> pa.Table:
 
 
 def ledgers(tables: Tables, anomalies: Rows) -> dict[str, dict[str, int]]:
-    """Return the fields of each run's ``Ledger`` by the run's key, from all anomalies."""
+    """Return the record counts of each run (fields of ``Ledger``), by the run's key."""
     counted = anomalies.only("kind", *_LEDGER).counts(["run", "kind"]).to_pylist()
     counts = {(row["run"], row["kind"]): row["count"] for row in counted}
     values = keyed_values(tables)
@@ -143,12 +146,13 @@ def ledger(
     counts: Mapping[tuple[str, str], int],
     replaced: Mapping[str, int],
 ) -> dict[str, dict[str, int]]:
-    """Return the ledger of every run: the fields of ``harness.runs.verdict.Ledger``.
+    """Return the record counts of every run: the fields of ``harness.runs.verdict.Ledger``.
 
     Args:
-        ledgers: the ledgers of all partitions.
+        ledgers: the record counts of all partitions.
         counts: the number of anomalies by run and kind.
-        replaced: how many records compaction or an administrator may have removed, by run.
+        replaced: the number of records that compaction or an administrator may have removed, by
+            run.
     """
     runs: dict[str, Counter[str]] = {}
     for partition in ledgers:
@@ -157,7 +161,7 @@ def ledger(
             ledger[name] += getattr(partition, name)
     for run, ledger in runs.items():
         ledger.update({name: counts.get((run, kind), 0) for kind, name in _LEDGER.items()})
-        # ``PartitionLedger.read`` lacks records without a known partition, which may be in any.
+        # ``PartitionLedger.read`` does not count records whose partition is unknown.
         ledger["replaced"] = replaced.get(run, 0)
         gone = (*_LEDGER.values(), "replaced")
         ledger["read"] = ledger["acknowledged"] - sum(ledger[name] for name in gone)
@@ -167,8 +171,8 @@ def ledger(
 def _subjects(kind: str, sends: Numbers, chosen: Bools, offset: Ints) -> pa.Table:
     """Return the chosen sends as the subjects of findings.
 
-    ``sends`` are rows of ``DOUBTFUL``; ``record`` is the index of a row's record in ``chosen`` and
-    ``offset``.
+    ``sends`` are rows of ``DOUBTFUL``. A row's ``record`` is the index of its record in ``chosen``
+    and in ``offset``.
     """
     rows = choose(sends, chosen[sends["record"]])
     return findings(

@@ -1,28 +1,29 @@
 """Root causes: one truncation causes many anomalies, and is reported as one finding.
 
-After a log was truncated and written again from some offset on, clients see more anomalies than the
-loss. A *range* is a sequence of consecutive offsets in one partition. At each offset a record was
-lost (lost-write), vanished, or differs from another record (divergence, inconsistent-offsets). In
-the same partition these anomalies follow from a range:
+If a log is truncated and then written again, clients see more anomalies than the loss. A *range* is
+a sequence of consecutive offsets in one partition. At each offset a record was lost (lost-write),
+vanished, or differs from another record (divergence, inconsistent-offsets). A range is the cause of
+these other anomalies in its partition:
 
 - inconsistent-offsets at an offset in the range, if any record in the range was lost, vanished or
   diverges: the record now at that offset was written after the truncation;
 - duplicate, if one of its offsets is in the range: a truncated record was sent again;
 - poll-skip and int-poll-skip, if every skipped record that the anomaly names (at most 16) is in a
-  range, because there was nothing to read;
+  range, because the log did not have these records;
 - nonmonotonic-poll, int-nonmonotonic-poll, nonmonotonic-send and int-nonmonotonic-send, if the step
   back passes or reaches an offset in the range, because readers and producers continue where the
   log was truncated;
 - G0, G1c and their forms, if the record of a step is in the range, because its offset was used
   twice.
 
-No read_committed reader passes a hanging transaction. So an unseen record after it follows from the
-first hanging transaction of its partition (``OpenEnds``).
+A read_committed reader does not pass a hanging transaction. So the first hanging transaction of a
+partition is the cause of unseen records after it (``OpenEnds``).
 
-These never follow from a range: lost-write, vanished and divergence (a truncation may lose many
-records, and each is a loss); G1a, precommitted-read, phantom, unseen, corrupt and int-send-skip,
-which no truncation causes; and an anomaly in another partition or without an offset. The offset of
-a lost record is the offset that its producer received, or at which a reader read the record.
+A range is never the cause of lost-write, vanished and divergence, because each of them is a loss
+itself. It is never the cause of G1a, precommitted-read, phantom, unseen, corrupt and int-send-skip,
+because no truncation causes these. Nor is it the cause of anomalies without an offset, or in
+another partition. The offset of a lost record is the offset that its producer received, or at which
+a reader read the record.
 """
 
 from collections.abc import Sequence
@@ -42,10 +43,11 @@ from highwater.checkers.spark.engine import Rows
 VANISHED: Final = "vanished"
 INCONSISTENT: Final = "inconsistent-offsets"
 _BEFOREHAND: Final = (LOST, VANISHED, DIVERGENCE, INCONSISTENT)
-"""The kinds of anomaly that form a range. The first finding of the first kind names the range."""
+"""The kinds of anomaly that form a range. A range is named by its first anomaly of the first of
+these kinds."""
 
 _COLUMNS: Final = ("run", "kind", "topic", "partition", "offset", "copies")
-"""The columns of an anomaly that decide whether it makes a range."""
+"""The columns of an anomaly that decide whether the anomaly is in a range."""
 
 _COPIED: Final = ("duplicate", "poll-skip", "int-poll-skip")
 _SKIPS: Final = _COPIED[1:]
@@ -55,7 +57,7 @@ _BACK: Final = (
 )
 _CYCLES: Final = tuple(sort.name for sort in SORTS)
 _SHALLOW: Final = _BEFOREHAND.index(INCONSISTENT)
-"""The rank of a range whose only finding is inconsistent-offsets."""
+"""The rank of a range that has only anomalies of the kind inconsistent-offsets."""
 
 _PARTITIONS: Final = 1 << 32
 _NOWHERE: Final = -1
@@ -63,7 +65,10 @@ _NOWHERE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Offsets of anomalies: from ``low`` to ``high`` in a ``log``, with the anomaly's ``row``."""
+    """The offsets of anomalies that a range may have caused: from ``low`` to ``high`` in a ``log``.
+
+    ``row`` is the index of the anomaly.
+    """
 
     row: Ints
     log: Ints
@@ -72,7 +77,7 @@ class _Places:
 
 
 class TruncatedRanges:
-    """The ranges of all runs. Each range is the cause of anomalies.
+    """The ranges of all runs. Each range may be the cause of anomalies.
 
     Anomalies are in columns of ``checkers.core.anomaly.ANOMALY``.
     """
@@ -94,7 +99,7 @@ class TruncatedRanges:
     def of(self, batch: pa.RecordBatch) -> pa.Array:
         """Return the ``cause`` of each anomaly."""
         places = self._places_of(batch)
-        # For each place, the last range of its log that begins at or before the place.
+        # For each offset, find the last range of its log that begins at this offset or before it.
         nearest = so_far((self._log, self._low), (places.log, places.high)) - 1
         kind = batch["kind"]
         deep, every = _among(kind, (INCONSISTENT,)), _among(kind, _SKIPS)
@@ -126,7 +131,7 @@ class TruncatedRanges:
         return log[good], offset[good], rank.to_numpy().astype(np.int64)[good]
 
     def _places_of(self, batch: pa.RecordBatch) -> _Places:
-        """Return the offsets of anomalies that may follow from a range."""
+        """Return the offsets of anomalies that a range may have caused."""
         kind, rows = batch["kind"], np.arange(len(batch))
         offset, has_offset = _numbers(batch["offset"])
         partition, has_partition = _numbers(batch["partition"])
@@ -153,7 +158,7 @@ class TruncatedRanges:
         return np.where(mask & (topic >= 0), topic * _PARTITIONS + partition, _NOWHERE)
 
     def _call(self, worst: Ints, head: Ints) -> None:
-        """Set the names of the ranges and the index of each, sorted by lowest offset and name."""
+        """Name the ranges, and number them by lowest offset and name."""
         topics = pc.list_element(pc.split_pattern(self._names, "\0"), 1)
         place = pc.binary_join_element_wise(
             topics.take(pa.array(self._log // _PARTITIONS)),
@@ -193,12 +198,12 @@ class OpenEnds:
 
 
 def open_ends(rows: Rows) -> OpenEnds:
-    """Return the hanging transactions that anomalies show."""
+    """Return the hanging transactions among these anomalies."""
     return OpenEnds(rows.only("kind", HANGING).select(_COLUMNS).table())
 
 
 def truncated_ranges(rows: Rows) -> TruncatedRanges:
-    """Return the ranges of truncation that anomalies show."""
+    """Return the ranges of truncated offsets that these anomalies show."""
     made = rows.only("kind", *_BEFOREHAND).select(_COLUMNS).table()
     return TruncatedRanges(
         pa.RecordBatch.from_struct_array(made.to_struct_array().combine_chunks())
@@ -212,10 +217,7 @@ def caused(
     ends: OpenEnds | None = None,
     alone: str | None = None,
 ) -> pa.Table:
-    """Return anomalies with their ``cause``; those of kind ``alone`` get none.
-
-    This function is a kernel, a pure function of Arrow tables.
-    """
+    """Return anomalies with their ``cause``. Anomalies of the kind ``alone`` get no cause."""
     (batch,) = table.combine_chunks().to_batches()
     cause = causes.of(batch)
     if ends is not None:
@@ -240,7 +242,7 @@ def _numbers(column: pa.Array) -> tuple[Ints, Bools]:
 
 
 def _points(batch: pa.RecordBatch, array: str, mask: Bools) -> tuple[Ints, Ints, Ints, Bools]:
-    """Return row, partition, offset, and whether the partition is known, for each array element."""
+    """Return for each array element: row, partition, offset, and True if the partition is known."""
     rows = np.flatnonzero(mask)
     column = batch[array].take(pa.array(rows))
     structs = pc.list_flatten(column)

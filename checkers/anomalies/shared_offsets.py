@@ -28,19 +28,20 @@ from highwater.checkers.spark.engine import Rows
 INCONSISTENT: Final = "inconsistent-offsets"
 
 PLACES: Final = schema("slot", "places", "far", "end")
-"""One row for each slot: the number of its known offsets (``places``), the greatest known offset
-(``far``), and the lowest log end that a client observed (``end``; null without an observation)."""
+"""One row for each partition (``slot``). ``places`` is the number of its known offsets, and
+``far`` the greatest known offset. ``end`` is the lowest log end that a client observed; null if
+no client observed one."""
 
 
 def places(view: ClientHistory) -> pa.Table:
-    """Return the number of known offsets in each slot, in ``PLACES``."""
+    """Return the number of known offsets in each partition, as rows of ``PLACES``."""
     return known_runs(view).by(["slot"], known_places, PLACES).table()
 
 
 def known_places(rows: pa.Table) -> pa.Table:
-    """Return ``PLACES`` of slots that have a known offset.
+    """Return the partitions that have a known offset, as rows of ``PLACES``.
 
-    This kernel on ``OFFSET_RUN`` rows needs all rows of a ``slot`` together.
+    The input is ``OFFSET_RUN`` rows. All rows with the same ``slot`` must be in one table.
     """
     columns = numbers(rows, ("what", "sure", "slot", "place", "last_place"))
     what, place = columns["what"], columns["place"]
@@ -60,7 +61,7 @@ def known_places(rows: pa.Table) -> pa.Table:
 
 
 def crowded(view: ClientHistory, places: pa.Table) -> pa.Table:
-    """Return the slots in which several records may have one offset.
+    """Return the partitions in which several records may have the same offset.
 
     The result is empty if each record has one offset, and there are as many records as offsets.
     """
@@ -70,7 +71,7 @@ def crowded(view: ClientHistory, places: pa.Table) -> pa.Table:
 
 
 def shared_offsets(view: ClientHistory) -> Rows | None:
-    """Return findings about offsets with several records; None if there are none."""
+    """Return findings about offsets with several records; None if no partition can have one."""
     slots = crowded(view, places(view))
     if not len(slots):
         return None
@@ -81,9 +82,7 @@ def shared_offsets(view: ClientHistory) -> Rows | None:
 def several_records(rows: pa.Table) -> pa.Table:
     """Return findings about offsets with several records.
 
-    This kernel needs all rows of a ``slot, offset`` together.
-
-    The rows come from ``ClientHistory.placed``.
+    The rows come from ``ClientHistory.placed``. All rows of an offset must be in one table.
     """
     columns = numbers(rows, ("slot", "offset", "key", "client", "at"))
     records = first_of(columns, "slot", "offset", "key")

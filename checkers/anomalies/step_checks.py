@@ -1,7 +1,7 @@
 """Find wrong steps of clients through a log, and the records that the steps skip.
 
-The kinds are poll-skip, nonmonotonic-poll, nonmonotonic-send, and the same inside one operation.
-The steps come from ``checkers.history.steps``.
+The kinds are poll-skip, nonmonotonic-poll, nonmonotonic-send, and the same kinds within one
+operation (``int-…``). ``checkers.history.steps`` finds the steps.
 """
 
 from functools import partial
@@ -47,13 +47,13 @@ KINDS: Final = (
 _OFFSETS_SKIPPED: Final = schema(
     *("kind", "finding", "reader", "from_at", "to_at", "delta", "slot", "offset"), kind=pa.string()
 )
-"""An offset that a step skipped, with the step."""
+"""A skipped offset, and the step that skipped it."""
 
 _OVER: Final = schema("slot", "from_place", "place", "at", "client")
 
 
 def step_findings(view: ClientHistory, wrong: Rows, kinds: frozenset[str]) -> Rows:
-    """Return the findings of wrong steps of these kinds."""
+    """Return wrong steps of these kinds, as findings."""
     back = wrong.map(partial(steps_back, kinds=kinds), FINDING)
     skipped = wrong.map(partial(offsets_left_out, kinds=kinds), _OFFSETS_SKIPPED).persist()
     if not len(skipped):
@@ -63,7 +63,10 @@ def step_findings(view: ClientHistory, wrong: Rows, kinds: frozenset[str]) -> Ro
 
 
 def kinds(steps: pa.Table) -> pa.Array:
-    """Return the kind of each wrong step; null for a step that begins at the offset of a seek."""
+    """Return the kind of each wrong step.
+
+    A step from the offset of a ``seek`` has no kind (null).
+    """
     columns = numbers(steps, ("inner", "sent", "sought", "delta"))
     inner, sent, back = columns["inner"], columns["sent"], columns["delta"] < 1
     conditions = (sent & inner & back, sent & inner, sent, inner & back, inner, back, True)
@@ -71,11 +74,9 @@ def kinds(steps: pa.Table) -> pa.Array:
 
 
 def steps_back(rows: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
-    """Return the findings of steps that go back, or stay at one offset.
+    """Return the steps that go back or stay at one offset, as findings.
 
-    This function is a kernel, a pure function of Arrow tables.
-
-    A finding names the record of the step's last row.
+    A finding names the record in the last row of the step.
     """
     kind, back = _of_kinds(rows.filter(pc.less(rows["delta"], 1)), kinds)
     step = numbers(back, ("client", "from_at", "at", "delta"))
@@ -83,10 +84,7 @@ def steps_back(rows: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
 
 
 def offsets_left_out(rows: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
-    """Return the offsets that steps of these kinds skip.
-
-    This function is a kernel, a pure function of Arrow tables.
-    """
+    """Return the offsets that steps of these kinds skip."""
     kind, over = _of_kinds(rows.filter(pc.greater(rows["delta"], 1)), kinds)
     lists = over["left_out"].combine_chunks()
     row = pc.list_parent_indices(lists)
@@ -97,12 +95,10 @@ def offsets_left_out(rows: pa.Table, *, kinds: frozenset[str]) -> pa.Table:
 
 
 def skips(rows: pa.Table) -> pa.Table:
-    """Return the findings of steps that skip records.
+    """Return the steps that skip records, as findings. A finding names the first skipped record.
 
-    This kernel needs all rows of a ``finding`` together.
-
-    A finding names the first skipped record. The rows are in ``_OFFSETS_SKIPPED``, with ``key,
-    client, at`` of a row that has the record at the skipped offset.
+    The rows are ``_OFFSETS_SKIPPED`` rows, with ``key, client, at`` of a row that has the record at
+    the skipped offset. All rows with the same ``finding`` must be in one table.
     """
     place = numbers(rows.drop_columns("kind")) | {"row": np.arange(len(rows))}
     place, record = grouped(place, "finding", "offset", "key", then=("at",))
@@ -123,10 +119,10 @@ def skips(rows: pa.Table) -> pa.Table:
 
 
 def passed(view: ClientHistory, wrong: Rows) -> Rows:
-    """Return records at skipped offsets, with the row to which the reader went, in ``GONE``.
+    """Return records at skipped offsets, with the row that shows each skip, as ``GONE`` rows.
 
-    If several steps skipped an offset, the last step is used. A seek is a step from the seek's
-    offset.
+    If several steps skipped an offset, the last step counts. A seek is a step from the offset to
+    which the client seeks.
     """
     over = wrong.map(_read_over, _OVER).table()
     if not len(over):
@@ -146,8 +142,8 @@ def last_over(rows: pa.Table) -> pa.Table:
         rows: steps, ``slot, from_place, place, at, client``.
 
     Returns:
-        ``slot, low, at, client``: a range goes from ``low`` up to the next row's ``low``; ``at``
-        and ``client`` are null where no client skipped the range.
+        ``slot, low, at, client``: a range goes from ``low`` up to the next row's ``low``. ``at``
+            and ``client`` are null if no client skipped the range.
     """
     step = sort(numbers(rows), "at", "client")
     edges = {
@@ -169,15 +165,15 @@ def last_over(rows: pa.Table) -> pa.Table:
 def _last_over_each(begin: Ints, end: Ints, size: int) -> Ints:
     """Return, for each number below ``size``, the last range ``[begin, end)`` that contains it.
 
-    A range is the union of two blocks that may overlap. The size of a block is a power of 2, and
-    each block is split into halves again.
+    A range is the union of two blocks that may overlap. The size of a block is a power of 2. Each
+    block is split into halves until every block is one number.
     """
     number = np.arange(len(begin))
     power = np.frexp(end - begin)[1] - 1
     positions = np.full(size, NONE)
     for exponent in range(int(power.max()), -1, -1):
         block = 1 << exponent
-        # A position found so far belongs to a block that begins there and is twice as long.
+        # A position in this array belongs to a block that begins there and is twice as long.
         positions[block:] = np.maximum(positions[block:], positions[:-block])
         at_power = power == exponent
         np.maximum.at(positions, begin[at_power], number[at_power])
@@ -186,11 +182,9 @@ def _last_over_each(begin: Ints, end: Ints, size: int) -> Ints:
 
 
 def stepped_over(rows: pa.Table, *, ranges: pa.Table) -> pa.Table:
-    """Return rows at offsets that a reader skipped, in ``GONE``.
+    """Return rows at offsets that a reader skipped, as ``GONE`` rows.
 
-    This function is a kernel, a pure function of Arrow tables.
-
-    ``ranges`` come from ``last_over``. No client skipped the last range of a slot.
+    ``ranges`` come from ``last_over``. No client skipped the last range of a partition.
     """
     spans, targets = numbers(ranges), numbers(rows, ("key", "slot", "offset"))
     low, end = spans["low"].min(), spans["low"].max()
@@ -207,6 +201,5 @@ def _of_kinds(rows: pa.Table, wanted_kinds: frozenset[str]) -> tuple[pa.Array, p
 
 
 def _steps(kind: pa.Array, finding: Ints, step: Numbers, *, fault: int) -> pa.Table:
-    """Return the first and last row of each step."""
     ends = [(step["client"], step[name]) for name in ("from_at", "at")]
     return steps(kind, finding, ends, fault=fault, delta=step["delta"])

@@ -1,11 +1,14 @@
 """Find records that a client read and that then disappeared from the log.
 
-A record vanished if it was acknowledged, a client read it, and the last reader after that did not
-find it. That reader skipped the record's offset, or called ``seek`` with an offset before the
-record and got a later one, or read another record at its offset. Without a later reader, the record
-vanished if the log later ended at or before the record's offset. This is known if a client
-requested the log's end (``harness.runs.history.END``), or if a later send got that offset or a
-lower one. Jepsen does not report this anomaly: it treats a record that was read once as safe.
+A record vanished if it was acknowledged, a client read it, and a later reader shows that it is no
+longer in the log. The last such reader counts. That reader skipped the record's offset, or read
+another record at this offset. Or it called ``seek`` with an offset before the record, and then
+received a later offset.
+
+Without a later reader, the record vanished if the log later ended at or before the record's offset.
+A client's request of the log's end shows this (``harness.runs.history.END``), and so does a later
+send that got that offset or a lower one. Jepsen does not report this anomaly: it treats a record
+that was read once as safe.
 """
 
 from typing import Final
@@ -37,17 +40,17 @@ from highwater.checkers.spark.engine import Rows
 VANISHED: Final = "vanished"
 
 GONE: Final = schema("key", "client", "at")
-"""A record, and a row that shows that the record was no longer in the log."""
+"""A record (``key``), and a row that shows that the record was no longer in the log."""
 
 _OF_OFFSETS: Final = ("slot", "offset", "key", "fact")
 _OF_TIMES: Final = (*_OF_OFFSETS, "client", "at", "invoke_ns", "complete_ns")
 
 
 def vanished(view: ClientHistory, passed: Rows) -> Rows | None:
-    """Return findings about acknowledged records that were read, but not found by the last reader.
+    """Return acknowledged records that clients read, but that the last reader did not find.
 
-    ``passed`` are records at offsets that a reader skipped, in ``GONE``. The result is None if no
-    row shows that a record had disappeared.
+    ``passed`` are records at offsets that a reader skipped, as ``GONE`` rows. The result is None if
+    no row shows that a record had disappeared.
     """
     gone = [passed] if len(passed) else []
     order = places(view)
@@ -67,7 +70,7 @@ def vanished(view: ClientHistory, passed: Rows) -> Rows | None:
 
 
 def vanished_records(rows: pa.Table) -> pa.Table:
-    """Return records that vanished. This kernel needs all rows of a ``key`` together.
+    """Return records that vanished. All rows with the same ``key`` must be in one table.
 
     Args:
         rows: some columns of ``ROW``, and rows of ``GONE``, whose ``fact`` is null.
@@ -86,12 +89,12 @@ def vanished_records(rows: pa.Table) -> pa.Table:
 
 
 def replaced(rows: pa.Table) -> pa.Table:
-    """Return records at whose offset the last read returned another record, in ``GONE``.
+    """Return records at whose offset the last read returned another record, as ``GONE`` rows.
 
-    This kernel needs all rows of a ``slot, offset`` together.
+    All rows of an offset must be in one table.
 
     Args:
-        rows: rows of ``ROW``; and rows of ``ClientHistory.placed_late`` again, with ``at`` null.
+        rows: rows of ``ROW``, and rows of ``ClientHistory.placed_late`` with ``at`` null.
     """
     columns = numbers(rows, (*_OF_OFFSETS, "client", "at"))
     columns = choose(columns, columns["offset"] != NONE)
@@ -105,15 +108,13 @@ def replaced(rows: pa.Table) -> pa.Table:
 
 
 def cut_off(rows: pa.Table) -> pa.Table:
-    """Return records whose log was shorter after their last read, in ``GONE``.
+    """Return records whose log became shorter after their last read, as ``GONE`` rows.
 
-    This kernel needs all rows of a ``slot`` together.
-
-    Readers read below the high watermark, and a leader's log never ends before that (KIP-101). So a
-    record has vanished if a later send got its offset or a lower one, and a reader returned the
-    sent record at that offset. Without this read, a former leader may have appended the sent
-    record. A response with the log's end is from a former leader, too, if any client later got a
-    higher offset.
+    All rows with the same ``slot`` must be in one table. Readers read below the high watermark, and
+    a leader's log never ends before the high watermark (KIP-101). So a record has vanished if a
+    later send got its offset or a lower one, and a reader returned the sent record at that offset.
+    If no reader did so, a former leader may have appended the sent record. A log end is ignored if
+    any client later got a higher offset, because a former leader may have reported it.
     """
     columns = numbers(rows, _OF_TIMES)
     fact, offset, began = columns["fact"], columns["offset"], columns["invoke_ns"]
@@ -128,7 +129,7 @@ def cut_off(rows: pa.Table) -> pa.Table:
     sends = choose(placed, record.spread(read) & placed["sent_ok"])
     records = choose(placed, record.first) | {
         "place": record.least(placed["offset"]),
-        # A record's own send does not show that the record has vanished.
+        # The send of a record itself does not show that the record has vanished.
         "time": record.greatest(placed["time"]),
     }
     records = choose(records, read)
@@ -145,22 +146,23 @@ def cut_off(rows: pa.Table) -> pa.Table:
 
 
 def _best_since(events: Numbers, records: Numbers, by: tuple[Ints, ...]) -> Ints:
-    """Return, for each record, the index of the best later event in its slot; NONE without one.
+    """Return, for each record, the index of the best later event in its partition, or NONE.
 
     Args:
         events, records: tables with ``slot, time``.
-        by: the columns by which events are sorted, the best event first. The last column is the
-            most significant, as in ``lexsort``.
+        by: the columns that sort the events, the best event first. The last column is the most
+            significant, as in ``lexsort``.
     """
     size = len(events["slot"])
     best = np.lexsort(by)
     rank = np.full(size + len(records["slot"]), size)
     rank[best] = np.arange(size)
     slot, time = (np.concatenate((events[name], records[name])) for name in ("slot", "time"))
-    # The order is backwards in time; an event at the same time as a record is not after it.
+    # Times descend. An event at the same time as a record does not count as later.
     order = np.lexsort((np.arange(len(rank)) < size, -time, slot))
     slots = Groups.of(slot[order])
-    # After the subtraction, the ranks in a slot are less than all ranks in the slots before it.
+    # After the subtraction, all ranks in a partition are less than all ranks in the partition
+    # before it.
     base = slots.spread(np.arange(len(slots))) * (size + 1)
     least_since = np.empty(len(rank), np.int64)
     least_since[order] = np.minimum.accumulate(rank[order] - base) + base

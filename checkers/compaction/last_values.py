@@ -1,26 +1,26 @@
 """The last value of each key, as the final read returns it from a compacted topic.
 
 Compaction removes a record that a later record of the same key has replaced. It removes a tombstone
-some time after that (``delete.retention.ms``). So an acknowledged record that the final read did
-not return is lost, except in these cases:
+after a time (``delete.retention.ms``). So an acknowledged record that the final read did not return
+is lost, except in these cases:
 
-- *a later record is there*: the final read returned a record of the key at a greater offset; or, at
-  any offset, a record that was sent after this record was acknowledged. (A truncated log uses
-  offsets again.)
-- *a later tombstone may have been removed*: the tombstone was acknowledged at a greater offset, or
-  it was sent after this record was acknowledged, or its offset is not known. It was sent at least
-  ``delete.retention.ms`` before the final read ended;
-- the record is itself such a tombstone.
+- *The log has a later record.* The final read returned a record of the key at a greater offset. Or,
+  at any offset, it returned a record that was sent after this record was acknowledged, because a
+  truncated log uses offsets again.
+- *A later tombstone may have been removed.* It was acknowledged at a greater offset, or it was sent
+  after this record was acknowledged, or its offset is not known. It was sent at least
+  ``delete.retention.ms`` before the final read ended.
+- *The record is itself such a tombstone.*
 
 Aborted records replace no record. Each of these cases also explains a missing record with an
 unknown offset.
 
 ``resurrected-value``: the last record of a key that the final read returned is a value, although a
 tombstone was acknowledged at a greater offset. Kafka removes a tombstone only after all records
-that it replaces (KIP-354, LogCleaner), at any time. So either the tombstone was lost, or it was
-removed too early, and readers get a deleted value. There is no anomaly if a later value may have
-replaced the tombstone, or if the final read took ``delete.retention.ms`` or longer: then the
-cleaner may have removed value and tombstone after the value was read.
+that it replaces (KIP-354, LogCleaner). So the tombstone was lost, or Kafka removed it too early,
+and readers get a deleted value. This is no anomaly in two cases. A later value may have replaced
+the tombstone. Or the final read took ``delete.retention.ms`` or longer: then the cleaner may have
+removed value and tombstone after the value was read.
 """
 
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ from highwater.harness.runs.derived_settings import DELETE_RETENTION
 from highwater.harness.runs.topics.record_keys import DELETES, WRITES
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
-"""``delete.retention.ms`` by default."""
+"""The default of ``delete.retention.ms``."""
 
 _INPUT: Final = (
     *("run", "slot", "key", "value", "fact", "offset", "invoke_ns", "complete_ns"),
@@ -74,14 +74,14 @@ KEYED: Final = schema(
 
 SPAN: Final = schema("slot", "begun", "ended")
 LIMIT: Final = schema("slot", "begun", "ended", "retention_ns")
-"""When a slot's final read began and ended, and how long Kafka retains a tombstone."""
+"""When a partition's final read began and ended, and how long Kafka retains a tombstone."""
 
 REPLACED: Final = schema("key")
 _KEY: Final = rf"^k(?P<key>[0-9]+)(?P<op>[{WRITES}{DELETES}])"
 
 
 class LastValues(NamedTuple):
-    """The findings about clients of compacted topics.
+    """The anomalies in the history of runs with compacted topics.
 
     Attributes:
         replaced: the acknowledged records that compaction may have removed, as ``REPLACED`` rows.
@@ -93,7 +93,7 @@ class LastValues(NamedTuple):
 
 
 def last_values(view: ClientHistory, cases: Sequence[RunFiles]) -> LastValues | None:
-    """Return the findings about all keyed runs; None if there are none."""
+    """Return the last values of all runs whose records have keys; None if there is no such run."""
     keyed_cases = [case for case in cases if case.plan.workload.keys]
     if not keyed_cases:
         return None
@@ -112,7 +112,7 @@ def last_values(view: ClientHistory, cases: Sequence[RunFiles]) -> LastValues | 
 
 @derived
 def keyed_values(tables: Tables) -> LastValues | None:
-    """Return the findings about all keyed runs; None if there are none."""
+    """Return the last values of all runs whose records have keys; None if there is no such run."""
     return last_values(client_view(tables), tables.cases)
 
 
@@ -124,7 +124,7 @@ def without_keys(_tables: Tables, case: RunFiles) -> str:
 @checker(
     Kind(
         RESURRECTED,
-        guarantee="A value that was deleted from a compacted topic does not come back.",
+        guarantee="A reader does not get a value that was deleted from a compacted topic.",
         singular="value that a tombstone had deleted came back",
         plural="values that tombstones had deleted came back",
         severity=Severity.CRITICAL,
@@ -140,7 +140,7 @@ def resurrected_values(tables: Tables) -> Rows | None:
 
 
 def replaced_of(view: ClientHistory, values: LastValues) -> dict[str, int]:
-    """Return the number of records that compaction may have removed in each run."""
+    """Return, for each run, the number of records that compaction may have removed."""
     rows = view.everything.select(["run", "key", "fact"]).where(flags.SENT)
     gone = rows.join(values.replaced, ["key"], "semi").distinct(["run", "key"])
     counts = gone.group_by("run").aggregate([([], "count_all")]).to_pylist()
@@ -153,19 +153,19 @@ def retention_ms(case: RunFiles) -> int:
 
 
 def limits_of(spans: pa.Table, names: pa.Table, retention_ns: dict[str, int]) -> pa.Table:
-    """Return spans of final reads with the retention of their runs, as ``LIMIT`` rows."""
+    """Return the times of final reads, with the tombstone retention, as ``LIMIT`` rows."""
     runs = dict(zip(names["slot"].to_pylist(), names["run"].to_pylist(), strict=True))
     retention = [retention_ns[runs[slot]] for slot in spans["slot"].to_pylist()]
     return spans.append_column("retention_ns", pa.array(retention, pa.int64()))
 
 
 def final_spans(rows: pa.Table) -> pa.Table:
-    """Return when each slot's final read began and ended, as ``SPAN`` rows.
+    """Return when each partition's final read began and ended, as ``SPAN`` rows.
 
-    This kernel needs all rows of a ``slot`` together.
+    All rows with the same ``slot`` must be in one table.
 
     Args:
-        rows: of the final read.
+        rows: rows of the final read.
     """
     columns, slot = grouped(numbers(rows, ("slot", "invoke_ns", "complete_ns")), "slot")
     return arrow(
@@ -179,10 +179,7 @@ def final_spans(rows: pa.Table) -> pa.Table:
 
 
 def keyed(rows: pa.Table) -> pa.Table:
-    """Return the rows about records that have keys, as ``KEYED`` rows.
-
-    This function is a kernel, a pure function of Arrow tables.
-    """
+    """Return the rows about records that have keys, as ``KEYED`` rows."""
     parts = pc.extract_regex(rows["value"], _KEY)
     rows, parts = rows.filter(parts.is_valid()), parts.filter(parts.is_valid())
     deletes = pc.equal(pc.struct_field(parts, "op"), DELETES)
@@ -195,11 +192,11 @@ def keyed(rows: pa.Table) -> pa.Table:
 def replaced(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
     """Return acknowledged records that compaction may have removed.
 
-    This kernel needs all rows of a ``slot, named`` together.
+    All rows with the same ``slot`` and ``named`` must be in one table.
 
     Args:
         rows: rows of ``KEYED``.
-        limits: rows of ``LIMIT``; a slot without a row is not judged.
+        limits: rows of ``LIMIT``. A partition without a row is not judged.
     """
     record, key = _records(rows, limits)
     stands, gone = record["there"] != NONE, record["expired"]
@@ -218,7 +215,7 @@ def replaced(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
 def resurrected(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
     """Return deleted values that the final read returned.
 
-    This kernel needs all rows of a ``slot, named`` together.
+    All rows with the same ``slot`` and ``named`` must be in one table.
 
     Args:
         rows: rows of ``KEYED``.
@@ -249,8 +246,8 @@ def _records(rows: pa.Table, limits: pa.Table) -> tuple[Numbers, Groups]:
 
     ``offered`` is the offset at which the record was acknowledged, ``there`` the last offset at
     which the final read returned it. ``expired``: the record is a tombstone that may have been
-    written, and is old enough to be removed. ``timely``: the final read took less time than
-    tombstones stay.
+    written, and is old enough to be removed. ``timely``: the final read took less time than Kafka
+    retains tombstones.
     """
     columns, group = grouped(numbers(rows, KEYED.names), "slot", "named", "key", then=("at",))
     fact, offset = columns["fact"], columns["offset"]

@@ -1,16 +1,17 @@
-"""``stale-replica``: one replica's disk has an older last value of a key than another's.
+"""``stale-replica``: one replica's disk has an older last value of a key than another replica's.
 
 Each replica cleans its own log, so replicas may hold different offsets. But a read_committed reader
 must get the same last record of a key from each replica. A replica is stale if it returns no record
-of the key, or an earlier record than another replica. It is not stale if
+of the key, or an earlier record than another replica. It is not stale in these cases:
 
-- the last record is a tombstone, and the replica holds no record of the key: each replica removes a
-  tombstone at its own time, after all records that the tombstone replaces;
-- its log ends before that record, or before the marker that commits the record's transaction;
-- its broker stopped while the cleaner replaced segments: the broker completes this at its next
-  start;
-- the run did not quiesce, and the record, or its marker, is above the checkpointed high watermark
-  of some replica.
+- The last record is a tombstone, and the replica holds no record of the key. Each replica removes a
+  tombstone at its own time, after all records that the tombstone replaces.
+- The replica's log ends before that record, or before the marker that commits the record's
+  transaction.
+- Its broker stopped while the cleaner replaced segments. The broker completes this at its next
+  start.
+- The run did not quiesce, and some replica's checkpointed high watermark is below the record or its
+  marker.
 
 A transaction's records are compared only after the commit marker. Compaction retains the marker as
 long as any of these records exists (CleanedTransactionMetadata). Aborted records are never
@@ -57,9 +58,9 @@ _COLUMNS: Final = (
 ON_DISK: Final = schema(
     *("part", "replica", "named", "offset", "writer", "marker", "tombstone"), tombstone=pa.bool_()
 )
-"""A record on a disk, or a marker. ``named`` is a hash of the record's key; ``writer`` is the
-producer id, if the row is part of a transaction. ``marker`` (COMMIT or ABORT) says how the writer's
-transaction ends."""
+"""A record on a disk, or a marker. ``named`` is a hash of the record's key. ``writer`` is the
+producer id, if the row is part of a transaction. ``marker`` (COMMIT or ABORT) is the end of this
+transaction."""
 
 _ABORTED: Final = "its transaction was aborted"
 COMMIT: Final = 1
@@ -68,29 +69,29 @@ ABORT: Final = 2
 VISIBLE: Final = schema(
     *("part", "replica", "named", "offset", "since", "tombstone"), tombstone=pa.bool_()
 )
-"""A record that a read_committed reader returns if it reads up to offset ``since``."""
+"""A record that a read_committed reader gets if it reads up to the offset ``since``."""
 
 REPLICAS: Final = schema("part", "replica", "leo", "bound")
 """The replicas of partitions. Only records and markers below ``bound`` are judged."""
 
 STALE: Final = schema("part", "replica", "named", "offset", "yields")
-"""A replica whose last record of a key is at offset ``yields`` (null: none), before the last record
-at ``offset``."""
+"""A replica whose last record of a key is too old. Its last record is at the offset ``yields``
+(null: it has none); the key's last record is at the greater ``offset``."""
 
 
 def _says(row: Row) -> str:
     stale, last = row["copies"][0], row["copies"][-1]
     where = f"{row['topic']}-{row['partition']}"
-    has = (
+    last_record = (
         f"{stale['value']} at offset {stale['offset']}"
         if stale["offset"] is not None
         else "no record"
     )
-    says = (
-        f"{where}: the disk of broker {stale['broker']} has {has} as the last record of the key of"
-        f" {last['value']}, which broker {last['broker']} has at offset {last['offset']}."
+    sentence = (
+        f"{where}: the disk of broker {stale['broker']} has {last_record} as the last record of the"
+        f" key of {last['value']}, which broker {last['broker']} has at offset {last['offset']}."
     )
-    return f"{says} The later record was aborted." if last["note"] else says
+    return f"{sentence} The later record was aborted." if last["note"] else sentence
 
 
 def _not_keyed(tables: Tables, case: RunFiles) -> str:
@@ -111,7 +112,7 @@ def _not_keyed(tables: Tables, case: RunFiles) -> str:
     idle=_not_keyed,
 )
 def stale_replica(tables: Tables) -> pa.Table:
-    """Return the replicas whose last record of a key is earlier than that of another replica."""
+    """Return the replicas whose last record of a key is earlier than another replica's."""
     keyed = {case.key for case in tables.cases if case.plan.workload.keys}
     replicas = [
         replica
@@ -128,7 +129,10 @@ def stale_replica(tables: Tables) -> pa.Table:
 
 
 def _swaps(replica: ComparedReplica) -> bool:
-    """Return whether the cleaner was replacing segments, so that some may already be deleted."""
+    """Return whether the broker stopped while its cleaner replaced segments.
+
+    The broker may already have deleted some of these segments.
+    """
     end = replica.end
     folder = replica.case.log_directories / str(end.broker) / f"{end.topic}-{end.partition}"
     return any(folder.glob("*.swap"))
@@ -149,7 +153,6 @@ def replica_table(replicas: Iterable[ComparedReplica]) -> pa.Table:
 
 
 def _log(tables: Tables, replicas: list[ComparedReplica]) -> DataFrame:
-    """Return the records and markers of these replicas, as ``ON_DISK`` rows."""
     keys = {replica.case.key for replica in replicas}
     segments = [segment for case in tables.cases if case.key in keys for segment in case.segments]
     given = pa.Table.from_pylist([replica.row for replica in replicas], schema=REPLICA_ROWS)
@@ -169,16 +172,15 @@ def _log(tables: Tables, replicas: list[ComparedReplica]) -> DataFrame:
 
 
 def visible(rows: pa.Table) -> pa.Table:
-    """Return the records that read_committed readers return.
+    """Return the records that read_committed readers get.
 
-    This kernel needs all rows of a ``replica`` together.
-
-    ``rows`` are in ``ON_DISK``, the result is in ``VISIBLE``.
+    All rows with the same ``replica`` must be in one table. ``rows`` are ``ON_DISK`` rows, and the
+    result has ``VISIBLE`` rows.
     """
     columns, writer = grouped(numbers(rows, ON_DISK.names), "replica", "writer", then=("offset",))
     marker, offset = columns["marker"], columns["offset"]
     is_marker = np.isin(marker, (COMMIT, ABORT))
-    # The writer's first marker after each row: searched backwards, writer by writer.
+    # For each row, find the first later marker of its producer, from the last row to the first.
     size = len(offset)
     place = np.where(is_marker, np.arange(size), size)
     nearest = np.minimum.accumulate(place[::-1])[::-1]
@@ -194,9 +196,8 @@ def visible(rows: pa.Table) -> pa.Table:
 def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
     """Return the replicas whose last record of a key is too old.
 
-    This kernel needs all rows of a ``part`` together.
-
-    ``rows`` are in ``VISIBLE``, ``replicas`` in ``REPLICAS``, the result is in ``STALE``.
+    All rows with the same ``part`` must be in one table. ``rows`` are ``VISIBLE`` rows,
+    ``replicas`` are ``REPLICAS`` rows, and the result has ``STALE`` rows.
     """
     columns = numbers(rows, VISIBLE.names)
     limit = look_up_columns(replicas.select(["replica", "bound"]), "replica", columns["replica"])
@@ -205,8 +206,8 @@ def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
         return STALE.empty_table()
     ordered, key = grouped(columns, "part", "named", then=("offset",))
     last = choose(ordered, key.last)
-    # If replicas differ at this offset, the record counts from its first marker on. It is a
-    # tombstone if it is a tombstone on all of these replicas.
+    # Replicas may have different records at this offset. Then the earliest marker counts, and the
+    # record is a tombstone only if all of these replicas have a tombstone.
     at_last = ordered["offset"] == key.spread(last["offset"])
     last["since"] = key.least(ordered["since"], at_last)
     last["tombstone"] = ~key.any(at_last & ~ordered["tombstone"])
@@ -216,7 +217,7 @@ def stale(rows: pa.Table, *, replicas: pa.Table) -> pa.Table:
 
 
 def _behind(last: Numbers, yielded: Numbers, replicas: Numbers) -> pa.Table:
-    """Return the keys and replicas for which the replica's last record is older than another's."""
+    """Return each key and replica for which another replica has a later last record."""
     tables = [STALE.empty_table()]
     pair = _pairs(yielded)
     for number, part, leo in zip(
@@ -240,7 +241,7 @@ def _behind(last: Numbers, yielded: Numbers, replicas: Numbers) -> pa.Table:
 
 
 def _pairs(yielded: Numbers) -> dict[int, dict[int, int]]:
-    """Return the offsets of the last records, by replica and then by key."""
+    """Return the index of each last record in ``yielded``, by replica and then by key."""
     places: dict[int, dict[int, int]] = {}
     rows = zip(yielded["replica"].tolist(), yielded["named"].tolist(), strict=True)
     for place, (replica, named) in enumerate(rows):
@@ -251,7 +252,6 @@ def _pairs(yielded: Numbers) -> dict[int, dict[int, int]]:
 def _anomalies(
     tables: Tables, log: DataFrame, replicas: list[ComparedReplica], pairs: pa.Table
 ) -> pa.Table:
-    """Return an anomaly for each row of ``STALE``."""
     keys = pairs.group_by(["part", "named"]).aggregate([])
     rows = log.join(F.broadcast(tables.local(keys)), ["part", "named"]).where("marker is null")
     names = {
@@ -281,7 +281,6 @@ def _anomalies(
 
 
 def _aborted(tables: Tables, values: Iterable[str]) -> set[tuple[str, str]]:
-    """Return run and name of each record whose transaction was not committed."""
     sends = tables.operations.where((F.col("kind") == SEND) & (F.col("outcome") == FAIL))
     rows = sends.where(F.col("value").isin(sorted(values))).select("run", "value")
     return {(row["run"], row["value"]) for row in rows.collect()}

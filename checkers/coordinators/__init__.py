@@ -1,1 +1,1 @@
-"""Checkers of coordinators: their responses, their logs, and what clients and partitions show."""
+"""Checkers of coordinators: they compare responses with the coordinators' and partitions' logs."""

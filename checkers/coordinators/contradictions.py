@@ -5,9 +5,9 @@ The modules ``offsets``, ``transactions`` and ``shares`` state what each log mus
 cases are not judged:
 
 - any log of an external cluster, because its topics may have more partitions;
-- a response, if the log's end before it is unknown, if no replica is complete (from offset 0,
-  without gaps of compaction) up to that end, or if one complete replica agrees; another checker
-  compares the replicas;
+- a response, if the log's end at the time of the request is unknown;
+- a response, if no replica is complete (from offset 0, without compacted offsets) up to that end,
+  or if one complete replica agrees with it (another checker compares the replicas);
 - a log whose most up-to-date replica is incomplete;
 - differences between logs, if a fault or an unclean election may have removed records.
 """
@@ -51,25 +51,28 @@ def _unanswered(_tables: Tables, case: RunFiles) -> str:
     has_log = case.plan.external is None and (workload.transactions or workload.share)
     if case.lacks(GROUPS_TABLE) or has_log or _offsets(case):
         return ""
-    return f"no coordinator's answer was recorded together with the end of {OFFSETS}"
+    return f"no coordinator's response was recorded together with the end of {OFFSETS}"
 
 
 @checker(
     Kind(
         COORDINATOR_CONTRADICTION,
-        guarantee="A coordinator answers with what its log has, and clients and partitions show no"
-        " other ends of transactions, and no other acknowledgements, than its log.",
-        singular="contradiction between a coordinator, its log, and what others show",
-        plural="contradictions between coordinators, their logs, and what others show",
+        guarantee="A coordinator's responses agree with its log, and this log agrees with the "
+        "transactions and acknowledgements that clients and partitions show.",
+        singular="contradiction between a coordinator's responses, its log, and the clients or "
+        "partitions",
+        plural="contradictions between coordinators' responses, their logs, and the clients or "
+        "partitions",
         severity=Severity.CRITICAL,
-        promise="durability: a coordinator's state is what its log says (KIP-98, KIP-848, KIP-932)",
+        promise="durability: a coordinator's state is the state in its log (KIP-98, KIP-848, "
+        "KIP-932)",
         breaks=always,
         says=in_words,
     ),
     idle=_unanswered,
 )
 def coordinator_contradiction(tables: Tables) -> pa.Table:
-    """Return contradictions between a coordinator and its log, or its log and other logs."""
+    """Return contradictions between a coordinator and its log, or between its log and others."""
     cases = [case for case in tables.cases if case.plan.external is None]
     facts = _partition_facts(tables, [case for case in cases if _keeps_disks(case)])
     rows = [
@@ -99,7 +102,7 @@ def _replicas(case: RunFiles, topic: str) -> list[list[Row]]:
 
 
 def _whole(logs: list[list[Row]]) -> Sequence[Row]:
-    """Return the most up-to-date replica; an empty log if the replica is incomplete."""
+    """Return the most up-to-date replica; an empty log if this replica is incomplete."""
     log = newest(logs)
     return log if whole(log) else []
 
@@ -123,7 +126,7 @@ def _answers(case: RunFiles, topic: str) -> list[CoordinatorAnswer]:
 
 
 def _keeps_disks(case: RunFiles) -> bool:
-    """Return whether no fault of a run may have removed records from a log."""
+    """Return whether no fault or unclean election of a run may have removed records from a log."""
     return (
         _FAULTS in case.tables
         and not case.plan.topic.unclean_leader_election
@@ -178,7 +181,7 @@ _MARKER: Final = ("partition", "producer_id", "producer_epoch", "control_type")
 
 
 def _markers(tables: Tables, runs: list[str]) -> list[Row]:
-    """Return in how many replicas each marker is, and its greatest number in one replica."""
+    """Return, for each marker, the number of replicas that have it, and its highest count."""
     rows: list[Row] = (
         tables.log.where(F.col("run").isin(runs) & F.col("control") & F.col("offset").isNotNull())
         .groupBy("run", *_MARKER, "broker")
@@ -192,9 +195,9 @@ def _markers(tables: Tables, runs: list[str]) -> list[Row]:
 
 
 def _commits(tables: Tables, runs: list[str]) -> list[Row]:
-    """Return the number of acknowledged commits of each producer's epoch.
+    """Return the number of acknowledged commits for each producer id and epoch.
 
-    A send in a transaction has the transaction's outcome. The log has the id of its producer.
+    A transaction was committed if its sends were acknowledged. The log has its producer's id.
     """
     sends = tables.operations.where(
         F.col("run").isin(runs)

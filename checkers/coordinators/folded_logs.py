@@ -1,8 +1,8 @@
-"""A coordinator's log, replayed to the states with which the coordinator may respond.
+"""A coordinator's log, replayed to the states that the coordinator may return.
 
 A coordinator has its state in memory, and writes each change to its log first. A client reads the
-log's end, and then requests the state. The response must be a state that the log gives at that end,
-or at any later offset, because the next coordinator would load the same log.
+log's end, and then requests the state. The log must give the returned state at that end, or at a
+later offset, because the next coordinator would load the same log.
 """
 
 from collections import defaultdict
@@ -23,20 +23,25 @@ class Placed(Protocol):
 
 
 class Fold(Protocol):
-    """A coordinator's state, made record by record, as a coordinator loads its log."""
+    """A coordinator's state. It is replayed record by record, as a coordinator loads its log."""
 
     def apply(self, row: Row) -> Iterable[Placed]:
         """Apply the next record. Return the changes that take effect with it."""
 
     def possible(self, place: Place) -> frozenset[Any]:
-        """Return the states that a coordinator may have for a group or id; None means no state."""
+        """Return the states that a coordinator may have for a group or an id.
+
+        None means no state.
+        """
 
 
 class CoordinatorAnswer(NamedTuple):
     """A coordinator's response.
 
     Attributes:
-        end: the log's end before the request.
+        place: the group or transactional id, and the partition.
+        state: the returned state.
+        end: the log's end, which the client read before the request.
     """
 
     place: Place
@@ -45,11 +50,11 @@ class CoordinatorAnswer(NamedTuple):
 
 
 class Contradiction(NamedTuple):
-    """A response that no complete replica of a log gives.
+    """A response that disagrees with every complete replica of the log.
 
     Attributes:
         log: the longest complete replica.
-        expected: the states that the log gives at its end.
+        expected: the states at the end of this replica.
     """
 
     answer: CoordinatorAnswer
@@ -58,14 +63,14 @@ class Contradiction(NamedTuple):
 
 
 def whole(log: Sequence[Row]) -> bool:
-    """Return whether a replica begins at offset 0 and has no gap of compaction."""
+    """Return whether a replica begins at offset 0 and compaction has removed no record."""
     return all(row["offset"] == at for at, row in enumerate(log))
 
 
 def contradicted(
     answers: Sequence[CoordinatorAnswer], replicas: Iterable[Sequence[Row]], new: Callable[[], Fold]
 ) -> Iterator[Contradiction]:
-    """Yield the responses that contradict every complete replica up to their end of the log."""
+    """Yield the responses that contradict every replica which is complete up to ``end``."""
     logs: list[tuple[Sequence[Row], Fold, list[set[Any]]]] = []
     for log in sorted(filter(whole, replicas), key=len, reverse=True):
         if not any(log == before for before, *_ in logs):
@@ -81,7 +86,7 @@ def contradicted(
 def _possible(
     log: Sequence[Row], fold: Fold, answers: Sequence[CoordinatorAnswer]
 ) -> list[set[Any]]:
-    """Return, for each distinct response, the states that the log gives at its end or later."""
+    """Return, for each distinct response, the states of the log at its ``end`` or later."""
     distinct = [*dict.fromkeys(answers)]
     states: list[set[Any]] = [set() for _ in distinct]
     waiting = sorted(range(len(distinct)), key=lambda number: -distinct[number].end)

@@ -1,4 +1,4 @@
-"""Compare a coordinator's responses about the offsets of groups with ``__consumer_offsets``."""
+"""Compare a coordinator's responses about groups' offsets with ``__consumer_offsets``."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -12,8 +12,8 @@ from highwater.checkers.groups.offsets_topic import TOPIC, OffsetsLog, committed
 
 REMOVES_GROUP: Final = "the group is removed, with a transaction open"
 ENDS: Final = "the transaction ends"
-"""Sentences about a record that removes a group with offsets in an open transaction, and about the
-marker that ends this transaction."""
+"""Sentences about two records of a group with offsets in an open transaction. The first record
+removes the group; the second is the marker that ends the transaction."""
 
 _SHOWN_MAX: Final = 8
 
@@ -39,8 +39,8 @@ def wrong_offsets(
             group=group,
             partition=partition,
             offset=expected,
-            says=f"The coordinator of group {group} had {_named(answer.state)} for partition"
-            f" {partition}; {TOPIC} has {_named(expected)}.",
+            says=f"The coordinator of group {group} returned {_named(answer.state)} for "
+            f"partition {partition}, but {TOPIC} has {_named(expected)}.",
             records=tuple(_records(log, answer.place, topic))[-_SHOWN_MAX:],
         )
 
@@ -50,7 +50,6 @@ def _named(offset: int | None) -> str:
 
 
 def _records(log: Iterable[Row], place: Place, topic: str) -> Iterator[tuple[int, int | None, str]]:
-    """Yield the records of a log that decide about a group and partition."""
     pending: set[int] = set()
     for row in log:
         producer, at = row["producer_id"], row["offset"]
@@ -61,11 +60,11 @@ def _records(log: Iterable[Row], place: Place, topic: str) -> Iterator[tuple[int
             continue
         commit = committed(row, topic)
         if commit is not None and commit.place == place:
-            has = f"the group has {_named(commit.offset)}"
+            group_commits = f"the group commits {_named(commit.offset)}"
             if commit.transactional:
                 pending.add(producer)
-                yield at, producer, f"{has}, in a transaction of producer {producer}"
+                yield at, producer, f"{group_commits}, in a transaction of producer {producer}"
             else:
-                yield at, None, has
+                yield at, None, group_commits
         elif pending and removed_group(row) == place[0]:
             yield at, None, REMOVES_GROUP

@@ -1,12 +1,12 @@
-"""Compare a share coordinator's responses and members' responses with ``__share_group_state``.
+"""Compare the responses of a share coordinator and of members with ``__share_group_state``.
 
 The rules are those of KIP-932, and of ``ShareCoordinatorShard`` of 4.1 to 4.4:
 
-- within one state epoch, the start offset and the leader epoch never decrease; the state epoch
-  never decreases until the state is removed;
-- an update has the number of the previous snapshot;
-- a record that a member accepted or rejected, with a response, is acknowledged or archived in the
-  log, or it is before the start offset.
+- Within one state epoch, the start offset and the leader epoch never decrease. The state epoch
+  never decreases until the state is removed.
+- An update has the number of the previous snapshot.
+- If a response confirms that a member accepted or rejected a record, the log has this record as
+  acknowledged or archived, or the record is before the start offset.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,8 +31,8 @@ class _Share:
     """The state of a partition of a share group.
 
     Attributes:
-        records: delivery count and number of DeliveryState by offset. Of two values for an offset,
-            the greater one is used (``PersisterStateBatchCombiner``).
+        records: delivery count and DeliveryState of each offset. If an offset has two values, the
+            greater value is used (``PersisterStateBatchCombiner``).
     """
 
     record: ShareRecord
@@ -48,10 +48,10 @@ class _Share:
 
 
 class SharesLog:
-    """The states of share groups' partitions, made record by record from the coordinator's log.
+    """The states of share groups' partitions, replayed record by record from the coordinator's log.
 
     Attributes:
-        wrong: the records that Kafka's rules do not allow, and why.
+        wrong: the records that break Kafka's rules, with the reasons.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,10 @@ class SharesLog:
         self.wrong: list[tuple[ShareRecord, str]] = []
 
     def possible(self, place: Place) -> frozenset[int | None]:
-        """Return the start offsets that a coordinator may have for a partition; None means none."""
+        """Return the start offsets that a coordinator may return for a partition.
+
+        None means no offset.
+        """
         share = self._shares.get(place)
         return frozenset({None if share is None or share.start < 0 else share.start})
 
@@ -89,7 +92,7 @@ class SharesLog:
             new.merge(record.batches)
             self._shares[record.place] = new
         elif share is None or not same:
-            self.wrong.append((record, "it changes a state that is not there"))
+            self.wrong.append((record, "it changes a state that does not exist"))
             return []
         else:
             self._judge(share, record)
@@ -101,8 +104,10 @@ class SharesLog:
         if record.whole and record.state_epoch < before.state_epoch:
             why = f"state epoch {record.state_epoch} follows {before.state_epoch}"
         elif not record.whole and record.snapshot_epoch != before.snapshot_epoch:
-            why = f"it changes snapshot {record.snapshot_epoch}, and the last is"
-            why += f" {before.snapshot_epoch}"
+            why = (
+                f"it changes snapshot {record.snapshot_epoch}, but the last snapshot is"
+                f" {before.snapshot_epoch}"
+            )
         elif not record.whole or record.state_epoch == before.state_epoch:
             if 0 <= record.start < share.start:
                 why = f"start offset {record.start} follows {share.start}"
@@ -132,18 +137,18 @@ def wrong_shares(
     *,
     undamaged: bool,
 ) -> Iterator[GroupFinding]:
-    """Yield contradictions within the share coordinator's log, and with responses to members.
+    """Yield contradictions within the share coordinator's log, and between it and responses.
 
     Args:
         newest: the most up-to-date replica, from its first record on.
-        members: the journals of the groups' members; only these groups are judged.
+        members: the journals of the groups' members. Only these groups are judged.
         undamaged: whether no fault may have removed records from the log.
     """
     for answer, _, starts in contradicted(answers, replicas, SharesLog):
         [expected] = starts
         yield _finding(
             answer.place,
-            f"the coordinator had start offset {answer.state}; {TOPIC} has {expected}.",
+            f"the coordinator returned start offset {answer.state}, but {TOPIC} has {expected}.",
             expected,
         )
     log = SharesLog()
@@ -154,7 +159,11 @@ def wrong_shares(
     for record, why in log.wrong:
         if record.place[0] in groups:
             proof = ((record.at, None, why),)
-            yield _finding(record.place, f"at offset {record.at} of {TOPIC} {why}.", records=proof)
+            yield _finding(
+                record.place,
+                f"the record at offset {record.at} of {TOPIC} breaks a rule: {why}.",
+                records=proof,
+            )
     answered = {
         ((row["group"], row["partition"]), row["offset"]): row
         for row in members
@@ -162,8 +171,11 @@ def wrong_shares(
     }
     for (place, offset), row in sorted(answered.items()):
         if not log.final(place, offset):
-            says = f"{row['process']} acknowledged ({row['event']}) offset {offset}, with a"
-            yield _finding(place, f"{says} response; {TOPIC} has no such state.", offset)
+            says = (
+                f"{row['process']} acknowledged ({row['event']}) offset {offset} and got a"
+                f" response, but {TOPIC} does not have this state."
+            )
+            yield _finding(place, says, offset)
 
 
 def _finding(

@@ -2,13 +2,14 @@
 
 The rules are those of ``TransactionMetadata`` and ``TransactionStateManager`` of 3.9 and 4.x:
 
-- a Complete state follows the Prepare state of the same end, or the same Complete state;
-- after a client has used a producer id and epoch (Ongoing), no record has an older one. A record
-  that was not acknowledged may be followed by the coordinator's state in memory. So an Empty state,
-  or a Prepare state before a Complete state, proves nothing;
-- a marker is written only after its Prepare state, and to all partitions before the Complete state.
-  A marker may be repeated. Producers that are not in the log are not judged;
-- a commit is acknowledged only after its PrepareCommit.
+- A Complete state follows the Prepare state of the same end, or the same Complete state.
+- After a client has used a producer id and epoch (state Ongoing), no later record has an older id
+  or epoch. A coordinator may continue from an unacknowledged record that it has in memory. So an
+  Empty state, or a Prepare state before a Complete state, is not judged.
+- The coordinator writes the Prepare state before the markers. It writes the Complete state after
+  the markers are in all partitions. A marker may be repeated. Producers that are not in the log are
+  not judged.
+- A commit is acknowledged only after its PrepareCommit state.
 """
 
 from collections import Counter
@@ -34,11 +35,11 @@ from highwater.checkers.transactions.coordinated import TOPIC
 _ENDS: Final = {PREPARE_COMMIT: "commit", PREPARE_ABORT: "abort"}
 _PREPARES: Final = {COMPLETE_COMMIT: PREPARE_COMMIT, COMPLETE_ABORT: PREPARE_ABORT}
 _FENCING: Final = STATES[-1]
-"""A state that exists only in memory, with the next epoch: the coordinator is about to abort."""
+"""A state that exists only in memory, with the next epoch, just before the coordinator aborts."""
 
 
 class Marker(NamedTuple):
-    """Equal markers in a partition: one kind, one producer id, one producer epoch."""
+    """A marker in a partition. Several markers are equal if they have these four values."""
 
     partition: int
     producer_id: int
@@ -64,13 +65,13 @@ class PartitionFacts:
 
 
 class TransactionsLog:
-    """The states of transactional ids, made record by record from the coordinator's log."""
+    """The states of transactional ids, replayed record by record from the coordinator's log."""
 
     def __init__(self) -> None:
         self._last: dict[Place, TransactionRecord] = {}
 
     def possible(self, place: Place) -> frozenset[tuple[str, int, int] | None]:
-        """Return the states, each with producer id and epoch, that a coordinator may have."""
+        """Return the states (name, producer id and epoch) that a coordinator may return."""
         last = self._last.get(place)
         if last is None or last.status is None:
             return frozenset({None})
@@ -105,7 +106,9 @@ def wrong_transactions(
     """
     for answer, _, states in contradicted(answers, replicas, TransactionsLog):
         expected = next(iter(states - {None}), None)
-        says = f"The coordinator had {_named(answer.state)}; {TOPIC} has {_named(expected)}."
+        says = (
+            f"The coordinator returned {_named(answer.state)}, but {TOPIC} has {_named(expected)}."
+        )
         yield _finding(answer.place[0], says)
     ids: dict[str, list[TransactionRecord]] = {}
     for record in filter(None, map(transaction_record, newest)):
@@ -127,7 +130,7 @@ def _named(state: tuple[str, int, int] | None) -> str:
 
 
 def _wrong_order(records: Iterable[TransactionRecord]) -> Iterator[tuple[int, str]]:
-    """Yield each record of a transactional id that Kafka's rules do not allow, and why."""
+    """Yield each record of a transactional id that breaks Kafka's rules, and why."""
     before: TransactionRecord | None = None
     used: TransactionRecord | None = None
     left: set[int] = set()
@@ -163,8 +166,8 @@ class _Decisions:
 
     Attributes:
         names: the transactional id of each producer id.
-        decided: the markers that may be written.
-        complete: the number of each marker that must be written.
+        decided: the markers that the coordinator may write.
+        complete: the number of each marker that the partitions must have.
         commits: the number of commits, by id and epoch of the producer of their records.
     """
 
@@ -196,7 +199,7 @@ class _Decisions:
 def _undecided(
     ids: Mapping[str, Sequence[TransactionRecord]], facts: PartitionFacts, topic: str
 ) -> Iterator[GroupFinding]:
-    """Yield ends of transactions that are only in the log, or only in partitions or histories."""
+    """Yield transaction ends that are only in the log, or only in partitions or histories."""
     log = _Decisions()
     for records in ids.values():
         log.add(records, topic)
@@ -210,16 +213,19 @@ def _undecided(
     for (producer, epoch), count in sorted(facts.acknowledged.items()):
         commits = log.commits[producer, epoch]
         if count > commits:
-            says = f"{count} commits of producer {producer}, epoch {epoch}, were acknowledged;"
-            yield _finding(log.names.get(producer, "?"), f"{says} {TOPIC} has {commits}.")
+            says = (
+                f"{count} commits of producer {producer}, epoch {epoch}, were acknowledged, but"
+                f" {TOPIC} has {commits} commits."
+            )
+            yield _finding(log.names.get(producer, "?"), says)
 
 
 def _of_marker(name: str, marker: Marker, decided: int, written: int) -> GroupFinding:
     partition, producer, epoch, end = marker
     return _finding(
         name,
-        f"The log of partition {partition} has {written} markers ({end}) of producer {producer},"
-        f" epoch {epoch}; {TOPIC} has {decided or 'no'} such ends.",
+        f"The log of partition {partition} has {written} markers ({end}) of producer {producer}, "
+        f"epoch {epoch}, but {TOPIC} has {decided or 'no'} decisions to write them.",
         partition=partition,
         topic=None,
     )

@@ -1,4 +1,4 @@
-"""The schema of all findings of checkers."""
+"""The schema of the anomalies that checkers find."""
 
 from typing import Final
 
@@ -44,16 +44,15 @@ SCHEMA: Final = pa.schema(
         ("acks", pa.string()),  # the producer's acks setting, where it matters
         ("copies", pa.list_(_COPY)),
         ("steps", pa.list_(_STEP)),
-        ("delta", pa.int64()),  # places in the log's order from one step to the next; 1 is right
-        ("cause", pa.string()),  # the finding from which this one follows; null: from none
+        ("delta", pa.int64()),  # how far the step goes in the log's order; a correct step has 1
+        ("cause", pa.string()),  # the anomaly that caused this anomaly; null if there is none
     ]
 )
 """The columns of ``analysis/anomalies.parquet``, which has one row for each anomaly.
 
-``copies`` are the places where a record is: on a broker's disk, or (without a broker) the offset at
-which the final read returned it. ``steps`` is the shortest list of client operations that shows the
-anomaly, in order, in columns of ``harness.runs.history.OPERATIONS``.
-"""
+``copies`` are the places where a record is: on a broker's disk, or (without a broker) at the offset
+at which the final read returned it. ``steps`` is the shortest list of client operations that shows
+the anomaly, in order, in columns of ``harness.runs.history.OPERATIONS``."""
 
 ANOMALY: Final[T.StructType] = from_arrow_schema(SCHEMA)
 """``SCHEMA`` as a Spark type."""
@@ -63,9 +62,9 @@ def anomalies(rows: DataFrame, kind: str | Column, **columns: Column) -> DataFra
     """Return rows as anomalies of one kind, as rows of ``SCHEMA``.
 
     Args:
-        rows: rows with a column ``run``; columns that an anomaly also has are copied.
+        rows: rows with a column ``run``. Columns that an anomaly also has are copied.
         kind: the name of a ``Kind`` of the checker.
-        columns: values for an anomaly's other columns, by name; missing columns become null.
+        columns: values for an anomaly's other columns, by name. Missing columns become null.
     """
     values = {"kind": F.lit(kind), **columns}
     return rows.select(

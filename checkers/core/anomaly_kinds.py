@@ -29,7 +29,7 @@ LOST_INPUT: Final = "lost-input"
 DOUBLED_INPUT: Final = "doubled-input"
 HALF_INPUT: Final = "half-input"
 UNREACHED_INPUT: Final = "unreached-input"
-"""Kinds of anomaly for which verdicts and ``checkers.lineage`` have special sentences."""
+"""Kinds of anomaly for which verdicts and ``checkers.lineage`` have their own sentences."""
 
 STRANGE_OUTPUT: Final = "strange-output"
 REPEATED_INPUT: Final = "repeated-input"
@@ -45,25 +45,25 @@ OF_PROGRAMS: Final = frozenset(
         *(LOST_OUTPUT, DOUBLED_OUTPUT),
     )
 )
-"""Kinds of anomaly in the program under test, about which Kafka's rules say nothing."""
+"""Kinds of anomaly in the program under test. Kafka's rules do not apply to them."""
 
 MISTAKE: Final = "mistake"
-"""The ``what`` of evidence that names the mistake, in anomalies of a program under test."""
+"""The ``what`` of evidence that names the program's mistake."""
 
 BELOW: Final = "below its HW "
 ABOVE: Final = "above its HW "
-"""The beginning of a divergent copy's note, before the last HW in its broker's checkpoint."""
+"""The first words of a divergent copy's note, before the last HW in its broker's checkpoint."""
 
 Breaks: TypeAlias = Callable[[Plan, int], bool]
-"""A function that returns whether an anomaly breaks a guarantee, from a plan and its fault counts.
-"""
+"""A function that returns whether an anomaly breaks a guarantee. It gets the plan and the number
+of faults."""
 
 
 class Severity(StrEnum):
     """The severity of an anomaly."""
 
-    CRITICAL = "critical"  # data is gone or was changed
-    SERIOUS = "serious"  # data is there, but correct clients get wrong results
+    CRITICAL = "critical"  # data is lost or changed
+    SERIOUS = "serious"  # data is complete, but correct clients get wrong results
     MINOR = "minor"  # order is lost, which many clients do not need
     EXPECTED = "expected"  # Kafka does not promise to prevent this anomaly
     UNDECIDED = "undecided"  # the severity is not known
@@ -77,16 +77,16 @@ class Kind:
         name: the kind's name, such as ``lost-write``.
         guarantee: a sentence that is true if no such anomaly is found.
         singular: words for one such anomaly, after the number 1.
-        plural: the same words for several.
+        plural: words for several such anomalies, after their number.
         promise: the guarantee that the anomaly breaks, and where Kafka states it.
-        breaks: returns whether a run had that guarantee; ``checkers.core.promises`` has the usual
+        breaks: returns whether a run had that guarantee. ``checkers.core.promises`` has the usual
             functions.
         says: returns a sentence about one anomaly from its row, in columns of ``anomaly.SCHEMA``.
-            If None, ``checkers.lineage`` writes it.
-        evidence: returns the evidence of one anomaly from its row, in order of time. If None,
-            ``checkers.lineage`` collects it.
+            If it is None, ``checkers.lineage`` writes the sentence.
+        evidence: returns the evidence of one anomaly from its row, in order of time. If it is None,
+            ``checkers.lineage`` collects the evidence.
         absence: whether *missing* rows of a history show the anomaly. A run that ended early lacks
-            its last rows, so it cannot show such an anomaly.
+            its last rows, so it cannot prove such an anomaly.
     """
 
     name: str

@@ -13,16 +13,14 @@ from highwater.checkers.run_tables import Tables
 from highwater.checkers.spark.engine import Rows
 
 Find: TypeAlias = Callable[[Tables], DataFrame | Rows | pa.Table | None]
-"""A function that returns anomalies as rows of ``anomaly.SCHEMA``, or None without anomalies.
-
-It may also return ``Rows`` of ``history.findings.FINDING``, which refer to rows of the history. The
-judge then reads the values of all these rows together."""
+"""A function that returns anomalies as rows of ``anomaly.SCHEMA``, or None without anomalies. It
+may also return ``Rows`` of ``history.findings.FINDING``, which refer to rows of the history.
+Then the judge reads the values of all these rows together."""
 
 Idle: TypeAlias = Callable[[Tables, RunFiles], str]
 """A function that returns why a checker has nothing to judge in a run, as the end of a message.
-
-It returns an empty string if the checker has something to judge. It also does so if files of the
-run cannot be used, because the verdict already names these files."""
+The text is empty if the checker has something to judge. It is also empty if files of the run
+cannot be used, because the verdict already names these files."""
 
 
 def never_idle(_tables: Tables, _case: RunFiles) -> str:
@@ -31,13 +29,16 @@ def never_idle(_tables: Tables, _case: RunFiles) -> str:
 
 
 def without_disks(_tables: Tables, case: RunFiles) -> str:
-    """Return why a checker of replicas' disks has nothing to judge; empty if it can judge."""
+    """Return why a checker of replicas' disks has nothing to judge.
+
+    The text is empty if it has disks to judge.
+    """
     return "no disk was copied" if case.copyless else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Checker:
-    """A function that finds anomalies.
+    """A function that finds anomalies, and the kinds that it finds.
 
     Attributes:
         find: the function that finds the anomalies in all runs' tables.
@@ -56,7 +57,7 @@ class Checker:
 
 
 def checker(*kinds: Kind, idle: Idle = never_idle) -> Callable[[Find], Checker]:
-    """Make a function the checker for one kind, or for several that it finds in one pass."""
+    """Make a function the checker for one or more kinds, which it finds in one pass."""
 
     def made(find: Find) -> Checker:
         return Checker(find, kinds, idle)

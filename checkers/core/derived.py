@@ -1,6 +1,6 @@
-"""Derived tables. One function computes each table, and the table's source caches it.
+"""Derived tables. One function computes each table; the source of the table caches it.
 
-A checker that needs a derived table calls its function: ``log_ends(tables)``.
+A checker that needs a derived table calls its function, such as ``log_ends(tables)``.
 """
 
 from collections.abc import Callable

@@ -8,7 +8,7 @@ from highwater.checkers.core.promises import DURABLE, UNORDERED, never
 FOREIGN: Final = (
     Kind(
         "vanished",
-        guarantee="A record that was acknowledged and read stays where it was.",
+        guarantee="A record that was acknowledged and read stays at its offset.",
         singular="record was read and disappeared",
         plural="records were read and disappeared",
         severity=Severity.CRITICAL,
@@ -17,9 +17,10 @@ FOREIGN: Final = (
     ),
     Kind(
         "G0",
-        guarantee="No transaction wrote before itself, directly or through other transactions.",
-        singular="cycle of transactions that wrote before one another",
-        plural="cycles of transactions that wrote before one another",
+        guarantee="The writes of transactions have an order: no transaction wrote both before "
+        "and after another.",
+        singular="cycle of transactions that each wrote before the next",
+        plural="cycles of transactions that each wrote before the next",
         severity=Severity.EXPECTED,
         promise=UNORDERED,
         breaks=never,

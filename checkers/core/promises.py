@@ -1,4 +1,4 @@
-"""The guarantees that a run can have. Each kind of anomaly names the one that it breaks.
+"""The guarantees that a run can have. Each kind of anomaly names the guarantee that it breaks.
 
 Kafka's guarantees depend on three settings, ``acks`` (ProducerConfig), ``min.insync.replicas`` and
 ``unclean.leader.election.enable`` (TopicConfig), and on the faults in the cluster.
@@ -48,7 +48,7 @@ def if_acknowledged_is_kept(plan: Plan, faults: int) -> bool:
 
 
 def if_controllers_keep_disks(plan: Plan, _faults: int) -> bool:
-    """Return whether no controller loses its disk, which Raft requires.
+    """Return whether no controller loses its disk. Raft requires this.
 
     A controller that restarts with an empty disk can elect a leader that lacks committed records
     (KIP-595).

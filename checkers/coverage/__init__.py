@@ -1,1 +1,1 @@
-"""Coverage in the model's terms: which situations of the model real brokers were observed in."""
+"""Coverage of the model: the situations of the model in which real brokers were observed."""

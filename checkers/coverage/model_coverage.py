@@ -1,4 +1,4 @@
-"""Counts the situations of a search against those that recorded runs were observed in."""
+"""Compares the situations that a model search reaches with those in recorded runs."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ class SituationRow(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         leader: the state of the leader in words.
         replicas: the state of each other replica in words.
-        depth: the fewest moves after which the model is in it; null: the search did not reach it.
+        depth: the least number of moves that lead to it; null if the search did not reach it.
         runs: the number of runs in which it was observed.
-        first: the first of these runs; empty if there is none.
+        first: the name of the first such run; empty if there is none.
     """
 
     leader: str
@@ -36,14 +36,15 @@ class SituationRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):
-    """The situations of one release within a scope, and those of recorded runs.
+    """The situations of a model search of one release, and those of recorded runs.
 
     Attributes:
+        scope: the limits of the model search.
         runs: the number of runs that were read.
         states: the number of states that the search reached.
-        reason: why the search ended before it reached every state; null if it did not.
-        rows: the situations: not observed, the nearest first; then observed; then those that only
-            runs were in.
+        reason: why the search ended before it reached every state; null if it reached all.
+        rows: first the situations that no run was in, in order of depth. Then the situations that
+            search and runs have in common, and last those that only runs have.
     """
 
     kafka: str
@@ -60,17 +61,17 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def observed(self) -> int:
-        """The number of these situations that runs were observed in, too."""
+        """The number of situations that the search reached and a run was in, too."""
         return sum(row.depth is not None and row.runs > 0 for row in self.rows)
 
 
 def coverage(
     runs: Sequence[Run], settings: ModelSettings, *, limits: Limits, jobs: int, watch: Watch
 ) -> Coverage:
-    """Compare the situations that a search reaches with those that runs were observed in.
+    """Compare the situations that a model search reaches with those that runs were in.
 
     Raises:
-        UsageError: a run is of another release, or has another number of replicas than the scope.
+        UsageError: a run is of another release, or has another number of replicas than the model.
         StoreError: a table of a run is missing or broken.
     """
     brokers = settings.scope.brokers
@@ -110,7 +111,6 @@ def coverage(
 
 
 def _of_run(run: Run, kafka: str, brokers: int) -> set[int]:
-    """Return the situations that any partition of a run was observed in."""
     plan = run.plan()
     if plan.kafka != kafka:
         raise UsageError(

@@ -1,7 +1,8 @@
 """Situations of the model in which a run's partitions were observed.
 
-The observer asks each broker by itself. Between two answers an end can have any value from the
-first answer to the second one, so two ends are compared only where these ranges allow one result.
+The observer queries each broker separately. Between two responses, an offset can have any value
+from the first response to the second. So two offsets are compared only if every possible pair of
+values gives the same result.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,13 +16,14 @@ from highwater.checkers.coverage.situations import LeaderState, Replica, situati
 from highwater.harness.runs.partition_trace import UNKNOWN, Leadership, PartitionTrace, Track
 
 QUIET_NS: Final = 500_000_000
-"""Several times the observer's interval of 100 ms, which a loaded machine can stretch."""
+"""The time after which an unchanged value counts as exact. The observer queries every 100 ms; on
+a loaded machine this can take several times as long."""
 
 
 def observed_situations(trace: PartitionTrace, replicas: frozenset[int]) -> dict[int, int]:
     """Return the situations of a partition, and the time of the first observation of each in ns.
 
-    A moment is left out if what was observed around it allows several situations.
+    A time is left out if the observations around it allow several situations.
 
     Args:
         replicas: the brokers that have a replica.
@@ -38,7 +40,7 @@ def observed_situations(trace: PartitionTrace, replicas: frozenset[int]) -> dict
 
 
 def _moments(trace: PartitionTrace, replicas: frozenset[int]) -> Iterator[int]:
-    """Yield the times of all answers and decisions, and one within each longer pause of both."""
+    """Yield the times of all responses and decisions, and one time within each long pause."""
     times = {row.time_ns for row in trace.leaderships}
     for broker in replicas & trace.tracks.keys():
         times.update(trace.tracks[broker].time_ns.tolist())
@@ -53,8 +55,8 @@ def _situation(
 ) -> int | None:
     """Return the situation at a time; None if the observations around it allow several.
 
-    The observer asks for the HW before the LEO, so a HW is below a LEO only if the next answer's HW
-    is, too.
+    The observer queries the HW before the LEO. So a HW counts as below a LEO only if the HW of the
+    next response is below this LEO, too.
     """
     answers = {b: b in tracks and tracks[b].at(time_ns)[2] for b in replicas}
     leader = leadership.leader
@@ -85,9 +87,9 @@ def _situation(
 
 
 def _bounds(track: Track, end: str, time_ns: int) -> tuple[int, int] | None:
-    """Return the least and the largest value that a ``leo`` or ``hw`` can have at a time.
+    """Return the least and the greatest value that a ``leo`` or ``hw`` can have at a time.
 
-    A value is exact at the time of an answer, and while it does not change for ``QUIET_NS``.
+    A value is exact at the time of a response, and while it does not change for ``QUIET_NS``.
     """
     values: npt.NDArray[np.int64] = getattr(track, end)
     after = int(np.searchsorted(track.time_ns, time_ns, side="right"))
@@ -100,7 +102,10 @@ def _bounds(track: Track, end: str, time_ns: int) -> tuple[int, int] | None:
 
 
 def _compared(left: tuple[int, int] | None, right: tuple[int, int] | None) -> int | None:
-    """Return -1, 0 or 1: the left value is below, equal to or above the right; None: not clear."""
+    """Return -1, 0 or 1 if the left value is below, equal to or above the right.
+
+    The result is None if it is not clear.
+    """
     if left is None or right is None:
         return None
     if left[1] < right[0]:

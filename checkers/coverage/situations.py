@@ -1,10 +1,13 @@
 """Situations of a partition: the part of a state that an observer sees, without brokers' names.
 
-A situation says whether a broker leads and answers, whether the leader's HW is below its LEO, and
-for every other replica whether it is in the ISR, whether it answers, and how its LEO and HW compare
-with the leader's. A broker without a replica counts as one that does not answer. States of the
-model and observations of real brokers have the same situations, so one can be counted against the
-other, as Mallory (CCS 2023) and ModelFuzz (OOPSLA 2025) count the states of a system.
+A situation has these facts: whether a broker leads and answers; whether the leader's HW is below
+its LEO; and for every other replica, whether it is in the ISR, whether it answers, and how its LEO
+and HW compare with the leader's. A broker without a replica counts as a broker that does not
+answer.
+
+The model's states and observations of real brokers are both described by situations, so the two can
+be compared. Mallory (CCS 2023) and ModelFuzz (OOPSLA 2025) count the states of a system in a
+similar way.
 """
 
 from collections.abc import Iterable
@@ -18,7 +21,7 @@ from highwater.checkers.model.protocol import state_layout as layout
 
 
 class LeaderState(IntEnum):
-    """The leader by the controller's newest decision, as an observer sees it."""
+    """The state of the leader that the controller decided last, as an observer sees it."""
 
     NONE = 0
     SILENT = 1
@@ -47,9 +50,9 @@ class Replica:
     """A replica that does not lead.
 
     Attributes:
-        leo: -1, 0 or 1: below, equal to or above the leader's LEO; None: the replica or the leader
-            does not answer.
-        hw: the same for the HWs.
+        leo: -1, 0 or 1 if its LEO is below, equal to or above the leader's; None if the replica or
+            the leader does not answer.
+        hw: the same comparison of the high watermarks.
     """
 
     in_isr: bool
@@ -79,7 +82,7 @@ class Replica:
 
     @property
     def text(self) -> str:
-        """The replica in words; ``LEO <`` is a LEO below the leader's."""
+        """The replica in words. ``LEO <`` means that its LEO is below the leader's."""
         place = "in the ISR" if self.in_isr else "outside of the ISR"
         if not self.answers:
             return f"{place}, does not answer"
@@ -89,7 +92,7 @@ class Replica:
 
 
 def situation(leader: LeaderState, replicas: Iterable[Replica]) -> int:
-    """Return the number of a situation; the order of the replicas makes no difference."""
+    """Return the number of a situation. The order of the replicas does not change it."""
     codes = sorted(replica.code for replica in replicas)
     codes += [_ABSENT] * (layout.MAX_BROKERS - len(codes))
     return int(_number(int(leader), codes))
@@ -110,7 +113,7 @@ def situations(states: "np.ndarray[Any, np.dtype[np.int8]]", brokers: int) -> se
 
     Args:
         states: one state a row, ``layout.WIDTH`` bytes wide.
-        brokers: the replicas of the scope.
+        brokers: the number of replicas in the model.
     """
     rows = np.arange(len(states))
     newest = states[rows, layout.DECISION + states[:, layout.DECISIONS] - 1].astype(np.int64)
@@ -142,17 +145,15 @@ def situations(states: "np.ndarray[Any, np.dtype[np.int8]]", brokers: int) -> se
 
 
 def _compared(leo: Any, hw: Any) -> Any:  # noqa: ANN401 - signs, or columns of them
-    """Return the number of a replica's LEO and HW, compared with the leader's."""
+    """Return one number for a replica's LEO and HW, each compared with the leader's."""
     return _COMPARED + 3 * (leo + 1) + hw + 1
 
 
 def _code(seen: Any, in_isr: Any) -> Any:  # noqa: ANN401 - numbers, or columns of them
-    """Return the code of a replica."""
     return 2 * seen + in_isr
 
 
 def _number(leader: Any, codes: list[Any]) -> Any:  # noqa: ANN401 - numbers, or columns of them
-    """Return a leader's state and the sorted codes of its replicas as one number."""
     for code in codes:
         leader = leader * (_ABSENT + 1) + code
     return leader

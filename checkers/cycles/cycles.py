@@ -1,13 +1,18 @@
 """Cycles of operations: G0, G1c, and their -process and -realtime forms.
 
-Operation A comes before operation B if a record that A sent is in the log just before a record that
-B sent (ww), if B read a record that A sent (wr), or if A had ended before B began (process: both in
-the same process; realtime: in any processes). Adya's isolation levels and strict serializability
-require that no operation comes before itself ("Weak Consistency", 1999, 4.2; Elle, VLDB 2020). The
-edges are those of Jepsen's ``jepsen.tests.kafka`` (``ww-graph``, ``wr-graph``), with two
-exceptions. A record that shares its offset with another record, or has two offsets, is in no ww
-edge, because its offset is wrong. A read under ``read_uncommitted`` is in no wr edge, because Kafka
-guarantees nothing about such a read.
+Operation A comes before operation B in these cases:
+
+- ww: a record that A sent is in the log just before a record that B sent;
+- wr: B read a record that A sent;
+- process: A ended before B began, and both are in the same process;
+- realtime: A ended before B began.
+
+Adya's isolation levels and strict serializability require that no operation comes before itself
+("Weak Consistency", 1999, 4.2; Elle, VLDB 2020). The edges are those of Jepsen's
+``jepsen.tests.kafka`` (``ww-graph``, ``wr-graph``), with two exceptions. A record that shares its
+offset with another record, or has two offsets, is in no ww edge, because its offset is wrong. A
+read under ``read_uncommitted`` is in no wr edge, because Kafka guarantees nothing about such a
+read.
 
 Kafka does not isolate writes: concurrent transactions may have one order in one partition and the
 opposite order in another partition. So G0, and G1c with ww edges, break no guarantee.
@@ -48,11 +53,11 @@ from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
 ROWS_MAX: Final = 2_000_000
-"""A history with more rows than this is not searched for cycles."""
+"""The greatest number of rows of a history that is searched for cycles."""
 
 _SENDER: Final = schema("slot", "offset", "operation", "key", "sure", sure=pa.bool_())
-"""The operation that sent a record which took effect. The columns also have the first offset that a
-client reported for the record, and whether no client reported another one (``sure``)."""
+"""The operation that sent a record which took effect. ``offset`` is the first offset that a
+client reported for the record. ``sure`` is true if no client reported a different offset."""
 
 _EDGE: Final = schema("history", "source", "target", "sent", "met")
 _WITNESS: Final = schema(
@@ -74,21 +79,24 @@ def unsearched(view: ClientHistory, run: str, *, ww: bool = True) -> str:
     rows = view.judged.get(run, 0)
     if rows <= ROWS_MAX or not (ww or run in view.entangled):
         return ""
-    return f"the history has {rows:,} rows, and cycles are searched in {ROWS_MAX:,} at most"
+    return (
+        f"the history has {rows:,} rows, and only histories of at most {ROWS_MAX:,} rows are "
+        "searched for cycles"
+    )
 
 
 def find(view: ClientHistory, *, ww: bool = True) -> Rows | None:
     """Find anomalies ``G0``, ``G1c``, ``G0-process`` and so on: a short cycle of each component.
 
-    ``steps`` has two rows for each step of the cycle: a row of an operation, and a row of the next
-    operation that shows why the next operation comes after. Two sends are a ww edge, a send and a
-    read are a wr edge. For an edge of time, both rows have the kind ``process`` or ``realtime`` and
-    no record.
+    ``steps`` has two rows for each step of the cycle: a row of one operation, and a row of the next
+    operation. Together they show the order of the two operations. Two sends are a ww edge, a send
+    and a read are a wr edge. For an edge of time, both rows have the kind ``process`` or
+    ``realtime`` and no record.
 
     Args:
         view: the clients' view of any number of histories. ``unsearched`` histories are ignored.
         ww: whether the order of records in the log orders their operations (Jepsen's ``ww-deps``).
-            If not, no G0 is found, and no isolation level allows a G1c that is found.
+            If it does not, the search finds no G0, and every G1c that it finds breaks isolation.
 
     Returns:
         Rows of ``checkers.core.anomaly.SCHEMA``; None if there are no cycles.
@@ -105,7 +113,6 @@ def find(view: ClientHistory, *, ww: bool = True) -> Rows | None:
 
 
 def _histories(view: ClientHistory, *, ww: bool) -> Rows:
-    """Return the ``slot, history`` rows of the histories that are searched."""
     short = {run for run, rows in view.judged.items() if rows <= ROWS_MAX}
     runs = sorted(short if ww else short & view.entangled)
     names = view.names.filter(pc.is_in(view.names["run"], pa.array(runs, pa.string())))
@@ -113,16 +120,11 @@ def _histories(view: ClientHistory, *, ww: bool) -> Rows:
 
 
 def _senders(view: ClientHistory) -> Rows:
-    """Return the senders of records that took effect."""
     landed = view.records.where(flags.SENT_OK | flags.READ_BY_ANY, "facts").map(_sent, _SENDER)
     return landed.union(view.doubtful.where(bits("maybe"), "doubts").by(["key"], _proven, _SENDER))
 
 
 def _sent(records: pa.Table) -> pa.Table:
-    """Return the senders of these rows of ``RECORD``.
-
-    This function is a kernel, a pure function of Arrow tables.
-    """
     sent = numbers(records)
     sent = choose(sent, any_of(sent["facts"], flags.SENT) & (sent["first"] != NONE))
     named = {"offset": sent["first"], "operation": sent["writer"]}
@@ -130,9 +132,9 @@ def _sent(records: pa.Table) -> pa.Table:
 
 
 def _proven(rows: pa.Table) -> pa.Table:
-    """Return the senders in ``DOUBTFUL`` rows that evidence proves.
+    """Return the senders of records in ``DOUBTFUL`` rows, if other operations show the records.
 
-    This kernel needs all rows of a ``key`` together.
+    All rows with the same ``key`` must be in one table.
     """
     sends, columns = records(rows), numbers(rows, ("operation", "fact"))
     proven = np.isin(sends["writer"], columns["operation"][any_of(columns["fact"], flags.PROVEN)])
@@ -142,7 +144,7 @@ def _proven(rows: pa.Table) -> pa.Table:
 def _log_edges(senders: pa.Table) -> pa.Table:
     """Link each record's sender to the sender of the next record in the log, if both are known.
 
-    This kernel needs all rows of a ``slot`` together.
+    All rows with the same ``slot`` must be in one table.
     """
     ordered, place = grouped(numbers(senders), "slot", "offset")
     alone = place.first[place.size == 1]
@@ -179,7 +181,7 @@ def _read_edges(rows: Numbers, senders: Numbers) -> Numbers:
 def _search(graph: pa.Table) -> pa.Table:
     """Find the cycles of each history, as ``_WITNESS`` rows.
 
-    This kernel needs all rows of a ``history`` together.
+    All rows with the same ``history`` must be in one table.
 
     Args:
         graph: the rows of ``_SENDER``, ``ROW`` and ``_EDGE``, each with its ``history``.
@@ -223,7 +225,6 @@ def _search(graph: pa.Table) -> pa.Table:
 
 
 def _operations(rows: Numbers, ids: Ints) -> tuple[Operations, Ints]:
-    """Return the processes and times of the operations with these ids, and their histories."""
     rows, group = grouped(rows, "operation")
     answered = any_of(rows["fact"], flags.SENT_OK | flags.SEEN_OK)
     operation = {name: rows[name][group.first] for name in ("operation", "history", "client")}
@@ -239,7 +240,10 @@ def _operations(rows: Numbers, ids: Ints) -> tuple[Operations, Ints]:
 
 
 class _Witnesses:
-    """The records that an edge's operations sent or read. Edges are sorted by their sources."""
+    """The records that show an edge: its operations sent or read them.
+
+    Edges are sorted by source.
+    """
 
     def __init__(self, edges: Numbers, source: Ints, target: Ints) -> None:
         self._edges = edges
@@ -252,7 +256,7 @@ class _Witnesses:
         return {"key": int(key), "sends": end == 0 or not self._edges["wr"][edge]}
 
     def of(self, operation: int) -> dict[str, object]:
-        """Return any record of an operation that is in one of the edges."""
+        """Return a record of an edge from or to an operation."""
         place = int(np.searchsorted(self._source, operation))
         if place < len(self._source) and self._source[place] == operation:
             return self.at(place, 0)
@@ -260,14 +264,12 @@ class _Witnesses:
 
 
 def _first_rows(rows: pa.Table) -> pa.Table:
-    """Return the first row in which an operation sent or read each record."""
     columns = numbers(rows)
     columns["sends"] = any_of(columns["fact"], flags.SENT)
     return arrow(first_of(columns, *_WITNESS_KEY), _REFERENCE)
 
 
 def _tell(view: ClientHistory, rows: Rows, witnesses: pa.Table) -> Rows:
-    """Return the anomalies for these cycles, with the history's row of each step."""
     keys = ["operation", "key"]
     witness_keys = view.engine.table(witnesses.select(keys))
     first = rows.join(witness_keys, keys, "semi").by(["operation"], _first_rows, _REFERENCE)

@@ -1,7 +1,7 @@
 """Search for short cycles in a graph of operations, with NumPy and rustworkx, as Elle does.
 
-The kinds of cycles are those of ``elle.txn`` (``cycle-anomaly-specs``). One kind may imply another,
-as in ``elle.consistency-model`` (``implied-anomalies``).
+The kinds of cycles are those of ``elle.txn`` (``cycle-anomaly-specs``). A cycle of one kind may
+imply another kind, as in ``elle.consistency-model`` (``implied-anomalies``).
 """
 
 from dataclasses import dataclass
@@ -19,19 +19,21 @@ WR: Final = "wr"
 PROCESS: Final = "process"
 REALTIME: Final = "realtime"
 
-_STEP: Final = float(1 << 32)  # the cost of a step: far more than that of a hop along a time line
-_TRIES: Final = 4  # cycles searched for in each component; the shortest is kept
+_STEP: Final = float(
+    1 << 32
+)  # the cost of an edge between operations; an edge between points in time costs 1
+_TRIES: Final = 4  # the number of cycles that are searched in each component; the shortest is used
 
 
 class _Sort(NamedTuple):
-    """A kind of cycle: the edges that a cycle may have, besides ww."""
+    """A kind of cycle: the kinds of edges that it may have, besides ww."""
 
     name: str
     wr: bool
     order: str | None
 
     def implies(self, other: "_Sort") -> bool:
-        """Return whether a cycle of this kind implies a cycle of the other kind."""
+        """Return whether a cycle of this kind is also a cycle of the other kind."""
         strengths = (None, PROCESS, REALTIME)
         return self.wr <= other.wr and strengths.index(self.order) <= strengths.index(other.order)
 
@@ -44,15 +46,15 @@ SORTS: Final = (
     _Sort("G0-realtime", wr=False, order=REALTIME),
     _Sort("G1c-realtime", wr=True, order=REALTIME),
 )
-"""Kinds of cycles, from the weakest set of edges to the strongest, in Elle's order."""
+"""The kinds of cycles, in Elle's order. Later kinds may have more kinds of edges."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operations:
     """Vertices of a graph: each operation's history and process, its begin and its end.
 
-    ``end`` is when the operation is known to have succeeded. ``NEVER`` means that no operation is
-    known to follow it.
+    ``end`` is the time at which the operation is known to have succeeded. It is ``NEVER`` if the
+    operation is not known to have succeeded: then no operation is known to follow it.
     """
 
     history: Ints
@@ -66,7 +68,7 @@ class Operations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependencies:
-    """Edges by sends and reads. ``source`` and ``target`` are indices in ``Operations``."""
+    """Edges that sends and reads show. ``source`` and ``target`` are indices in ``Operations``."""
 
     source: Ints
     target: Ints
@@ -80,7 +82,7 @@ class Dependencies:
 class Leg:
     """A step of a cycle, from one operation to the next.
 
-    ``edge`` is the step's index in ``Dependencies``, -1 if only time orders the two operations.
+    ``edge`` is the step's index in ``Dependencies``; -1 if only time orders the two operations.
     ``why`` is ``ww``, ``wr``, ``process`` or ``realtime``.
     """
 
@@ -95,7 +97,7 @@ Cycle = tuple[str, list[Leg]]
 
 
 class _Graph(NamedTuple):
-    """A graph of ``size`` vertices with weighted edges: the operations, then the points in time."""
+    """A weighted graph of ``size`` vertices: first the operations, then points in time."""
 
     size: int
     source: Ints
@@ -113,7 +115,10 @@ class _Graph(NamedTuple):
         return graph
 
     def components(self) -> Ints:
-        """Return each vertex's strongly connected component, by its first vertex; -1 if alone."""
+        """Return the first vertex of each vertex's strongly connected component.
+
+        -1 for a single vertex.
+        """
         labels = np.full(self.size, -1)
         for component in rustworkx.strongly_connected_components(self.digraph()):
             if len(component) > 1:
@@ -122,15 +127,15 @@ class _Graph(NamedTuple):
 
 
 def cycles(operations: Operations, dependencies: Dependencies) -> list[Cycle]:
-    """Return the cycles of a graph, each named after the weakest set of edges that closes it.
+    """Return the cycles of a graph. A cycle has the first kind in ``SORTS`` with all of its edges.
 
     As in Elle, each strongly connected component of the complete graph gives one short cycle of
-    each kind, except for kinds that an earlier result implies.
+    each kind, except for kinds that an earlier cycle implies.
 
     An operation that is known to have succeeded comes before all operations that began later
     (Elle's ``realtime-graph``). Edges of time connect operations with points on a time line,
     instead of every two operations. So there are about as many edges as operations. ``process`` is
-    the same order within a process. Operations of one process that overlap are not ordered.
+    the same order within one process. Operations of one process that overlap are not ordered.
     """
     everywhere = np.ones(len(operations), np.bool_)
     whole = _graph(operations, dependencies, SORTS[-1], everywhere).components()
@@ -158,7 +163,7 @@ def cycles(operations: Operations, dependencies: Dependencies) -> list[Cycle]:
 
 
 def _graph(operations: Operations, dependencies: Dependencies, sort: _Sort, timed: Bools) -> _Graph:
-    """Return the edges that a kind of cycle may have, with edges of time for ``timed`` ones."""
+    """Return the graph for a kind of cycle. Only ``timed`` operations have edges of time."""
     chosen = slice(None) if sort.wr else ~dependencies.wr
     source, target = dependencies.source[chosen], dependencies.target[chosen]
     weight = np.full(len(source), _STEP)
@@ -203,7 +208,7 @@ def _time_line(
 
 
 def _smallest(part: Ints, whole: Ints, news: Bools) -> Ints:
-    """Return the smallest part of each component that has a cycle which no other cycle implies."""
+    """Return, for each component with a cycle that no other cycle implies, the smallest part."""
     parts, first, counts = np.unique(part[news], return_index=True, return_counts=True)
     owners = whole[news][first]
     order = np.lexsort((first, counts, owners))
@@ -215,8 +220,8 @@ def _shortest(
 ) -> list[list[int]]:
     """Return a short cycle of each component, as a list of its operations in order.
 
-    It is the shortest cycle through the edges that go back furthest in time, because usually one of
-    these edges is wrong.
+    It is the shortest cycle through one of the edges that lead furthest back in time, because
+    usually one of these edges is wrong.
     """
     inside = part[graph.source] == part[graph.target]
     digraph = graph.digraph(inside & (part[graph.source] >= 0))

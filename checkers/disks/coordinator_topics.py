@@ -1,8 +1,8 @@
 """``coordinator-divergence``: replicas of a coordinator's topic hold different records.
 
 ``__transaction_state`` and ``__consumer_offsets`` decide which transactions are committed and at
-which offsets groups continue. Kafka replicates and compacts these topics like others, so the
-checker compares them like others (``checkers.inspection``).
+which offsets groups continue. Kafka replicates and compacts these topics like other topics, so the
+checker compares them in the same way (``checkers.inspection``).
 """
 
 from collections import defaultdict
@@ -35,10 +35,10 @@ def _says(row: dict[str, Any]) -> str:
 @checker(
     Kind(
         COORDINATOR_DIVERGENCE,
-        guarantee="Replicas of the coordinators' topics hold the same record at every offset that"
-        " they both hold.",
-        singular="partition of a coordinator differs between replicas",
-        plural="partitions of coordinators differ between replicas",
+        guarantee="Replicas of the coordinators' topics hold the same record at every offset "
+        "that both replicas hold.",
+        singular="partition of a coordinator's topic differs between replicas",
+        plural="partitions of coordinators' topics differ between replicas",
         severity=Severity.CRITICAL,
         promise=AGREED,
         breaks=always,
@@ -47,7 +47,7 @@ def _says(row: dict[str, Any]) -> str:
     idle=without_disks,
 )
 def coordinator_divergence(tables: Tables) -> pa.Table:
-    """Return the coordinators' partitions whose replicas differ, each with its first offset.
+    """Return the coordinators' partitions whose replicas differ, each with the first such offset.
 
     If the replicas were not in sync at the end, only differences below the HW of every replica are
     reported: above the HW a follower may have records that it will truncate.
@@ -69,7 +69,7 @@ def _partitions(case: RunFiles, tables: Tables) -> Iterator[InspectedPartition]:
 
 
 def _alike(folder: Path) -> bool:
-    """Return whether all logs of each partition have the same bytes, up to the shorter log's end.
+    """Return whether the logs of each partition have equal bytes, up to the end of the shorter log.
 
     Followers append the bytes that they fetch, so this is nearly always true. The comparison reads
     the files once.

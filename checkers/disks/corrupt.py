@@ -1,4 +1,4 @@
-"""``corrupt``: bytes on a replica's disk that are no valid record batch."""
+"""``corrupt``: bytes on a replica's disk that are not a valid record batch."""
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -28,8 +28,8 @@ from highwater.checkers.run_tables import Tables
 def corrupt(tables: Tables) -> DataFrame | pa.Table:
     """Return the ranges of logs that hold no valid batch.
 
-    A log that ends inside a batch after a kill is no anomaly. Files that cannot be read are no
-    evidence (``checkers.verdicts``).
+    A log that ends inside a batch after a kill is no anomaly. Unreadable files are not judged: the
+    verdict lists them (``checkers.verdicts``).
     """
     if not any(span.marked for span in log_spans(tables)):
         return SCHEMA.empty_table()

@@ -1,6 +1,7 @@
 """``divergence``: at one offset, replicas hold different records, or one replica holds no record.
 
-``checkers.inspection.compare`` describes the comparison; ``highwater inspect`` uses it, too.
+``checkers.inspection.compare`` describes the comparison; the command ``highwater inspect`` uses it,
+too.
 """
 
 from dataclasses import dataclass
@@ -30,11 +31,11 @@ REPLICA_ROWS: Final = pa.schema(
         ("broker", pa.int32()),
         ("topic", pa.string()),
         ("partition", pa.int32()),
-        ("replica", pa.int32()),  # the replica's number
-        ("part", pa.int32()),  # the partition's number
-        ("hw", pa.int64()),  # null if the broker has no checkpoint of it
-        ("bound", pa.int64()),  # only offsets below it are compared
-        ("trusted", pa.bool_()),  # whether the replica's leader epochs can be trusted
+        ("replica", pa.int32()),  # the replica's number among all compared replicas
+        ("part", pa.int32()),  # the partition's number among all compared partitions
+        ("hw", pa.int64()),  # the replica's high watermark; null if the broker has no checkpoint
+        ("bound", pa.int64()),  # only offsets below this one are compared
+        ("trusted", pa.bool_()),  # true if the replica's leader epochs can be used
     ]
 )
 
@@ -44,10 +45,12 @@ class ComparedReplica:
     """One replica of a partition.
 
     Attributes:
-        number: the replica's number.
-        part: the number of the replica's partition.
+        case: the replica's run.
+        end: the first and last offset of the replica's log.
+        number: the replica's number among all compared replicas.
+        part: the partition's number among all compared partitions.
         hw: the replica's last checkpointed high watermark; None without a checkpoint.
-        bound: the first offset that is not compared.
+        bound: only offsets below this one are compared.
     """
 
     case: RunFiles
@@ -83,7 +86,7 @@ class ComparedReplica:
 @checker(
     Kind(
         DIVERGENCE,
-        guarantee="Replicas hold the same record at every offset that they both hold.",
+        guarantee="Replicas hold the same record at every offset that both replicas hold.",
         singular="offset differs between replicas",
         plural="offsets differ between replicas",
         severity=Severity.CRITICAL,
@@ -97,8 +100,8 @@ def divergence(tables: Tables) -> DataFrame | pa.Table:
 
     If the replicas were not in sync at the end, only offsets below every replica's checkpointed HW
     are compared, because above the HW a follower may have records that it will truncate. Each copy
-    states whether the offset is below its replica's HW: replication does not repair a difference
-    below both HWs.
+    states whether the offset is below its replica's HW. If it is below the HW of both replicas,
+    replication does not repair the difference.
     """
     replicas = compared_replicas(tables)
     if len({replica.part for replica in replicas}) == len(replicas):
@@ -147,7 +150,7 @@ def compared_replicas(tables: Tables) -> list[ComparedReplica]:
 
 
 def replica_logs(tables: Tables, replicas: list[ComparedReplica], log: DataFrame) -> ReplicaLogs:
-    """Return the replicas' logs for ``compare``, with the columns of REPLICA_ROWS."""
+    """Return the replicas' logs for ``compare``. ``log`` has the columns of REPLICA_ROWS, too."""
     number_of = {
         tuple(replica.row[name] for name in REPLICA): replica.number for replica in replicas
     }
@@ -172,7 +175,6 @@ def replica_logs(tables: Tables, replicas: list[ComparedReplica], log: DataFrame
 
 
 def _watermark(case: RunFiles, end: LogExtent) -> int | None:
-    """Return a replica's last checkpointed high watermark; None without a readable checkpoint."""
     path = case.log_directories / str(end.broker) / "replication-offset-checkpoint"
     if path in case.broken:
         return None

@@ -38,7 +38,7 @@ def _says(row: Row) -> str:
         singular="in-sync replica lacks committed records",
         plural="in-sync replicas lack committed records",
         severity=Severity.CRITICAL,
-        promise="replication: an in-sync replica has all that was committed (KIP-106, KIP-966)",
+        promise="replication: an in-sync replica has every committed record (KIP-106, KIP-966)",
         breaks=always,
         says=_says,
     ),
@@ -47,11 +47,13 @@ def _says(row: Row) -> str:
 def missing(tables: Tables) -> pa.Table:
     """Return in-sync replicas whose logs end before a record that the final reader received.
 
-    Such a record is committed: a consumer gets nothing above the leader's high watermark, which
-    every member of the ISR has reached (Partition.maybeIncrementLeaderHW). Only readable replicas
-    are considered, and only runs whose replicas were in sync at the end: there no fault is active
-    when the last ISR is observed. A run also needs a list of its files, or the brokers' responses.
-    Without them, a log may end early because its last segment was not copied.
+    Such a record is committed: a consumer gets records only below the leader's high watermark,
+    which every member of the ISR has reached (Partition.maybeIncrementLeaderHW).
+
+    Only readable replicas are judged, and only in runs whose replicas were in sync at the end:
+    there no fault is active when the last ISR is observed. A run also needs a list of its files, or
+    the brokers' responses. Without them, a log may end early because its last segment was not
+    copied.
     """
     ends = {(end.run, end.broker, end.topic, end.partition): end for end in log_ends(tables)}
     compared = {case.key: _compared(case) for case in tables.cases}
@@ -66,7 +68,10 @@ def missing(tables: Tables) -> pa.Table:
             name = f"{isr['topic']}-{isr['partition']}"
             read = name in compared[isr["run"]].get(broker, ())
             if read and leo <= read_to and not (end and end.damaged):
-                says = f"in the ISR, but its log ends at {leo}; the final read reached {read_to}"
+                says = (
+                    f"it is in the ISR, but its log ends at offset {leo}. The final read reached"
+                    f" offset {read_to}."
+                )
                 place = {"partition": isr["partition"], "offset": leo}
                 copy = {**place, "broker": broker, "note": says}
                 anomaly = {"run": isr["run"], "kind": "missing", "topic": isr["topic"], **place}
@@ -75,9 +80,10 @@ def missing(tables: Tables) -> pa.Table:
 
 
 def _last_begins(cases: Iterable[RunFiles]) -> dict[Key, int]:
-    """Return the base offset of each replica's last segment, where the log ends if it is empty.
+    """Return the base offset of each replica's last segment.
 
-    All earlier segments may be in the remote tier (KIP-405).
+    If this segment is empty, the log ends at its base offset. All earlier segments may be in the
+    remote tier (KIP-405).
     """
     begins: dict[Key, int] = {}
     for case in cases:
@@ -116,7 +122,7 @@ def _in_sync(tables: Tables) -> Iterator[tuple[Row, int]]:
         singular="sequence number is in a log twice",
         plural="sequence numbers are in a log twice",
         severity=Severity.SERIOUS,
-        promise="exactly once: a broker drops a batch that it has appended before (KIP-98)",
+        promise="exactly once: a broker does not append a batch twice (KIP-98)",
         breaks=if_idempotent,
         says=_says,
     ),

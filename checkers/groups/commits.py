@@ -1,22 +1,25 @@
 """The offsets that a group has committed are a register: ``lost-commit``, ``stale-commit``.
 
 A commit that was acknowledged took effect between its begin and its end. A commit that failed may
-have taken effect at any time after its begin: an earlier attempt of the client may have been
-written, and a coordinator that was paused may process the request late. So an offset in a response
-is correct if a commit of it had begun before the response, and no later commit replaced it. A later
-commit begins after the first one ended, and is acknowledged before the request. *None* is correct
-until a commit is acknowledged, and after the last commit expired (``offsets.retention.minutes``).
-An incorrect offset is
+have taken effect at any time after its begin: the broker may have written an earlier attempt of the
+client, and a paused coordinator may process the request late.
 
-- ``lost-commit``, if it was returned after all members had ended, or if it is the last offset in
-  the offsets topic (in the longest replica);
-- ``stale-commit``, if a member received it, which then reads records again that its group has read.
+So a returned offset is correct if a commit of it began before the response, and no later commit
+replaced it. A later commit begins after the first commit ended, and is acknowledged before the
+request. *None* is correct until a commit is acknowledged, and after the last commit expired
+(``offsets.retention.minutes``).
+
+``lost-commit``: an incorrect offset was returned after all members had ended, or is the last offset
+in the offsets topic (in the longest replica).
+
+``stale-commit``: a member received an incorrect offset. So this member reads records again that its
+group has already read.
 
 ``foreign-offset``: a coordinator returned an offset to a member, although no member had committed
-one since the topic was created. So the offset belongs to an earlier topic with the same name.
+an offset since the topic was created. So the offset belongs to an earlier topic with the same name.
 
-``given-again``: a member got a record below the offset at which the member began, or below the
-member's position. (Records that a member skips are ``poll-skip`` or ``undelivered``.)
+``given-again``: a member received a record below the offset at which it began, or below its
+position. (If a member skips records, the anomaly is ``poll-skip`` or ``undelivered``.)
 """
 
 from bisect import bisect_right
@@ -65,9 +68,9 @@ class CommitRegister:
     """The commits of a group for one partition.
 
     Attributes:
-        done: acknowledged commits, in the order of their ends.
+        done: acknowledged commits, sorted by the time of their end.
         latest: for each index in ``done``, the commit up to this index that began last.
-        commits: all commits, including failed ones.
+        commits: all commits, including failed commits.
     """
 
     done: list[Row]
@@ -81,7 +84,7 @@ class CommitRegister:
         return cls(done=done, latest=list(accumulate(done, _later)), commits=list(commits))
 
     def overtaken(self, offset: int | None, begun_ns: int, ended: int) -> Row | None:
-        """Return the acknowledged commit that makes a returned offset wrong; None without one.
+        """Return the acknowledged commit that makes a returned offset wrong; None if it is correct.
 
         Args:
             offset: the returned offset.
@@ -108,10 +111,9 @@ def _later(before: Row, after: Row) -> Row:
 @checker(
     Kind(
         LOST_COMMIT,
-        guarantee="A group's last offset is not older than an offset whose commit was"
-        " acknowledged.",
-        singular="offset that a group had committed is lost",
-        plural="offsets that a group had committed are lost",
+        guarantee="A group's last offset is not older than an acknowledged commit.",
+        singular="offset that a group had committed was lost",
+        plural="offsets that a group had committed were lost",
         severity=Severity.CRITICAL,
         promise=_DURABLE,
         breaks=always,
@@ -133,15 +135,15 @@ def _later(before: Row, after: Row) -> Row:
         singular="offset was returned that the group had not committed in this topic",
         plural="offsets were returned that the group had not committed in this topic",
         severity=Severity.SERIOUS,
-        promise="at least once: a group is given every record (KIP-932, KIP-1327)",
+        promise="at least once: a group receives every record (KIP-932, KIP-1327)",
         breaks=always,
         says=in_words,
     ),
     Kind(
         GIVEN_AGAIN,
-        guarantee="A member receives no record from before its position.",
-        singular="record was returned to a member that was past it",
-        plural="records were returned to members that were past them",
+        guarantee="A member receives no record below its position.",
+        singular="record below a member's position was returned to it",
+        plural="records below a member's position were returned to it",
         severity=Severity.SERIOUS,
         promise="order: a reader's position never goes back by itself",
         breaks=if_committed_is_kept,
@@ -157,12 +159,14 @@ def commits(tables: Tables) -> pa.Table:
 def _of_run(case: RunFiles, rows: list[Row]) -> Iterator[GroupFinding]:
     yield from wrong_offsets(rows, committed_on_disk(case), offsets_retention_ns(case.plan))
     yield from repeated(rows)
-    if not case.plan.workload.transform:  # whose offsets are committed by producers
+    if (
+        not case.plan.workload.transform
+    ):  # producers commit the offsets of a program that transforms
         yield from foreign_offsets(rows)
 
 
 def foreign_offsets(rows: Iterable[Row]) -> Iterator[GroupFinding]:
-    """Yield, for each partition and group, an offset that a member got before any commit."""
+    """Yield, for each partition and group, an offset that a member received before any commit."""
     for (group, partition), of_place in by_place(rows).items():
         begun_ns = min(
             (r["invoke_ns"] for r in of_place if r["event"] == "commit"), default=FOREVER
@@ -175,9 +179,9 @@ def foreign_offsets(rows: Iterable[Row]) -> Iterator[GroupFinding]:
                     group=group,
                     partition=partition,
                     offset=row["offset"],
-                    says=f"{row['process']} was to begin at offset {row['offset']} of partition"
-                    f" {partition}, as the coordinator said; but group {group} had committed"
-                    " nothing there since the topic was created.",
+                    says=f"The coordinator told {row['process']} to begin at offset "
+                    f"{row['offset']} of partition {partition}, but group {group} had "
+                    "committed no offset there since the topic was created.",
                 )
                 break
 
@@ -212,9 +216,9 @@ def wrong_offsets(
                 row["offset"], wrong, ended_ns(row), retention_ns
             ):
                 kind = LOST_COMMIT if at_end else STALE_COMMIT
-                when = "at the end" if at_end else f"when {row['process']} asked after that,"
-                instead = f"{when} the coordinator had {_named(row['offset'])}"
-                yield _finding(kind, place, wrong, instead)
+                when = "at the end" if at_end else f"in a later response to {row['process']}"
+                returned = f"{when} the coordinator returned {_named(row['offset'])}"
+                yield _finding(kind, place, wrong, returned)
         last = None if on_disk is None else on_disk.get(place)
         wrong = None if on_disk is None else register.overtaken(last, FOREVER, FOREVER)
         if wrong is not None and not _expired(last, wrong, last_ns, retention_ns):
@@ -223,11 +227,10 @@ def wrong_offsets(
 
 
 def _expired(offset: int | None, commit: Row, at_ns: int, retention_ns: int) -> bool:
-    """Return whether a coordinator may have deleted a commit because of its age."""
     return offset is None and at_ns - int(commit["invoke_ns"]) >= retention_ns
 
 
-def _finding(kind: str, place: Place, commit: Row, instead: str) -> GroupFinding:
+def _finding(kind: str, place: Place, commit: Row, returned: str) -> GroupFinding:
     group, partition = place
     return GroupFinding(
         kind=kind,
@@ -235,7 +238,7 @@ def _finding(kind: str, place: Place, commit: Row, instead: str) -> GroupFinding
         partition=partition,
         offset=commit["offset"],
         says=f"{commit['process']} committed offset {commit['offset']} of partition {partition} for"
-        f" group {group}, and the commit was acknowledged; {instead}.",
+        f" group {group}, and the commit was acknowledged, but {returned}.",
     )
 
 
@@ -244,14 +247,14 @@ def _named(offset: int | None) -> str:
 
 
 def repeated(rows: Iterable[Row]) -> Iterator[GroupFinding]:
-    """Yield the records that a member received although its position was beyond them."""
+    """Yield the records below a member's position that the member received."""
     rows = list(rows)
     places = by_place(row for row in rows if row["event"] in {"given", "sought"})
     for place, owners in ownerships(rows).items():
         group, partition = place
         before: dict[str, int] = {}
         for owner in owners:
-            # A poll that spans two ownerships of a partition may return records of both.
+            # A poll may last longer than an ownership. It may return records of two ownerships.
             since_ns, position = before.get(owner.process, -1), owner.begins
             before[owner.process] = min(owner.until_ns, FOREVER)
             for row in places.get(place, []):
@@ -267,7 +270,7 @@ def repeated(rows: Iterable[Row]) -> Iterator[GroupFinding]:
                         group=group,
                         partition=partition,
                         offset=row["offset"],
-                        says=f"{owner.process} was given offset {row['offset']} of partition"
-                        f" {partition}, although it was at offset {position}.",
+                        says=f"{owner.process} received offset {row['offset']} of partition "
+                        f"{partition}, although its position was {position}.",
                     )
                 position = row["end"] if position is None else max(position, row["end"])

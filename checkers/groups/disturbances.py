@@ -1,7 +1,8 @@
 """The intervals in which a fault or its later effects may explain an anomaly of a share group.
 
-A leader stores in memory which member has acquired which record. This state is lost when the leader
-fails, or when a member's connection ends. A member is removed if its coordinator does not respond.
+A leader stores in memory which member has acquired which record. It loses this state when it fails,
+or when the member's connection ends. A coordinator that does not respond may remove the member.
+
 So anomalies of share groups are not reported after a fault, until every client has noticed that its
 connections are dead. They are not reported around a change of leader, either.
 """
@@ -25,7 +26,7 @@ _PARTITIONS: Final = "events/partitions"
 
 
 class Disturbances:
-    """Intervals of a run, each with its begin and its end."""
+    """Sorted, disjoint intervals of a run, in which a fault may explain an anomaly."""
 
     def __init__(self, intervals: Iterable[tuple[int, int]]) -> None:
         self._begins: list[int] = []
@@ -53,7 +54,10 @@ class Disturbances:
 
 
 def _faults(rows: Iterable[Row]) -> list[tuple[int, int]]:
-    """Return the interval in which clients may notice each fault. Rows are in order of time."""
+    """Return, for each fault, the interval from its begin until all clients have noticed its end.
+
+    ``rows`` are in order of time. A fault without an end has no end here.
+    """
     opened: dict[tuple[str, int | None], int] = {}
     intervals = []
     for row in rows:

@@ -20,7 +20,7 @@ Place = tuple[str, int]
 """A group and a partition."""
 
 FOREVER: Final = 1 << 62
-"""The end of an event whose end is not in the history."""
+"""The end of an event that has no end in the history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,8 @@ class GroupFinding:
         offset: None if the anomaly does not concern one offset.
         topic: the partition's topic; None for the topic under test.
         says: the sentence that describes the anomaly.
-        records: the offset of each record of the coordinators' topic that shows the anomaly, the
-            producer of its transaction, and a sentence.
+        records: the records of the coordinators' topic that show the anomaly: each record's offset,
+            the producer of its transaction, and a sentence.
     """
 
     kind: str
@@ -50,7 +50,7 @@ def no_group(_tables: Tables, case: RunFiles) -> str:
     journals = workload.subscribe or workload.joined
     if case.lacks(GROUPS_TABLE) or (GROUPS_TABLE in case.tables and journals):
         return ""
-    return "no member of a group kept a journal"
+    return "no member of a group recorded a journal"
 
 
 def by_place(rows: Iterable[Row]) -> dict[Place, list[Row]]:
@@ -71,7 +71,7 @@ def ended_ns(row: Row) -> int:
 def anomalies(
     tables: Tables, find: Callable[[RunFiles, list[Row]], Iterable[GroupFinding]]
 ) -> pa.Table:
-    """Return the findings of ``find`` in each run that has group members, as ``SCHEMA`` rows."""
+    """Return the anomalies that ``find`` finds in runs with group members, as ``SCHEMA`` rows."""
     return pa.Table.from_pylist(list(_rows(tables, find)), schema=SCHEMA)
 
 
@@ -101,5 +101,5 @@ def row_of(case: RunFiles, finding: GroupFinding) -> Row:
 
 
 def in_words(row: Row) -> str:
-    """Return the sentence about an anomaly from its row, which ``anomalies`` made."""
+    """Return the sentence about an anomaly. ``row_of`` made the row."""
     return str(row["copies"][0]["note"])

@@ -21,7 +21,7 @@ class Generation(NamedTuple):
     """A generation of a group.
 
     Attributes:
-        timestamp_ms: when the generation began, since 1970.
+        timestamp_ms: when the generation began, in ms since 1970.
         members: each member's partitions of the topic under test, by the member's id.
     """
 
@@ -48,12 +48,10 @@ def generations_on_disk(case: RunFiles, group: str) -> list[Generation]:
 
 
 class _UnreadableError(ValueError):
-    """This module does not know the version of a record."""
+    """The record has a version that this module does not know."""
 
 
 class _Fields:
-    """The fields of a record, read one after another."""
-
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
@@ -64,7 +62,10 @@ class _Fields:
         return int(value)
 
     def data(self, layout: str) -> bytes:
-        """Return the next bytes, which follow their size in the given layout; empty for null."""
+        """Return the next bytes.
+
+        Their size comes first, in the given layout. Null becomes empty.
+        """
         size = max(0, self.number(layout))
         begin, self._at = self._at, self._at + size
         if self._at > len(self._data):
@@ -103,7 +104,6 @@ def _members(value: bytes, topic: str) -> tuple[int, dict[str, frozenset[int]]]:
 
 
 def _assigned(data: bytes, topic: str) -> frozenset[int]:
-    """Return the partitions of a topic in ``ConsumerProtocolAssignment``."""
     if not data:
         return frozenset()
     fields = _Fields(data)

@@ -1,7 +1,7 @@
 """The offsets that groups have committed, read from ``__consumer_offsets`` on disk.
 
-Keys are ``OffsetCommitKey``, values ``OffsetCommitValue``. All versions begin with the same fields:
-group, topic and partition in the key, and the offset in the value.
+Keys are ``OffsetCommitKey``, values ``OffsetCommitValue``. In all versions, a key begins with
+group, topic and partition, and a value begins with the offset.
 """
 
 import contextlib
@@ -28,9 +28,9 @@ class CommittedOffset(NamedTuple):
     """One record of a committed offset.
 
     Attributes:
-        at: the record's offset in ``__consumer_offsets``.
-        offset: None if the record removes the offset.
-        timestamp_ms: when the commit took effect, since 1970; None if unknown.
+        at: the record's own offset in ``__consumer_offsets``.
+        offset: the committed offset; None if the record removes it.
+        timestamp_ms: when the commit took effect, in ms since 1970; None if unknown.
         transactional: whether the commit is part of a transaction.
     """
 
@@ -106,7 +106,7 @@ def committed_on_disk(case: RunFiles) -> dict[Place, int | None] | None:
 def commits_on_disk(case: RunFiles) -> list[CommittedOffset] | None:
     """Return every committed offset of the topic under test, in the order of the log.
 
-    The result is None if ``coordinator_records`` returns None.
+    The result is None if the run has no complete copy of the offsets topic.
     """
     rows = coordinator_records(case, TOPIC)
     log = OffsetsLog(case.plan.topic.name)
@@ -114,7 +114,7 @@ def commits_on_disk(case: RunFiles) -> list[CommittedOffset] | None:
 
 
 def committed(row: Row, topic: str) -> CommittedOffset | None:
-    """Return the offset of a topic that a record commits; None without one."""
+    """Return the offset of a topic that a record commits; None if it commits no such offset."""
     key, offset = BytesIO(row["key"] or b""), None
     try:
         if Int16.decode(key) not in _KEY_VERSIONS:
@@ -136,7 +136,7 @@ def committed(row: Row, topic: str) -> CommittedOffset | None:
 
 
 def removed_group(row: Row) -> str | None:
-    """Return the group whose metadata a record removes; None without one."""
+    """Return the group whose metadata a record removes; None if it removes no group."""
     key = BytesIO(row["key"] or b"")
     try:
         if row["value"] or Int16.decode(key) != _GROUP_KEY_VERSION:

@@ -4,17 +4,16 @@ A member owns a partition from the callback that assigns it to the callback that
 members may believe this at the same time: a member without heartbeats is removed from its group,
 and notices this later. Kafka does not prevent that, but it guarantees two things:
 
-- *in one epoch* (a classic group's generation, or a member's epoch of KIP-848) a partition is
-  assigned to one member. Up to 0.10.0, the epochs of an empty group may begin anew. So a conflict
-  also needs two members that owned the partition at the same time;
-- *a member that was replaced is refused*. When the next owner's callback begins, the coordinator
-  has reassigned the partition. If the owner of an older epoch then requests a commit, and gets an
-  acknowledgement, the coordinator accepted two owners. The response must come before the old
-  owner's revoke callback: later the client may have rejoined, and sent the request again in the new
-  epoch.
+- *In one epoch* (a classic group's generation, or a member's epoch of KIP-848) a partition is
+  assigned to one member. Up to 0.10.0, the epochs of an empty group may begin again. So two owners
+  in one epoch are reported only if they owned the partition at the same time.
+- *The coordinator refuses a member that was replaced.* When the next owner's callback begins, the
+  coordinator has reassigned the partition. If the owner of an older epoch requests a commit after
+  this, and gets an acknowledgement, the coordinator accepted two owners. The response must come
+  before the old owner's revoke callback: later the client may have rejoined, and sent the request
+  again in the new epoch.
 
-The epoch is the one that the owner had when it got the partition. An owner without a known epoch
-is not judged.
+The epoch of an owner is its epoch at the assignment. An owner without a known epoch is not judged.
 """
 
 from collections import defaultdict
@@ -96,7 +95,10 @@ def ownerships(rows: Iterable[Row]) -> dict[Place, list[Ownership]]:
 
 
 def _owners(rows: Sequence[Row]) -> list[Ownership]:
-    """Return the ownerships of a partition from its rows, which are in the order of their ends."""
+    """Return the ownerships of a partition.
+
+    ``rows`` are in the order in which their events ended.
+    """
     owners: list[Ownership] = []
     now: dict[str, Ownership] = {}
     for row in rows:
@@ -123,8 +125,8 @@ def _owners(rows: Sequence[Row]) -> list[Ownership]:
 @checker(
     Kind(
         TWO_OWNERS,
-        guarantee="A group gives a partition to one member at a time, and refuses commits from"
-        " the previous owner.",
+        guarantee="A group assigns a partition to one member at a time, and refuses commits "
+        "from the previous owner.",
         singular="partition had two owners in a group",
         plural="partitions had two owners in a group",
         severity=Severity.SERIOUS,
@@ -163,8 +165,8 @@ def conflict(old: Ownership, new: Ownership) -> str:
         return f"In epoch {old.epoch} both {old.process} and {new.process} were assigned {{place}}."
     if old.proven_ns > new.begun_ns:
         return (
-            f"{new.process} was assigned {{place}} in epoch {new.epoch}; after that {old.process},"
-            f" its owner since epoch {old.epoch}, asked for a commit, and the commit was"
-            " acknowledged."
+            f"{new.process} was assigned {{place}} in epoch {new.epoch}. Later {old.process}, "
+            f"its owner since epoch {old.epoch}, requested a commit, and the coordinator "
+            "acknowledged it."
         )
     return ""

@@ -1,16 +1,16 @@
 """Check the guarantees of share groups (KIP-932) with their members' journals.
 
 - ``two-holders``: a record was delivered to a member while another member had acquired it. A member
-  has a record until it acknowledges or ends, or until the record's lock expires. Only the broker
-  knows when a lock began. But a lock cannot begin before the record was sent, or before the
-  previous member released the record. So the next member must receive the record at least one lock
-  duration after that time. Two other signs are delivery counts that do not increase, and an
-  accepted acknowledgement after another member got the lock. Faults explain this anomaly
+  has a record until it acknowledges the record or ends, or until the record's lock expires. Only
+  the broker knows when a lock began. But a lock cannot begin before the record was sent, or before
+  the previous member released the record. So the next member must receive the record at least one
+  lock duration after that time. Two other signs are delivery counts that do not increase, and an
+  accepted acknowledgement after another member got the lock. A fault may explain this anomaly
   (``disturbances``), because only the leader's memory has the locks.
 - ``acknowledged-again``: a member had accepted or rejected a record, and the broker confirmed it.
   Later another member received the record, with a greater delivery count. No fault explains this
   anomaly, because the state is replicated before the response (``__share_group_state``).
-- ``over-delivered``: a delivery count greater than the limit was returned.
+- ``over-delivered``: the broker returned a delivery count greater than the limit.
 - ``never-given``: a record is in the log, and no member ever received it, although at the end the
   members received no record for 30 s (``highwater.runtime.workload``).
 """
@@ -58,7 +58,7 @@ Record = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareLog:
-    """Facts about the records, from the history and not from the journals.
+    """The facts about records that the history shows, without the members' journals.
 
     Attributes:
         sent: when the acknowledged send of each record began.
@@ -77,6 +77,7 @@ class _Deliveries:
 
     Attributes:
         given: the deliveries, in the order in which polls returned them.
+        answers: the members' acknowledgements.
     """
 
     given: list[Row] = field(default_factory=list)
@@ -91,9 +92,9 @@ def no_share_group(_tables: Tables, case: RunFiles) -> str:
 @checker(
     Kind(
         TWO_HOLDERS,
-        guarantee="One member at a time holds a record of a share group.",
-        singular="record of a share group was held by two members at a time",
-        plural="records of a share group were held by two members at a time",
+        guarantee="Only one member of a share group has acquired a record at a time.",
+        singular="record of a share group was acquired by two members at a time",
+        plural="records of a share group were acquired by two members at a time",
         severity=Severity.SERIOUS,
         promise="exclusion: a record is locked for the member that acquired it (KIP-932)",
         breaks=always,
@@ -101,12 +102,12 @@ def no_share_group(_tables: Tables, case: RunFiles) -> str:
     ),
     Kind(
         ACKNOWLEDGED_AGAIN,
-        guarantee="A record that a member of a share group accepted or rejected, with a response,"
-        " is not delivered again.",
+        guarantee="If a response confirms that a member of a share group accepted or rejected a "
+        "record, the record is not delivered again.",
         singular="record of a share group was delivered again after it was acknowledged",
         plural="records of a share group were delivered again after they were acknowledged",
         severity=Severity.SERIOUS,
-        promise="durability: an acknowledgement is replicated before its answer (KIP-932)",
+        promise="durability: an acknowledgement is replicated before its response (KIP-932)",
         breaks=if_committed_is_kept,
         says=in_words,
     ),
@@ -123,8 +124,8 @@ def no_share_group(_tables: Tables, case: RunFiles) -> str:
     Kind(
         NEVER_GIVEN,
         guarantee="Every acknowledged record is delivered to a member of a share group.",
-        singular="acknowledged record was never given to a share group, which waited for it",
-        plural="acknowledged records were never given to a share group, which waited for them",
+        singular="acknowledged record was never delivered to a share group, which waited for it",
+        plural="acknowledged records were never delivered to a share group, which waited for them",
         severity=Severity.CRITICAL,
         promise="at least once: a share group receives every record (KIP-932)",
         breaks=if_acknowledged_is_kept,
@@ -171,7 +172,7 @@ def _rows(table: pa.Table) -> Iterator[tuple[int, int, str, int]]:
 
 
 def wrongly_shared(rows: Iterable[Row], log: ShareLog) -> Iterator[GroupFinding]:
-    """Yield the findings that contradict the guarantees of share groups, group by group."""
+    """Yield the anomalies of each share group."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[row["group"]].append(row)
@@ -203,23 +204,22 @@ def _withheld(group: str, records: AbstractSet[Record]) -> Iterator[GroupFinding
             group=group,
             partition=partition,
             offset=offset,
-            says=f"The record at offset {offset} of partition {partition} was acknowledged and is"
-            f" in the log; group {group} waited, and no member ever received the record.",
+            says=f"The record at offset {offset} of partition {partition} was acknowledged and "
+            f"is in the log. Group {group} waited for it, but no member ever received it.",
         )
 
 
 def _of_record(
     group: str, place: Record, record: _Deliveries, ends: Mapping[str, int], log: ShareLog
 ) -> Iterator[GroupFinding]:
-    """Yield the findings about the deliveries of one record, each kind of finding once."""
     partition, offset = place
     where = f"offset {offset} of partition {partition}"
     counts = [row["deliveries"] for row in record.given if row["deliveries"] is not None]
     says = {
         TWO_HOLDERS: _held_twice(place, record, ends, log),
         ACKNOWLEDGED_AGAIN: _again(record),
-        OVER_DELIVERED: f"{{where}} was delivered for the {max(counts)}th time, and the limit is"
-        f" {DELIVERIES_MOST}."
+        OVER_DELIVERED: f"{{where}} was delivered for the {max(counts)}th time, but the limit is "
+        f"{DELIVERIES_MOST}."
         if max(counts, default=0) > DELIVERIES_MOST
         else "",
     }
@@ -237,7 +237,7 @@ def _of_record(
 def _again(record: _Deliveries) -> str:
     """Return a sentence about a record that was delivered again after its acknowledgement, or "".
 
-    Deliveries to the same member are ignored, because one may have been in flight at the
+    A later delivery to the same member is ignored: the broker may have sent it before the
     acknowledgement.
     """
     for answer in record.answers:
@@ -248,15 +248,15 @@ def _again(record: _Deliveries) -> str:
             count = row["deliveries"]
             if later and count is not None and count > (answer["deliveries"] or FOREVER):
                 return (
-                    f"{answer['process']} acknowledged ({answer['event']}) {{where}}, delivery"
-                    f" {answer['deliveries']}, with a response; {row['process']} received it "
-                    f"afterwards, as delivery {count}."
+                    f"{answer['process']} acknowledged ({answer['event']}) {{where}}, delivery "
+                    f"{answer['deliveries']}, and got a response. Later {row['process']} "
+                    f"received it as delivery {count}."
                 )
     return ""
 
 
 def _held_twice(place: Record, record: _Deliveries, ends: Mapping[str, int], log: ShareLog) -> str:
-    """Return a sentence that states how two members had acquired a record, or ""."""
+    """Return a sentence about a record that two members had acquired at the same time, or ""."""
     since_ns = log.sent.get(place)
     for holder, taker in pairwise(record.given):
         if since_ns is None:
@@ -266,14 +266,14 @@ def _held_twice(place: Record, record: _Deliveries, ends: Mapping[str, int], log
         left_ns = _left_ns(holder, record.answers, ends)
         if not disturbed and left_ns >= taken_ns and taken_ns < since_ns + _LOCK_NS:
             return (
-                f"{holder['process']} held {{where}} and had not answered; {taker['process']} "
-                f"received it {(taken_ns - since_ns) / 1e9:.2f} s after a lock could begin, and a"
-                f" lock lasts {LOCK_S:g} s."
+                f"{holder['process']} had acquired {{where}} and had not acknowledged it. "
+                f"{taker['process']} received it {(taken_ns - since_ns) / 1e9:.2f} s after a "
+                f"lock could begin, but a lock lasts {LOCK_S:g} s."
             )
         if not disturbed and _same_delivery(holder, taker, ends):
             return (
-                f"{holder['process']} and {taker['process']} were both given {{where}} as delivery"
-                f" {taker['deliveries']}."
+                f"{holder['process']} and {taker['process']} both received {{where}} as delivery "
+                f"{taker['deliveries']}."
             )
         expired_ns = since_ns if disturbed else since_ns + _LOCK_NS
         if left_ns < taken_ns:
@@ -281,8 +281,9 @@ def _held_twice(place: Record, record: _Deliveries, ends: Mapping[str, int], log
             continue
         if not disturbed and _taken_late(holder, taker, record, ends, expired_ns + _LOCK_NS):
             return (
-                f"{taker['process']} held {{where}}, because the lock of {holder['process']} had"
-                f" run out; then {holder['process']} answered, and the answer was accepted."
+                f"{taker['process']} had acquired {{where}}, because the lock of "
+                f"{holder['process']} had expired. Then {holder['process']} acknowledged it, and "
+                "the broker accepted this."
             )
         since_ns = expired_ns
     return ""

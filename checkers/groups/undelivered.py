@@ -4,18 +4,18 @@ After a group has joined, Kafka guarantees that it receives each record at least
 share groups, Kafka's documentation of "at least once" for other groups). A record counts as
 undelivered only if all of this is true:
 
-- *the record is there*: its send succeeded, and the final read returned it, at one offset;
-- *the group had joined*: a member had received a record before this record was sent, and had not
+- *The log has the record*: its send succeeded, and the final read returned it, at one offset.
+- *The group had joined*: a member had received a record before this record was sent, and had not
   ended when the group read beyond this record; or the group had committed an offset of the
-  partition;
-- *the group read beyond the record*: a member received a record at a greater offset of the
-  partition, and every such poll began after this record was acknowledged. (If not, the log was
-  truncated, which is another anomaly);
-- *no member skipped the record by a seek*: until then no member called ``seek`` with a known offset
+  partition.
+- *The group read beyond the record*: a member received a record at a greater offset of the
+  partition, and every such poll began after this record was acknowledged. (Otherwise the log was
+  truncated, which is another anomaly.)
+- *No member skipped the record by a seek*: until then no member called ``seek`` with a known offset
   after the record, and no member began after the record because of the group's committed offset.
 
-Records that a member received just before it ended are delivered to other members again, and the
-history has these deliveries.
+If a member received records just before it ended, the broker delivers them to other members again.
+The history has these deliveries.
 """
 
 from collections.abc import Iterable, Mapping
@@ -56,11 +56,10 @@ from highwater.checkers.spark.engine import Rows
 from highwater.harness.runs.history import GROUPS_TABLE, OK, SUBSCRIBE
 
 MEMBER: Final = schema("client", "history", "group", "since", "until", "name", name=pa.string())
-"""A member of a group. It received its first record at ``since`` (null: never), and was last seen
-at ``until``.
+"""A member of a group. It received its first record at the time ``since`` (null: never). Its last
+row is at the time ``until``.
 
-``group`` is the group's number among the groups of all histories, ``name`` is the group's name.
-"""
+``group`` is the group's number among the groups of all histories, ``name`` is the group's name."""
 
 _SPAN: Final = schema("client", "since", "until")
 
@@ -68,12 +67,12 @@ RECORD: Final = 0
 GIVEN: Final = 1
 MOVED_TO: Final = 2
 PLACE: Final = schema("slot", "group", "what", "client", "at", "offset", "invoke_ns", "complete_ns")
-"""A row about a partition and a group: a RECORD that the group did not receive, a record that it
-received (GIVEN), or an offset to which a member moved (MOVED_TO)."""
+"""A row about a partition and a group. Its ``what`` is RECORD for a record that the group did
+not receive, GIVEN for a record that it received, or MOVED_TO for an offset to which a member
+moved."""
 
 
 def _without_groups(tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge, if no client has joined a group."""
     return "" if case.key in client_view(tables).grouped else "no client joined a group"
 
 
@@ -81,8 +80,8 @@ def _without_groups(tables: Tables, case: RunFiles) -> str:
     Kind(
         UNDELIVERED,
         guarantee="A group receives every acknowledged record that is sent while it reads.",
-        singular="acknowledged record was never given to a group that read its topic",
-        plural="acknowledged records were never given to a group that read their topic",
+        singular="acknowledged record was never delivered to a group that read its topic",
+        plural="acknowledged records were never delivered to a group that read their topic",
         severity=Severity.SERIOUS,
         promise="at least once: a group receives every record (KIP-932, KIP-1327)",
         breaks=if_committed_is_kept,
@@ -91,7 +90,7 @@ def _without_groups(tables: Tables, case: RunFiles) -> str:
     idle=_without_groups,
 )
 def undelivered_records(tables: Tables) -> Rows | None:
-    """Return the records that groups did not receive, although they had to."""
+    """Return the records that groups had to receive, but did not receive."""
     commits = {
         case.key: first_commits(case.rows(GROUPS_TABLE))
         for case in tables.cases
@@ -164,7 +163,7 @@ def subscriptions(view: ClientHistory) -> pa.Table:
 def members_of(joined: pa.Table, names: pa.Table, spans: pa.Table) -> pa.Table:
     """Return the members of groups, as ``MEMBER`` rows.
 
-    ``joined`` are rows of ``checkers.history.rows.WORDS`` that joined a group.
+    ``joined`` are the rows of subscriptions, in ``checkers.history.rows.WORDS``.
     """
     rows = joined.group_by("client").aggregate([("run", "min"), ("value", "min")])
     run, name = rows["run_min"].combine_chunks(), rows["value_min"].combine_chunks()
@@ -177,9 +176,9 @@ def members_of(joined: pa.Table, names: pa.Table, spans: pa.Table) -> pa.Table:
 
 
 def spans_of(rows: pa.Table) -> pa.Table:
-    """Return when each client got its first record, and when it was last seen.
+    """Return when each client got its first record, and the time of its last row.
 
-    This kernel needs all rows of a ``client`` together.
+    All rows with the same ``client`` must be in one table.
     """
     columns, client = grouped(numbers(rows, ROW.names), "client")
     given = any_of(columns["fact"], flags.SEEN) & (columns["complete_ns"] != NONE)
@@ -196,12 +195,12 @@ def spans_of(rows: pa.Table) -> pa.Table:
 def withheld(rows: pa.Table, *, members: pa.Table, slots: pa.Table) -> pa.Table:
     """Return the records in the log that a group did not receive.
 
-    This kernel needs all rows of a ``key`` together.
+    All rows with the same ``key`` must be in one table.
 
     Args:
         rows: the rows of ``ROW`` that are about records.
         members: rows of ``MEMBER``.
-        slots: ``slot, history`` of the runs that have groups.
+        slots: the partitions of the runs that have groups, as ``slot, history``.
     """
     columns, record = grouped(numbers(rows, ROW.names), "key", then=("at",))
     fact, offset = columns["fact"], columns["offset"]
@@ -231,7 +230,6 @@ def withheld(rows: pa.Table, *, members: pa.Table, slots: pa.Table) -> pa.Table:
 
 
 def _pairs(history: Ints, members: pa.Table) -> tuple[Ints, Ints]:
-    """Return each record's number with each group of the record's history."""
     groups = numbers(members.group_by(["history", "group"]).aggregate([]))
     order = np.argsort(groups["history"], kind="stable")
     sorted_histories = groups["history"][order]
@@ -243,10 +241,7 @@ def _pairs(history: Ints, members: pa.Table) -> tuple[Ints, Ints]:
 
 
 def places(rows: pa.Table) -> pa.Table:
-    """Return the offsets that members received, or to which they moved, as ``PLACE`` rows.
-
-    This function is a kernel, a pure function of Arrow tables.
-    """
+    """Return the offsets that members received, or to which they moved, as ``PLACE`` rows."""
     columns = numbers(rows)
     given = any_of(columns["fact"], flags.SEEN)
     columns["what"] = np.where(given, GIVEN, MOVED_TO)
@@ -261,12 +256,12 @@ def passed(
 ) -> pa.Table:
     """Return the records beyond which their group read.
 
-    This kernel needs all rows of a ``slot`` together.
+    All rows with the same ``slot`` must be in one table.
 
     Args:
         rows: rows of ``PLACE``.
         members: rows of ``MEMBER``.
-        committed: when a group had first committed an offset, by slot and the group's name.
+        committed: when a group had first committed an offset, by ``slot`` and the group's name.
     """
     columns, pair = grouped(numbers(rows, PLACE.names), "slot", "group", then=("offset",))
     names = dict(zip(members["group"].to_pylist(), members["name"].to_pylist(), strict=True))
@@ -296,7 +291,7 @@ def _past(rows: Numbers, members: Numbers, name: str, committed_ns: int) -> pa.T
     ended = np.append(given["complete_ns"], NONE)[place]
     sought_ns, _ = first_behind(choose(rows, rows["what"] == MOVED_TO), offset)
     skipped = (place < len(given["offset"])) & (time > records["complete_ns"])
-    skipped &= ~np.isin(offset, given["offset"])  # another record was at this offset once
+    skipped &= ~np.isin(offset, given["offset"])  # another record was at this offset earlier
     skipped &= sought_ns > np.where(ended == NONE, NEVER - 1, ended)
     skipped &= _owed(records["invoke_ns"], time, members) | (records["invoke_ns"] >= committed_ns)
     records, place = choose(records, skipped), place[skipped]
@@ -320,7 +315,7 @@ def _past(rows: Numbers, members: Numbers, name: str, committed_ns: int) -> pa.T
 def first_behind(rows: Numbers, offset: Ints) -> tuple[Ints, Ints]:
     """Return, for each offset, the begin and the index of the earliest row at a greater offset.
 
-    The time is NEVER without a row after the offset. The rows are in the order of their offsets.
+    The time is NEVER without such a row. The rows are in the order of their offsets.
     """
     time = np.append(rows["invoke_ns"], NEVER)[::-1]
     earliest = np.minimum.accumulate(time)
@@ -334,7 +329,7 @@ def _owed(sent: Ints, past: Ints, members: Numbers) -> Bools:
     """Return a mask of the records that the group had to receive.
 
     A member had joined when such a record was sent, and had not ended when the group read beyond
-    it.
+    this record.
     """
     since = np.where(members["since"] == NONE, NEVER, members["since"])
     before, still = since[:, None] <= sent[None, :], members["until"][:, None] >= past[None, :]

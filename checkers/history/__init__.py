@@ -1,1 +1,1 @@
-"""Kernels that summarise clients' histories: records, offset runs, version order."""
+"""Functions that summarise clients' histories: records, offset runs, version order."""

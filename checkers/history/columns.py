@@ -81,7 +81,7 @@ def sort(rows: Numbers, *by: str) -> Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Groups of consecutive rows: the place of each group's first row, and its number of rows."""
+    """Groups of consecutive rows: the index of each group's first row, and its number of rows."""
 
     first: Ints
     size: Ints
@@ -171,9 +171,9 @@ def look_up(haystack: Ints, needles: Ints) -> Ints:
 
 
 def look_up_columns(table: pa.Table, by: str, needles: Ints) -> Numbers:
-    """Return, for each needle, the other columns of the row with this ``by``; NONE without a row.
+    """Return, for each needle, the other columns of the row with this ``by``.
 
-    No two rows of the table have the same ``by``.
+    They are NONE without such a row. No two rows of the table have the same ``by``.
     """
     columns = numbers(table)
     place = look_up(columns.pop(by), needles)
@@ -181,13 +181,13 @@ def look_up_columns(table: pa.Table, by: str, needles: Ints) -> Numbers:
 
 
 def so_far(haystack: Sequence[Ints], needles: Sequence[Ints]) -> Ints:
-    """Return, for each needle, how many rows of the haystack are less than or equal to it.
+    """Return, for each needle, the number of haystack rows that are less than or equal to it.
 
     Needles and haystack are lists of columns, with the most significant column first. Their rows
     may be in any order.
     """
     columns = [np.concatenate(both) for both in zip(haystack, needles, strict=True)]
-    order = np.lexsort(columns[::-1])  # haystack rows sort before needles that are equal to them
+    order = np.lexsort(columns[::-1])  # a row of the haystack comes before an equal needle
     count = np.empty(len(order), np.int64)
     count[order] = np.cumsum(order < len(haystack[0]))
     return count[len(haystack[0]) :]

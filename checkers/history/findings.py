@@ -1,7 +1,8 @@
-"""Findings of kernels: references to the rows of histories that show an anomaly.
+"""Findings: references to the rows of histories that show an anomaly.
 
-A kernel works only on numbers. Its finding names the rows that show an anomaly, and the role of
-each row. ``rows_of_findings`` makes the anomaly from these rows and their texts.
+The functions that find anomalies (kernels) work only on numbers. A finding names the rows that show
+an anomaly, and the role of each row. ``rows_of_findings`` makes the anomaly from these rows and
+their texts.
 """
 
 from collections.abc import Sequence
@@ -59,21 +60,21 @@ STEP: Final = 0
 COPY: Final = 1
 END: Final = 2
 SUBJECT: Final = 3
-"""The role of a row in a finding. STEP: a step of the anomaly. COPY: a copy of a record, with its
-offset. END: a copy, too; the first and the last END of a finding, by offset and value, are also its
-steps. SUBJECT: a row that only names a record's producer; its ``nth`` is 1 if the record was
-acknowledged."""
+"""The role of a row in a finding. STEP: a step of the anomaly. COPY: a copy of a record, with
+its offset. END: a copy, too; the first and the last END of a finding, by offset and value, are
+also its steps. SUBJECT: a row that only names a record's producer; its ``nth`` is 1 if the
+record was acknowledged."""
 
 OF_FIRST: Final = 0
 OF_LAST: Final = 1
 OF_COPY: Final = 2
 OF_NONE: Final = 3
-"""The record at fault. OF_FIRST: the record of the first step or subject, at ``offset``. OF_LAST:
-the record of the last step, at that step's offset. OF_COPY: the record of the first copy, at the
-copy's offset. OF_NONE: no record."""
+"""The record at fault in a finding. OF_FIRST: the record of the first step or subject, at
+``offset``. OF_LAST: the record of the last step, at that step's offset. OF_COPY: the record of
+the first copy, at the copy's offset. OF_NONE: no record."""
 
 FINDING_COLUMNS: Final = {"kind": "found", "offset": "found_offset"}
-"""The new names of columns of ``FINDING`` that ``WORDS`` has, too."""
+"""New names for the columns of ``FINDING`` that are also in ``WORDS``."""
 
 
 def findings(kind: str | pa.Array, finding: Ints, **columns: Any) -> pa.Table:  # noqa: ANN401
@@ -107,7 +108,7 @@ def steps(
 
 
 def end_rows(kind: str, rows: Numbers, group: Groups, finding: Ints, *, fault: int) -> pa.Table:
-    """Return a finding for each group of two or more rows; each row is an END at its own offset.
+    """Return a finding for each group of two or more rows. Each row is an END at its own offset.
 
     Args:
         rows: sorted by group and then by offset. The anomaly's offset is the first offset of the
@@ -130,11 +131,11 @@ def mix(first: Ints, other: Ints) -> Ints:
 def rows_of_findings(rows: pa.Table) -> pa.Table:
     """Return the anomalies of these findings, as ``SCHEMA`` rows.
 
-    This kernel needs all rows of a ``finding`` together.
+    All rows with the same ``finding`` must be in one table.
 
     Args:
-        rows: rows with the columns ``FINDING``, two of which ``FINDING_COLUMNS`` renames, and the
-            columns ``checkers.history.rows.WORDS``.
+        rows: rows with the columns of ``FINDING`` (``FINDING_COLUMNS`` renames two) and of
+            ``checkers.history.rows.WORDS``.
     """
     by = ("found", "finding", "part", "nth", "place", "value")
     rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in by])).combine_chunks()
@@ -142,8 +143,8 @@ def rows_of_findings(rows: pa.Table) -> pa.Table:
     group, part = Groups.of(codes, rows["finding"].to_numpy()), rows["part"].to_numpy()
     number = group.spread(np.arange(len(group)))
     step, copy = _steps(part, number), np.isin(part, (COPY, END))
-    # The last step gives run, topic and partition: without steps, the last subject does; without
-    # subjects, the last row.
+    # Run, topic and partition come from the last step. Without steps they come from the last
+    # subject; without subjects, from the last row.
     last = group.last_place(step | ~copy & ~group.spread(group.any(step)))
     last = pa.array(np.where(last == NONE, group.last, last))
     first = pa.array(group.first)
@@ -173,7 +174,6 @@ def _steps(part: Ints, number: Ints) -> Bools:
 def _fault(
     rows: pa.Table, group: Groups, step: Bools, copy: Bools, last: Ints
 ) -> dict[str, pa.ChunkedArray]:
-    """Return the offset and value of the record at fault."""
     fault = rows["fault"].to_numpy()[group.first]
     of_copy, of_step = group.first_place(copy), group.first_place(step | ~copy)
     of_step = np.where(of_step == NONE, 0, of_step)
@@ -187,7 +187,7 @@ def _fault(
 
 
 def _acks(rows: pa.Table, group: Groups, step: Bools) -> pa.Array:
-    """Return each finding's greatest ``acks`` among its steps and its subjects.
+    """Return the greatest ``acks`` of each finding, among its steps and its subjects.
 
     If the history has the ``acks`` of an acknowledged subject, other subjects are ignored.
     """
@@ -203,7 +203,7 @@ def _acks(rows: pa.Table, group: Groups, step: Bools) -> pa.Array:
 
 
 def _copies(rows: pa.Table, copy: Bools, partition: pa.ChunkedArray, number: Ints) -> pa.Table:
-    """Return the copies of records that clients read. No broker id is known for these copies."""
+    """Return the copies of records that clients read. They have no broker id."""
     copies = rows.filter(pa.array(copy))
     columns = {"partition": partition.take(pa.array(number[copy])), "offset": copies["place"]}
     columns |= {name: copies[name] for name in ("value", "note")}
@@ -211,7 +211,6 @@ def _copies(rows: pa.Table, copy: Bools, partition: pa.ChunkedArray, number: Int
 
 
 def _lists(rows: pa.Table, mask: Bools, group: Groups, kind: pa.StructType) -> pa.Array:
-    """Return each finding's rows, in order, as a list; null for a finding without rows."""
     size = np.add.reduceat(mask.astype(np.int32), group.first)
     bounds = pa.array(np.append(0, np.cumsum(size)), pa.int32())
     columns = [rows[field.name].cast(field.type).combine_chunks() for field in kind]

@@ -1,9 +1,9 @@
 """Offset runs: a billion rows of consecutive records are reduced to a few thousand rows.
 
-An *offset run* is a range of one client's rows in one partition that are in order: a reader's
-offsets rise by one from row to row; a producer's offsets rise from operation to operation, and by
-one within an operation. So a wrong step can only be between two offset runs, and rows inside an
-offset run need not be read again. Each task reduces the rows of its file before any shuffle.
+An *offset run* is a sequence of one client's rows in one partition whose offsets are in order. A
+reader's offsets rise by one from row to row. A producer's offsets rise from operation to operation,
+and by one within an operation. So a wrong step can only be between two offset runs, and rows inside
+an offset run need not be read again. Each task reduces the rows of its file before any shuffle.
 """
 
 from typing import Final
@@ -37,14 +37,16 @@ ROW_ALONE: Final = 5
 WAITED: Final = 6
 ACKNOWLEDGED: Final = 7
 """The values of ``what``, the kind of a row. SLOT_TOLD: a range of offsets that responses to sends
-acknowledge. READS: an offset run of a reader. SENDS: an offset run of a producer. COUNTED: not an
-offset run, but counts for a client and slot: the number of rows (``place``), the number of rows
-about records (``last_place``), and the flags of the rows (``op``, bits of
-``checkers.history.row_flags``). SINGLE and ROW_ALONE: offset runs of one row, made by
-``checkers.history.steps``. WAITED and ACKNOWLEDGED: not offset runs, but a range of time of
-``checkers.history.send_waits`` as ``place`` and ``last_place``. A row that moved a reader, or that
-states a log's end, is not reduced. The ``what`` of such a row has the bits of its ``fact``, which
-are greater than these values."""
+acknowledge. READS: an offset run of a reader. SENDS: an offset run of a producer. SINGLE and
+ROW_ALONE: offset runs of one row, made by ``checkers.history.steps``.
+
+COUNTED: counts for a client and a partition. ``place`` is the number of rows, ``last_place`` the
+number of rows about records, and ``op`` has the flags of the rows (``checkers.history.row_flags``).
+WAITED and ACKNOWLEDGED: a range of time of ``checkers.history.send_waits``, from ``place`` to
+``last_place``.
+
+A row that moved a reader, or that states a log's end, is copied. Its ``what`` has the bits of its
+``fact``, which are greater than these values."""
 
 OFFSET_RUN: Final = schema(
     *("what", "client", "slot", "sent", "ok", "sure", "op", "at", "place"),
@@ -54,20 +56,17 @@ OFFSET_RUN: Final = schema(
     ok=pa.bool_(),
     sure=pa.bool_(),
 )
-"""Columns of an offset run. ``sent``: true for a producer's offset run; null for a row that is no
-offset run. ``ok``: the operation succeeded; an offset run over several operations has only
-successful ones. ``sure``: the records that were read are committed. ``place`` and ``last_place``:
-the offsets of the first and the last row."""
+"""Columns of an offset run. ``sent``: true for a producer's offset run; null for a row that is
+no offset run. ``ok``: the operation succeeded; all operations of an offset run over several
+operations succeeded. ``sure``: the records that were read are committed. ``place`` and
+``last_place``: the offsets of the first and the last row."""
 
 INPUT: Final = ("client", "slot", "op", "at", "offset", "invoke_ns", "complete_ns", "fact")
 """The columns of ``checkers.history.rows.ROW`` that ``offset_runs`` reads."""
 
 
 def offset_runs(rows: pa.Table) -> pa.Table:
-    """Return the offset runs of any range of rows, as ``OFFSET_RUN`` rows.
-
-    This function is a kernel.
-    """
+    """Return the offset runs of any range of rows, as ``OFFSET_RUN`` rows."""
     columns = numbers(rows, INPUT)
     fact = columns["fact"]
     located = located_rows(columns)
@@ -94,7 +93,7 @@ def located_rows(columns: Numbers) -> Bools:
 
 
 def known_offsets(slot: Ints, offset: Ints) -> pa.Table:
-    """Return the ranges of known offsets of each slot, as SLOT_TOLD rows of ``OFFSET_RUN``."""
+    """Return the ranges of known offsets of each partition, as SLOT_TOLD rows of ``OFFSET_RUN``."""
     rows = sort({"slot": slot, "place": offset}, "slot", "place")
     slot, place = rows["slot"], rows["place"]
     goes_on = (slot[1:] == slot[:-1]) & (place[1:] <= place[:-1] + 1)
@@ -111,7 +110,6 @@ def single_rows(rows: Numbers, what: int) -> pa.Table:
 
 
 def _counted(rows: Numbers) -> pa.Table:
-    """Return the number of rows for each client and slot, and the flags of these rows."""
     rows, group = grouped(rows, "client", "slot")
     fact = rows["fact"]
     of_records = any_of(fact, flags.SENT | flags.SEEN).astype(np.int64)
@@ -125,7 +123,6 @@ def _counted(rows: Numbers) -> pa.Table:
 
 
 def _times(what: int, spans: pa.Table) -> pa.Table:
-    """Return rows of ``checkers.history.send_waits.SPAN`` as rows of ``OFFSET_RUN``."""
     columns = numbers(spans)
     ends = {"place": columns["since"], "last_place": columns["until"]}
     return arrow({"slot": columns["slot"], "what": what} | ends, OFFSET_RUN)
@@ -137,7 +134,6 @@ def _moves(rows: Numbers) -> pa.Table:
 
 
 def _offset_runs(rows: Numbers, what: int) -> pa.Table:
-    """Return the offset runs of rows. All rows are sends, or all are reads."""
     rows = sort(rows, "client", "slot", "op", "at")
     op, place, fact = rows["op"], rows["offset"], rows["fact"]
     ok, sure = any_of(fact, flags.SENT_OK | flags.SEEN_OK), ~any_of(fact, flags.PEEK)

@@ -1,4 +1,4 @@
-"""The ledger of each partition: counts of records, and the last offset of the final read."""
+"""The record counts of each partition (its ledger), and the last offset of the final read."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,13 +14,14 @@ from highwater.checkers.run_files import RunFiles
 from highwater.checkers.run_tables import Tables
 
 LIMIT: Final = schema("slot", "reach", "complete", complete=pa.bool_())
-"""The offset that the final read reached in a slot, and whether the final read reached the slot's
-end. The slot of records without a known partition is complete if all partitions are complete."""
+"""The offset that the final read reached in a partition (``slot``). ``complete`` is true if the
+final read reached the partition's end. Records without a known partition have their own
+``slot``; it is complete if all partitions are complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLedger:
-    """The ledger of one partition, and the offset that the final read reached in the partition.
+    """The record counts of one partition, and the offset that the final read reached.
 
     Attributes:
         partition: None for records that were sent to an unknown partition, because no response
@@ -48,7 +49,7 @@ class PartitionLedger:
 
 
 def ledgers(view: ClientHistory, cases: Sequence[RunFiles]) -> list[PartitionLedger]:
-    """Return the ledger of every partition that clients used, in every run."""
+    """Return the record counts of every partition that clients used, in every run."""
     topics = {case.key: case.plan.topic for case in cases}
     names = ("sent", "acknowledged", "failed", "unknown", "read", "missing", "again", "complete")
     rows = view.names.join(view.sums, "slot", join_type="inner").to_pylist()
@@ -64,14 +65,14 @@ def ledgers(view: ClientHistory, cases: Sequence[RunFiles]) -> list[PartitionLed
 
 @derived
 def partition_ledgers(tables: Tables) -> list[PartitionLedger]:
-    """Return the ledger of every partition of the runs that are judged."""
+    """Return the record counts of every partition of the judged runs."""
     return ledgers(client_view(tables), tables.cases)
 
 
 def limits(
     names: pa.Table, cases: Sequence[RunFiles], ledgers: Sequence[PartitionLedger]
 ) -> pa.Table:
-    """Return the offset that the final read reached in each slot, as ``LIMIT`` rows."""
+    """Return the offset that the final read reached in each partition, as ``LIMIT`` rows."""
     limits = {
         (ledger.run, ledger.topic, ledger.partition): (ledger.last, ledger.complete)
         for ledger in ledgers
@@ -81,7 +82,9 @@ def limits(
     )
     for case in cases:
         topic = case.plan.topic
-        if case.compacted:  # a record's replacement may come after everything that was read
+        if (
+            case.compacted
+        ):  # the record that replaced a record may come after the last offset that was read
             limits |= {
                 place: (None, whole) for place, (_, whole) in limits.items() if place[0] == case.key
             }

@@ -1,14 +1,14 @@
 """Moves of readers: assignments, seeks, rebalances.
 
-A wrong step from one row to another is excused if, between the two rows, the client
+A move excuses a wrong step from one row of a client to another in these cases:
 
-- was assigned, or subscribed to, other partitions without this one (this also excuses sends,
-  because each client of Jepsen's both sends and reads),
-- called ``seek`` with another offset in the partition, or
-- lost or got the partition in a rebalance, in one of the two operations or between them. The
-  history does not record when in its operation a rebalance happened. So a rebalance excuses the
-  steps into, inside and out of the operation. (Jepsen excuses only the steps inside the operation;
-  it permits the other steps everywhere in a test with rebalances.)
+- Between the two rows, the client was assigned, or subscribed to, other partitions without this
+  partition. This also excuses sends, because each of Jepsen's clients both sends and reads.
+- Between the two rows, the client called ``seek`` with another offset in the partition.
+- The client lost or got the partition in a rebalance, in one of the two operations or between them.
+  The history does not record when in its operation a rebalance happened. So a rebalance excuses the
+  steps into, inside and out of the operation. (Jepsen excuses only the steps inside the operation.
+  In a test with rebalances, it permits all other steps.)
 """
 
 from typing import Final
@@ -32,7 +32,9 @@ MOVED: Final = schema("client", "slot", "op", "at", "fact", fact=pa.int32())
 
 
 def unexcused(rows: pa.Table) -> pa.Table:
-    """Return the steps that no move excuses. This kernel needs all rows of a ``client`` together.
+    """Return the steps that no move excuses.
+
+    All rows with the same ``client`` must be in one table.
 
     Args:
         rows: steps (``checkers.history.steps.STEP``) and moves (``MOVED``). The ``delta`` of a move
@@ -61,7 +63,6 @@ def unexcused(rows: pa.Table) -> pa.Table:
 
 
 def _between(begin: Numbers, end: Numbers, moves: Numbers, *by: str) -> Ints:
-    """Return how many moves come after the begin and before the end of each step."""
     keys = [moves[name] for name in by]
     until, since = (so_far(keys, [rows[name] for name in by]) for rows in (end, begin))
     return until - since

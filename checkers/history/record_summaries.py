@@ -1,7 +1,7 @@
-"""Kernels that summarise all rows of each record.
+"""Functions that summarise all rows of each record.
 
-Most records show no anomaly; they are only counted in the sums of their slot. A *doubtful* record
-may show an anomaly. All its rows are returned, so that the history is not read again.
+Most records show no anomaly. They are only counted in the sums of their partition. A *doubtful*
+record may show an anomaly. All its rows are returned, so that the history is not read again.
 """
 
 from typing import Final
@@ -31,33 +31,33 @@ DOUBTS: Final = (
 """Reasons why a record is doubtful: bits of ``doubts``, in this order.
 
 ``missing``: the record was acknowledged, and is not in the final read. ``twice`` (in Jepsen's
-histories): clients reported two or more offsets of the record. ``again`` (in our own runs): the
-final read returned the record at two or more offsets."""
+histories): clients reported two or more offsets of the record. ``again`` (in Highwater's own runs):
+the final read returned the record at two or more offsets."""
 
 OF_FINAL_READS: Final = ("missing", "again")
 
 BOOKS: Final = ("sent", "acknowledged", "failed", "unknown", "read")
 SUMS: Final = ("known", *DOUBTS, *BOOKS)
 SLOT: Final = schema("slot", "bound", "reach", "complete", "rows", *SUMS, complete=pa.bool_())
-"""Sums of a slot. ``bound``: the greatest offset that readers reached. ``reach``: the greatest
-offset that the final read reached. ``complete``: the final read returned the slot's fence, its last
-record. ``rows``: the number of rows summed. No ledger counts the fence."""
+"""The sums of a partition (``slot``). ``bound``: the greatest offset that readers reached.
+``reach``: the greatest offset that the final read reached. ``complete``: the final read returned
+the partition's fence, its last record. ``rows``: the number of counted rows. The record counts
+do not include the fence."""
 
 DOUBTFUL: Final = pa.schema([*ROW, ("facts", pa.int32()), ("doubts", pa.int32())])
 """A row of a doubtful record, with the facts of all rows of that record, and its doubts."""
 
 TALLY: Final = pa.schema([*DOUBTFUL, ("sums", pa.struct(list(SLOT)))])
-"""Rows of ``DOUBTFUL``, and rows with partial sums of a slot. In a row with partial sums, every
-other column than ``sums`` is null."""
+"""Rows of ``DOUBTFUL``, and rows with partial sums of a partition. If a row has partial sums,
+all columns except ``sums`` are null."""
 
 RECORD: Final = schema(
     *("key", "slot", "facts", "first", "last", "writer", "begun", "ended"), facts=pa.int32()
 )
 """One row for each record. ``first`` and ``last`` are the least and the greatest offset of the
-record that any client reported; failed sends do not count. ``writer`` is the ``operation`` that
-sent the record; of several operations, the one with the greatest number. ``begun`` is when the
-first send began. ``ended`` is when the last send ended; it is null if no send is known to have
-succeeded."""
+record that any client reported, except in failed sends. ``writer`` is the ``operation`` that
+sent the record, with the greatest number if there are several. ``begun`` is when the first send
+began. ``ended`` is when the last send ended; it is null if no send is known to have succeeded."""
 
 
 def bits(*names: str) -> int:
@@ -66,13 +66,13 @@ def bits(*names: str) -> int:
 
 
 def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
-    """Return the rows of doubtful records, and the sums of slots, as ``TALLY`` rows.
+    """Return the rows of doubtful records, and the sums of partitions, as ``TALLY`` rows.
 
-    This kernel needs all rows of a ``key`` together.
+    All rows with the same ``key`` must be in one table.
 
     Args:
         rows: the rows of ``ROW`` that are about records.
-        doubts: bits; the rows of a record with one of these doubts are returned.
+        doubts: bits. The rows of a record with one of these doubts are returned.
     """
     ordered, group, record = _summed(rows)
     in_doubt = group.spread(any_of(record["doubts"], doubts))
@@ -89,13 +89,13 @@ def tally(rows: pa.Table, *, doubts: int) -> pa.Table:
 def records(rows: pa.Table) -> pa.Table:
     """Return one row of ``RECORD`` for each record in rows of ``ROW``.
 
-    This kernel needs all rows of a ``key`` together.
+    All rows with the same ``key`` must be in one table.
     """
     return arrow(_summed(rows)[2], RECORD)
 
 
 def summed(sums: pa.Table) -> pa.Table:
-    """Add up rows of ``SLOT``, so that each slot has one row."""
+    """Add up rows of ``SLOT``, so that each partition has one row."""
     how = {"bound": "max", "reach": "max", "complete": "any"}
     aggregations = [(name, how.get(name, "sum")) for name in SLOT.names[1:]]
     grouped = sums.group_by("slot").aggregate(aggregations)
@@ -135,7 +135,7 @@ def _summed(rows: pa.Table) -> tuple[Numbers, Groups, Numbers]:
 
 
 def read_at_the_end(rows: Numbers) -> Bools:
-    """Return a mask of the rows that have an offset at which the final read returned a record."""
+    """Return a mask of the rows in which the final read returned a record at a known offset."""
     fact = rows["fact"]
     has_offset: Bools = rows["offset"] != NONE
     return has_offset & any_of(fact, flags.IN_FINAL) & any_of(fact, flags.SEEN_OK)
@@ -166,7 +166,6 @@ def _doubts(record: Numbers) -> dict[str, Bools]:
 
 
 def _slots(record: Numbers) -> pa.Table:
-    """Return one row of ``SLOT`` for each slot, with the sums of these records."""
     slot, place = np.unique(record["slot"], return_inverse=True)
     facts, fence = record["facts"], record["fence"]
     sent, read_back = any_of(facts, flags.SENT) & ~fence, record["met_first"] != NONE

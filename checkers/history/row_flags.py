@@ -26,7 +26,7 @@ from highwater.harness.runs.history import (
 SENT_OK: Final = 1
 SENT_INFO: Final = 2
 SENT_FAIL: Final = 4
-"""Flags of a send: the send's outcome."""
+"""Flags of a send: its outcome."""
 
 READ_OK: Final = 8
 READ_OTHER: Final = 16
@@ -50,7 +50,7 @@ flag. EVERYWHERE: the move concerns all partitions of the reader. A move that fa
 because it moved no reader."""
 
 ENDED: Final = 8192
-"""During the operation, the log ended at this offset."""
+"""The operation returned this offset as the end of the log."""
 
 IN_FINAL: Final = 1 << 14
 OF_FENCE: Final = 1 << 15
@@ -114,8 +114,8 @@ SAYINGS: Final = {
     for outcome in OUTCOMES
     for peek in (False, True)
 }
-"""The flags of a row, by its kind, its outcome, and whether its isolation is ``read_uncommitted``.
-Rows of other kinds have no flags (0)."""
+"""The flags of a row, by three values: its kind, its outcome, and whether its isolation is
+``read_uncommitted``. Rows of other kinds have no flags (0)."""
 
 
 def fact() -> Column:

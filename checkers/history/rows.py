@@ -54,18 +54,18 @@ WORDS: Final = schema(
 """The columns that a history's row and an anomaly have in common."""
 
 NAMES: Final = schema("slot", "history", "run", "topic", "partition", **_WORDS)
-"""The number of a slot, with the names of its run, topic and partition."""
+"""The number of a partition in a run (``slot``), with the names of its run, topic and partition."""
 
 OF_SLOT: Final = ("run", "topic", "partition")
 
 
 def slot() -> Column:
-    """Return the number of a partition's slot, computed from the columns ``OF_SLOT``."""
+    """Return the number of a partition in a run, computed from the columns ``OF_SLOT``."""
     return F.xxhash64(*OF_SLOT)
 
 
 def named(partitions: DataFrame) -> DataFrame:
-    """Return partitions, which have the columns ``OF_SLOT``, as rows of ``NAMES``."""
+    """Return partitions as rows of ``NAMES``. They have the columns ``OF_SLOT``."""
     columns = partitions.withColumns({"slot": slot(), "history": F.xxhash64("run")})
     return columns.select(*NAMES.names)
 

@@ -1,4 +1,4 @@
-"""When sends to a partition waited, and when the partition acknowledged any, as ranges of time."""
+"""The times in which sends to a partition waited, and in which the partition acknowledged sends."""
 
 from typing import Final
 
@@ -19,16 +19,16 @@ from highwater.checkers.history.columns import (
 )
 
 SHORT_NS: Final = 100_000_000
-"""A pause between two acknowledgements that is not longer is no outage."""
+"""The longest pause between two acknowledgements that is no outage."""
 
 SPAN: Final = schema("slot", "since", "until")
-"""A range of time of a slot, in ns."""
+"""A range of time of a partition (``slot``), in ns."""
 
 
 def waits(rows: Numbers) -> pa.Table:
-    """Return the ranges of time in which a send of ``ROW`` to its partition waited.
+    """Return the ranges of time in which a send to a partition waited, from rows of ``ROW``.
 
-    A send that was never answered has no known end, so it counts only with its begin.
+    If a send got no response, its end is not known. It counts only at the time of its begin.
     """
     rows = choose(rows, any_of(rows["fact"], flags.SENT) & ~any_of(rows["fact"], flags.ADRIFT))
     since, until = rows["invoke_ns"], rows["complete_ns"]
@@ -36,16 +36,19 @@ def waits(rows: Numbers) -> pa.Table:
 
 
 def acknowledged(rows: Numbers) -> pa.Table:
-    """Return the ranges of time in which no pause between acknowledgements is an outage."""
+    """Return the ranges of time with acknowledgements, without a long pause inside a range.
+
+    A pause of more than ``SHORT_NS`` between two acknowledgements separates two ranges.
+    """
     done = any_of(rows["fact"], flags.SENT_OK) & ~any_of(rows["fact"], flags.ADRIFT)
     rows = choose(rows, done & (rows["complete_ns"] != NONE))
     return merged(rows["slot"], rows["complete_ns"], rows["complete_ns"], SHORT_NS)
 
 
 def merged(slot: Ints, since: Ints, until: Ints, within: int = 0) -> pa.Table:
-    """Return ranges of each slot, joined where the next begins at most ``within`` after the last.
+    """Join ranges of a partition if the next range begins at most ``within`` after the last.
 
-    They are in order, as rows of ``SPAN``. A kernel's results over parts may be merged again.
+    The result is in order, as rows of ``SPAN``. Results for parts of the rows may be merged again.
     """
     rows = sort({"slot": slot, "since": since, "until": until}, "slot", "since")
     slot, since, until = rows["slot"], rows["since"], rows["until"]

@@ -1,16 +1,18 @@
 """Wrong steps of clients through a log, as in ``poll-skip`` and ``nonmonotonic-poll``.
 
-A *step* leads from one row of a client to the client's next row in the same slot. Inside an
+A *step* leads from one row of a client to the client's next row in the same partition. Inside an
 operation (``inner``) a step begins at the previous row. Between operations a step begins at the
-last row of the previous successful operation in the slot. An operation that failed, or whose
+last row of the previous successful operation in the partition. An operation that failed, or whose
 outcome is unknown, does not move a reader, because its positions are committed with its transaction
-(KIP-98). The place of a row is its offset. The place of a send without an offset is the offset at
-which its record was read. A step to the next known offset (``delta`` 1) is correct. Offsets of
-control markers are ignored.
+(KIP-98).
 
-This differs from Jepsen in two ways. If a value has two offsets, Jepsen uses either; we use the
-offset in the row. After a send with an unknown offset, Jepsen starts a new sequence; we ignore the
-send.
+The place of a row is its offset. The place of a send without an offset is the offset at which its
+record was read. A step to the next known offset (``delta`` 1) is correct. Offsets of control
+markers are ignored.
+
+This differs from Jepsen in two ways. If a value has two offsets, Jepsen uses either of them;
+Highwater uses the offset in the row. After a send with an unknown offset, Jepsen starts a new
+sequence; Highwater ignores the send.
 """
 
 from typing import Final
@@ -47,8 +49,8 @@ from highwater.checkers.history.view import ClientHistory
 from highwater.checkers.spark.engine import Rows
 
 SKIPPED_MAX: Final = 16
-"""The greatest number of skipped offsets that a step lists. ``delta`` counts all skipped offsets.
-"""
+"""The greatest number of skipped offsets that a step lists. ``delta`` counts all skipped
+offsets."""
 
 STEP: Final = schema(
     *("client", "slot", "sent", "inner", "sought", "overlaps", "from_op", "from_at", "from_place"),
@@ -61,11 +63,11 @@ STEP: Final = schema(
 ``delta`` is the step's length in known offsets. A ``delta`` of 2 or more means that offsets were
 skipped; 0 or less means that the client went back. ``left_out`` lists the first skipped offsets. A
 ``sought`` step begins at the offset of a seek, and shows only which records the reader did not
-find. A step between overlapping offset runs has ``overlaps``; such a step is not reliable."""
+return. A step between overlapping offset runs has ``overlaps``; such a step is not reliable."""
 
 _SEQUENCE: Final = ("client", "slot", "sent")
-"""The columns that identify a sequence: the sends of one client to a slot, or its reads in the
-slot."""
+"""The columns that identify a sequence: all sends of one client to a partition, or all its reads
+in the partition."""
 
 _SINGLE: Final = ("client", "slot", "op", "at", "offset", "fact")
 
@@ -92,7 +94,7 @@ def wrong_steps(view: ClientHistory) -> Rows:
 
 
 def known_runs(view: ClientHistory) -> Rows:
-    """Return the history's offset runs, and the known offsets that only other operations prove."""
+    """Return the history's offset runs, and the offsets of sends that other operations prove."""
     if not view.late:
         return view.offset_runs
     return view.offset_runs.union(view.placed_late.map(_late, OFFSET_RUN))
@@ -105,7 +107,8 @@ def _late(rows: pa.Table) -> pa.Table:
 def strays(rows: pa.Table) -> pa.Table:
     """Return rows without a reliable offset whose record has an offset in other rows.
 
-    This kernel makes ``OFFSET_RUN`` from ``DOUBTFUL``. It needs all rows of a ``key`` together.
+    The function makes ``OFFSET_RUN`` from ``DOUBTFUL``. All rows with the same ``key`` must be in
+    one table.
     """
     columns, record = grouped(numbers(rows, (*_SINGLE, "key", "facts")), "key", then=("at",))
     fact, offset = columns["fact"], columns["offset"]
@@ -129,10 +132,8 @@ def alone(rows: pa.Table) -> pa.Table:
 def steps(rows: pa.Table) -> pa.Table:
     """Return wrong steps, and steps between overlapping offset runs.
 
-    This kernel needs all rows of a ``slot`` together.
-
-    The rows are ``OFFSET_RUN`` rows. If a sequence has ROW_ALONE rows, its other offset runs are
-    ignored.
+    The rows are ``OFFSET_RUN`` rows. All rows with the same ``slot`` must be in one table. If a
+    sequence has ROW_ALONE rows, its other offset runs are ignored.
     """
     offset_runs = numbers(rows)
     what = offset_runs["what"]
@@ -179,7 +180,7 @@ def _linked(rows: Numbers) -> Numbers:
     begin = np.where(inner, before, np.where(good >= first, good, -1))
     end, seeks = rows["last_place"][begin], rows["sought"][begin]
     back = place <= end
-    # Between operations of one producer, other producers may write.
+    # Other producers may write between two operations of one producer.
     far = np.where(rows["sent"] & ~inner, rows["ok"] & back, place != end + 1)
     odd = (begin >= 0) & far & ~rows["sought"] & ~(seeks & (inner | back))
     origin = {f"from_{name}": rows[f"last_{name}"][begin] for name in ("op", "at", "place")}

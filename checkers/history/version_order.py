@@ -11,7 +11,7 @@ class Order:
     All known offsets are numbered from 0, log by log. This number is an offset's index.
 
     Args:
-        slot: the slot of each range of known offsets. Ranges may overlap, and be in any order.
+        slot: the partition of each range of known offsets. Ranges may overlap, and be in any order.
         low: the first offset of each range.
         high: the last offset of each range.
     """
@@ -26,7 +26,7 @@ class Order:
         An unknown offset has the index of the next known offset.
         """
         at = so_far((self._slot, self._low), (slot, place)) - 1
-        # Before the first range ``at`` is -1, which finds the zeros after the last range.
+        # Before the first range ``at`` is -1: this is the index of the zero that ``append`` adds.
         slots, end, until = (
             np.append(column, 0) for column in (self._slot, self._end, self._until)
         )
@@ -56,7 +56,7 @@ def merge_offset_ranges(slot: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints, 
     """Merge offset ranges into sorted ranges that do not touch.
 
     Returns:
-        The slot of each range, its first offset, and the offset after its last.
+        The partition of each range, its first offset, and the offset after its last offset.
     """
     place, change = np.concatenate((low, high + 1)), np.repeat((1, -1), len(slot))
     order = np.lexsort((-change, place, np.tile(slot, 2)))

@@ -1,7 +1,7 @@
 """The clients' view of histories. Every checker of client histories reads this view.
 
-The terms are those of Jepsen's Kafka workload (``jepsen.tests.kafka``); checkers state where a rule
-differs from Jepsen's. A history is read twice: in the order of rows for ``offset_runs``, and
+The terms are those of Jepsen's Kafka workload (``jepsen.tests.kafka``). Checkers state where their
+rules differ from Jepsen's. A history is read twice: in the order of rows for ``offset_runs``, and
 grouped by record for ``sums`` and ``doubtful``. All later queries read these results, or a few
 rows.
 """
@@ -45,8 +45,8 @@ from highwater.checkers.spark.engine import Engine, Rows, collected
 from highwater.harness.runs.history import OPERATIONS_TABLE
 
 _WORDS_HERE: Final = 1_000_000
-"""A history with at most this many rows is collected into this process by one query, with names and
-numbers."""
+"""The greatest number of rows of a history that one query collects into this process, with names
+and numbers."""
 
 _ALL: Final = pa.unify_schemas([ROW, NAMES, WORDS, schema("word")])
 _ADRIFT: Final = schema("key", "seen", "there", seen=pa.bool_())
@@ -59,7 +59,8 @@ class ClientHistory:
         engine: the session's engine.
         operations: rows with the columns ``harness.runs.history.OPERATIONS``, ``run`` and ``at``.
         size: the number of rows.
-        final_read: whether a final reader had to read all acknowledged records.
+        final_read: whether the histories end with a final reader that had to read all acknowledged
+            records.
     """
 
     def __init__(
@@ -98,10 +99,10 @@ class ClientHistory:
 
     @cached_property
     def names(self) -> pa.Table:
-        """Every slot's number and names, as ``checkers.history.rows.NAMES`` rows."""
+        """Every partition's number (``slot``) and names, in ``checkers.history.rows.NAMES``."""
         if self._all.here:
             return self._all.distinct(NAMES.names)
-        # Hash the few distinct names, not the many rows.
+        # Compute hashes of the few distinct names, not of the many rows.
         return collected(named(self.operations.select(*OF_SLOT).distinct()), NAMES)
 
     @cached_property
@@ -150,7 +151,7 @@ class ClientHistory:
 
     @cached_property
     def _two_faced(self) -> Ints:
-        """The clients and slots where the client both sends and reads."""
+        """For each client that both sends and reads: the partitions that it uses."""
         ordered = numbers(self._counted.sort_by("client"), ("client", "slot", "op"))
         client = Groups.of(ordered["client"])
         sends, reads = (
@@ -170,7 +171,7 @@ class ClientHistory:
 
     @cached_property
     def sums(self) -> pa.Table:
-        """Rows of ``checkers.history.record_summaries.SLOT``: the record counts of each slot."""
+        """The record counts of each partition, in ``checkers.history.record_summaries.SLOT``."""
         chunks = self._tally.not_null("sums").select(["sums"]).table()["sums"].combine_chunks()
         return record_summaries.summed(pa.table(chunks.flatten(), schema=SLOT))
 
@@ -201,9 +202,11 @@ class ClientHistory:
 
     @cached_property
     def suspects(self) -> dict[str, int]:
-        """The number of records that are doubtful for each reason, and the sums of all slots."""
+        """The number of records for each reason of doubt, and the other sums of all partitions."""
         if self._summed["own"] and not self.two_faced:
-            return self._summed | {"own": 0}  # only a reader that also sends can read its records
+            return self._summed | {
+                "own": 0
+            }  # only a client that also sends can read its own records
         return self._summed
 
     @cached_property
@@ -214,11 +217,9 @@ class ClientHistory:
     def entangled(self) -> frozenset[str]:
         """The runs with operations that may form a cycle of write-read edges and real-time edges.
 
-        Write-write edges are not considered.
-
-        A run has no such cycle if each client only sends or only reads, and no client read a record
-        before its send began. Then every edge leads forward in time: take the begin of a send, and
-        the end of a read.
+        Write-write edges are not considered. A run has no such cycle if each client only sends or
+        only reads, and no client read a record before its send began. Then every edge leads forward
+        in time, from the begin of a send or to the end of a read.
         """
         foreseen = self.sums.filter(pc.greater(self.sums["foreseen"], 0))["slot"].to_numpy()
         slots = pa.array(np.concatenate([foreseen, self._two_faced]))
@@ -238,7 +239,7 @@ class ClientHistory:
 
     @property
     def late(self) -> bool:
-        """True if ``placed`` may have rows that count only because other rows prove the send."""
+        """True if ``placed_late`` may have rows."""
         return bool(self.suspects["stray"] or self.suspects["peeked"])
 
     @cached_property
@@ -256,9 +257,9 @@ class ClientHistory:
     def adrift(self) -> pa.Table:
         """The columns ``key, seen, there`` of every record that was sent to an unknown partition.
 
-        Records with the same run, topic and value are the same record, in any partition. ``seen``:
-        an operation that succeeded read such a record. ``there``: the least offset at which the
-        final read returned such a record.
+        Records with the same run, topic and value are the same record, in any partition. ``seen``
+        is true if an operation that succeeded read such a record. ``there`` is the least offset at
+        which the final read returned such a record.
         """
         if not self.tells(flags.ADRIFT):
             return _ADRIFT.empty_table()
@@ -279,7 +280,7 @@ def client_view(tables: Tables) -> ClientHistory:
 def _proven(rows: pa.Table) -> pa.Table:
     """Return rows of ``DOUBTFUL`` with the flag ``PROVEN`` added to sends.
 
-    This kernel needs all rows of an ``operation`` together.
+    All rows with the same ``operation`` must be in one table.
     """
     fact, operation = (rows[name].to_numpy() for name in ("fact", "operation"))
     proven = np.isin(operation, operation[any_of(fact, flags.PROOF)]) & any_of(fact, flags.SENT)
@@ -290,7 +291,7 @@ def _proven(rows: pa.Table) -> pa.Table:
 def _landed(rows: pa.Table) -> pa.Table:
     """Return rows of ``DOUBTFUL`` whose send other rows prove.
 
-    This kernel needs all rows of a ``key`` together.
+    All rows with the same ``key`` must be in one table.
     """
     columns, record = grouped(numbers(rows), "key")
     fact, operation = columns["fact"], columns["operation"]
@@ -305,7 +306,7 @@ def _landed(rows: pa.Table) -> pa.Table:
 def _adrift(rows: pa.Table) -> pa.Table:
     """Return the records of ``ClientHistory.adrift``.
 
-    This kernel needs all rows of a ``word`` together.
+    All rows with the same ``word`` must be in one table.
     """
     columns, word = grouped(numbers(rows), "word")
     seen = any_of(columns["fact"], flags.SEEN_OK)

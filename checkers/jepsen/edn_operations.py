@@ -1,4 +1,4 @@
-"""Read the maps of ``jepsen.tests.kafka``'s operations, each into one row of numbers."""
+"""Read the maps of ``jepsen.tests.kafka``'s operations: each map becomes one row of numbers."""
 
 from typing import Any, TypeAlias
 
@@ -24,7 +24,7 @@ Rows: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 # Columns of an operation. A form in the file is stored as the byte at which the form begins. SENDS
 # and POLLS count the operation's micro-operations, except sends without a record: UNSENT counts
-# these. UNTOLD counts the polls without the records that they read. NILS counts missing
+# these. UNTOLD counts the polls for which the file does not list the records. NILS counts missing
 # micro-operations, or is 1 if the operation has no value.
 START, STOP, TYPE, F, PROCESS, TIME, INDEX, SEEKS, VALUE_AT, LOG_AT = range(10)
 SENDS, POLLS, UNSENT, UNTOLD, NILS, OP_COLUMNS = range(10, 16)
@@ -141,6 +141,6 @@ def operation(text: Bytes, at: int, op: Rows) -> int:
 
 @rule
 def clear(row: Rows) -> None:
-    """Set all columns to NONE, without a slice: Numba needs four seconds to compile slices."""
+    """Set all columns to NONE. There is no slice, because Numba compiles slices very slowly."""
     for column in range(len(row)):
         row[column] = NONE

@@ -49,7 +49,7 @@ from highwater.checkers.jepsen.edn_tokens import (
 OP, KIND, KEY_AT, KEY_END, KEY, OFFSET, RECORD_AT, RECORD_END, COLUMNS = range(9)
 
 Rest: TypeAlias = tuple[Rows, int]
-"""The columns of a row for a micro-operation, and the number of rows in use."""
+"""The rows of micro-operations, and the number of rows in use."""
 
 _VECTOR, _MAP, _N = b"[{n"
 _KEYS = word(b":keys", 0, 5)
@@ -61,7 +61,10 @@ _NIL = word(b"nil", 0, 3)
 
 @rule
 def put(rows: Rows, used: int, op: int, kind: int) -> Rows:
-    """Begin the row ``used`` of ``rows``, and return ``rows``: twice as large if it was full."""
+    """Begin the row ``used`` of ``rows``, and return ``rows``.
+
+    If ``rows`` is full, double its size.
+    """
     if used == len(rows):
         grown = np.empty((2 * len(rows), COLUMNS), np.int64)
         for row in range(used):
@@ -76,7 +79,10 @@ def put(rows: Rows, used: int, op: int, kind: int) -> Rows:
 
 @rule
 def within(text: Bytes, at: int) -> int:
-    """Return the position of the next form inside a micro-operation; raise an error without one."""
+    """Return the position of the next form inside a micro-operation.
+
+    Raise an error without a form.
+    """
     at = blank(text, at)
     if closes(text[at]):
         raise MalformedError(at, NO_MICRO_OP)
@@ -135,7 +141,10 @@ def put_keys(text: Bytes, at: int, rows: Rows, used: int, op: int, kind: int) ->
 
 @rule
 def put_polled(text: Bytes, at: int, entry: Rows, rows: Rows, used: int, op: int) -> Rest:
-    """Add a row for each record in ``{key [[offset value] …] …}``; count incomplete polls."""
+    """Add a row for each record in ``{key [[offset value] …] …}``.
+
+    Count polls without their records.
+    """
     untold = text[at] != _MAP
     at = blank(text, at + 1)
     while not (untold or closes(text[at])):
@@ -215,7 +224,7 @@ def put_rebalanced(text: Bytes, at: int, rows: Rows, used: int, op: int) -> tupl
 
 @rule
 def put_moves(text: Bytes, entry: Rows, rows: Rows, used: int, op: int) -> tuple[Rows, int]:
-    """Add rows for an ``:assign`` or ``:subscribe``, at least one, and then for its seeks."""
+    """Add one or more rows for an ``:assign`` or ``:subscribe``, and then a row for each seek."""
     first, has_value = used, entry[NILS] == 0
     if has_value:
         rows, used = put_keys(text, entry[VALUE_AT], rows, used, op, entry[F])
@@ -290,15 +299,16 @@ def scan(
         text: the file.
         at: the byte at which to begin, between two operations.
         ops: the array to fill, one row with ``OP_COLUMNS`` for each operation.
-        rows: the array to fill, one row with ``COLUMNS`` for each micro-operation; it is replaced
-            if it is too small.
-        invocations: whether to return the rows of invocations; their values are the requests.
+        rows: the array to fill, one row with ``COLUMNS`` for each micro-operation. A larger array
+            replaces it if it is too small.
+        invocations: whether to return the rows of invocations. Their values are the requests.
 
     Returns:
         The byte at which the scan stopped, the number of operations, the number of rows, the rows,
-        and 0, or ``CUT`` if the last operation is incomplete.
+            and 0, or ``CUT`` if the last operation is incomplete.
 
-    Raises: MalformedError: the text is not in Jepsen's format.
+    Raises:
+        MalformedError: the text is not in Jepsen's format.
     """
     count = used = 0
     while count < len(ops):

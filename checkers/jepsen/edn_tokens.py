@@ -1,10 +1,9 @@
 """Tokens of an EDN text: plain functions over bytes, which Numba compiles.
 
-A history may contain ``[:send 3 [17 641]]`` a million times. To make an object for each form would
-take minutes: Python's EDN library reads 700 operations a second. So a form here is only a pair of
-positions: its first byte and the byte after it.
-
-Metadata (``^``) and discarded forms (``#_``) are errors, because Jepsen never writes them.
+A history may contain ``[:send 3 [17 641]]`` a million times. An object for each form would take
+minutes, as in Python's EDN library. So a form here is only a pair of positions: its first byte and
+the byte after it. Metadata (``^``) and discarded forms (``#_``) are errors, because Jepsen never
+writes them.
 """
 
 from typing import Any, Final, TypeAlias
@@ -23,10 +22,10 @@ NONE: Final = -(2**63)
 
 NO_EDN, NO_OPERATION, NO_TYPE, NO_MICRO_OP, REFUSED = range(5)
 COMPLAINTS: Final = (
-    "is no EDN: this closing bracket has no opening bracket",
-    "is no operation: a map with :type, :f and :process was expected",
-    "is no operation: its :type is none of :invoke, :ok, :fail and :info",
-    "is no micro-operation of jepsen.tests.kafka, which has [:send key value] and [:poll …]",
+    "is not EDN: this closing bracket has no opening bracket",
+    "is not an operation: an operation is a map with :type, :f and :process",
+    "is not an operation: its :type must be :invoke, :ok, :fail or :info",
+    "is not a micro-operation of jepsen.tests.kafka, such as [:send key value] or [:poll …]",
     "is EDN that Jepsen never writes: metadata, or a discarded form",
 )
 
@@ -80,7 +79,7 @@ class MalformedError(Exception):
 
 @rule
 def blank(text: Bytes, at: int) -> int:
-    """Return the position of the next byte that is no white space, no comma and no comment."""
+    """Return the position of the next byte after white space, commas and comments."""
     while at < len(text):
         byte = text[at]
         if byte in (_COMMA, _SPACE) or _TAB <= byte <= _RETURN:
@@ -168,8 +167,8 @@ def form_end(text: Bytes, at: int) -> int:
 def word(text: Bytes, at: int, end: int) -> int:
     """Return a number for the keyword at ``at``, from its length and its first seven letters.
 
-    No two words that Jepsen writes have the same number, if one is a word of
-    ``jepsen.tests.kafka``.
+    The keywords of ``jepsen.tests.kafka`` have numbers that no other word in Jepsen's histories
+    has.
     """
     code = 0
     for place in range(at + 1, min(end, at + 8)):

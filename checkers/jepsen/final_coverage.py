@@ -1,7 +1,7 @@
 """Final coverage: whether the final readers reached the greatest offset that any client knew.
 
-At the end of a test (``final-polls`` of ``jepsen.tests.kafka``), Jepsen's clients seek the
-beginning of every key, and poll until they have read up to the last written offset. If no client
+At the end of a test (``final-polls`` of ``jepsen.tests.kafka``), each of Jepsen's clients seeks the
+beginning of every key. Then it polls until it has read up to the last written offset. If no client
 reaches that offset, there are three possible causes: the partition's disk was lost, its records
 expired, or its leader did not respond. Empty polls look the same in each case. Jepsen's checker
 judges such a history as valid.
@@ -25,8 +25,8 @@ _END: Final = schema("slot", "offset")
 def short(view: ClientHistory) -> list[tuple[str, int, int]]:
     """Return at most SHOWN_MAX partitions whose greatest known offset no final reader reached.
 
-    A final reader is a client that sought the beginning (a null offset) after that offset was
-    known. A partition without a final reader is not returned.
+    A final reader is a client that called ``seek`` to the beginning (a null offset) after that
+    offset was known. A partition without a final reader is not returned.
     """
     if not view.tells(flags.SEEK_FLAG):
         return []
@@ -38,9 +38,9 @@ def short(view: ClientHistory) -> list[tuple[str, int, int]]:
 
 
 def _short(offset_runs: pa.Table) -> pa.Table:
-    """Return slots of ``OFFSET_RUN`` whose end no final reader reached.
+    """Return partitions of ``OFFSET_RUN`` rows whose greatest offset no final reader reached.
 
-    This kernel needs all rows of a ``slot`` together.
+    All rows with the same ``slot`` must be in one table.
     """
     columns = numbers(offset_runs)
     what, at, last_at = columns["what"], columns["at"], columns["last_at"]

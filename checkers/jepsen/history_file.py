@@ -38,8 +38,10 @@ from highwater.checkers.spark.numba_cache import cached_compilation
 from highwater.harness.base.errors import UsageError
 from highwater.harness.runs.history import OPERATIONS
 
-_BATCH: Final = 200_000  # operations, including invocations
-_COMPILED_FROM: Final = 4 << 20  # bytes; plain Python reads so many in the time of a compilation
+_BATCH: Final = 200_000  # the number of operations in a batch, including invocations
+_COMPILED_FROM: Final = (
+    4 << 20
+)  # bytes; plain Python reads a smaller file faster than Numba compiles
 _HINT: Final = "Write the path of a history.edn of jepsen.tests.kafka."
 _SHOWN_BYTES: Final = 60  # bytes of the malformed text that an error shows
 _TYPES: Final = ("invoke", "ok", "fail", "info")
@@ -106,14 +108,14 @@ class History:
             raise UsageError(f"{self.path} cannot be read: {error.strerror}.", hint=_HINT) from None
 
     def to_parquet(self, target: Path) -> Read:
-        """Write the clients' operations as ``OPERATIONS``; ``op`` is an operation's first byte.
+        """Write the clients' operations as ``OPERATIONS``. ``op`` is an operation's first byte.
 
         A completion becomes an operation that begins at the time of its invocation. An invocation
         without a completion becomes an operation with an unknown outcome; its value has the records
         to send.
 
         Raises:
-            UsageError: the file is no EDN, or no history of ``jepsen.tests.kafka``.
+            UsageError: the file is not EDN, or not a history of ``jepsen.tests.kafka``.
         """
         read = Read()
         try:
@@ -131,7 +133,7 @@ class History:
         except pa.ArrowInvalid:
             raise UsageError(f"{self.path} is not UTF-8.", hint=_HINT) from None
         if not read.operations:
-            what = f"{self.path} holds no :send, :poll or :txn of a client."
+            what = f"{self.path} has no :send, :poll or :txn of a client."
             raise UsageError(f"{what} {read.cut}".rstrip(), hint=_HINT)
         return read
 
@@ -161,7 +163,6 @@ class History:
         yield self._unanswered(pairs.waiting, read.untold)
 
     def _scanned(self, read: Read) -> Iterator[tuple[Numbers, Numbers]]:
-        """Yield the operations and rows of the whole file, batch by batch."""
         text, scan = self._scanner
         begin = blank(text, 0)
         in_vector = begin < len(text) and text[begin] != ord("{") and bool(opens(text[begin]))
@@ -194,7 +195,7 @@ class History:
         return ""
 
     def _polled(self, batch: OperationBatch) -> bool:
-        """Return whether an operation that completed as ``:ok`` polled, also in a transaction."""
+        """Return whether a poll, alone or in a transaction, completed as ``:ok`` in a batch."""
         ended = batch.ops[batch.ops[:, o.TYPE] == o.OK]
         if (ended[:, o.F] == o.READ).any():
             return True
@@ -244,7 +245,6 @@ class History:
         return np.array(sorted(places), np.int64)
 
     def _has(self, word: bytes, *ops: Numbers) -> bool:
-        """Return whether this word is in the value of any of the operations."""
         spans = [(op[o.VALUE_AT], op[o.STOP]) for op in ops if op[o.VALUE_AT] != NONE]
         return any(word in self._text[start:stop] for start, stop in spans)
 
@@ -289,7 +289,6 @@ class History:
 
 
 def _completed(batch: OperationBatch) -> OperationBatch:
-    """Return the operations of clients in the batch, without invocations."""
     clients = (batch.ops[:, o.PROCESS] != NONE) & (batch.ops[:, o.TYPE] != o.INVOKE)
     place = np.cumsum(clients) - 1
     rows = batch.rows.copy()

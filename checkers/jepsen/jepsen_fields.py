@@ -20,7 +20,7 @@ _ROLES: Final = {
     "unseen": ("writer",),
     "vanished": ("writer", "reader", "max-read"),
 }
-"""The relation of each evidence row to the record at fault, by kind of anomaly."""
+"""The role of each operation in ``witnesses``, in order, by kind of anomaly."""
 
 Row = dict[str, Any]
 
@@ -29,7 +29,7 @@ def entry(row: Row, history: History) -> Row:
     """Return an anomaly as ``highwater check --jepsen --json`` prints it.
 
     The result always has ``kind``, ``key``, ``value`` and ``witnesses``. It also has the fields
-    that Jepsen reports for the kind, as far as they are known: ``offset``, ``offsets``, ``values``,
+    that Jepsen reports for the kind, if they are known: ``offset``, ``offsets``, ``values``,
     ``count``, ``delta``, ``skipped``, ``steps``.
 
     Args:
@@ -64,7 +64,6 @@ def entry(row: Row, history: History) -> Row:
 
 
 def _witness(step: Row, topic: str, history: History) -> Row:
-    """Return a client's operation, with the micro-operation that takes part in the anomaly."""
     operation = history.operation(step["op"])
     row = {
         "index": operation.index,
@@ -85,7 +84,6 @@ def _witness(step: Row, topic: str, history: History) -> Row:
 
 
 def _edge(before: Row, after: Row) -> Row:
-    """Return one step of a cycle: the reason why operation ``before`` precedes ``after``."""
     why = {"send": "ww", "poll": "wr"}.get(after["mop"], after["mop"])
     edge = {"type": why, "from": before["index"], "to": after["index"]}
     if why in {"ww", "wr"}:
@@ -131,10 +129,9 @@ _DETAILS: Final[dict[str, Callable[[Row], Row]]] = {
 
 
 def key(topic: str, partition: int | None) -> int | str | None:
-    """Return the key of a record: a number, or EDN text for anything else."""
+    """Return the key of a record: a number, or EDN text for any other key."""
     return partition if topic == TOPIC else topic
 
 
 def _value(text: str | None) -> int | str | None:
-    """Return a value: a number, or EDN text for anything else."""
     return int(text) if text is not None and _NUMBER.fullmatch(text) else text

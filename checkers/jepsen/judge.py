@@ -46,40 +46,45 @@ MEANS: Final = {
     "poll-skip": "a poll begins after records that its client should have read",
     "nonmonotonic-poll": "a poll begins at or before the end of its client's previous poll",
     "int-poll-skip": "one operation polls two records, but skips records between them",
-    "int-nonmonotonic-poll": "one operation polls a record at or before one it has polled",
+    "int-nonmonotonic-poll": "one operation polls a record at or before a record that it has "
+    "already polled",
     "nonmonotonic-send": "a client's records are not in the order in which it sent them",
     "int-nonmonotonic-send": "one operation's records are not in the order of its sends",
-    "int-send-skip": "other operations' records are between those of one operation",
+    "int-send-skip": "records of other operations are between the records of one operation",
     "G0": "operations precede each other in a cycle, by the order of their records in the log",
-    "G1c": "operations precede each other in a cycle, by what they sent and read",
+    "G1c": "operations precede each other in a cycle, by the records that they sent and read",
 }
 """The kinds of anomaly in the order of the report, each with a description."""
 
 for _kind in ("G0", "G1c"):
     MEANS[f"{_kind}-process"] = f"{MEANS[_kind]}, and by the order of each client's operations"
-    MEANS[f"{_kind}-realtime"] = f"{MEANS[_kind]}, and because one ended before another began"
+    MEANS[f"{_kind}-realtime"] = (
+        f"{MEANS[_kind]}, and because one operation ended before another began"
+    )
 
 _ALWAYS_ALLOWED: Final = frozenset(("int-send-skip", "G0", "G0-process", "G0-realtime"))
 _ALLOWED_TO_SUBSCRIBERS: Final = frozenset(("poll-skip", "nonmonotonic-poll"))
-_UNREAD: Final = frozenset(("unseen",))  # untested in a history without polls
+_UNREAD: Final = frozenset(("unseen",))  # not tested in a history without polls
 _ALLOWED_WITH_WW: Final = frozenset(("G1c", "G1c-process", "G1c-realtime"))
 
 OPERATIONS_FILE: Final = "history.parquet"
 """The file name of the history in the judgement's directory."""
 
 _SHOWN_MAX: Final = 32
-_STEPS_SHOWN: Final = 8  # for kinds with a delta the worst anomalies, for cycles the shortest
+_STEPS_SHOWN: Final = (
+    8  # for kinds with a delta, the anomalies with the greatest; for cycles, the shortest
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """The findings in a history.
+    """The result of judging a history.
 
     Attributes:
         history: the history that was judged.
         read: the result of reading the history.
         counts: the number of anomalies of each kind.
-        breaking: those of these kinds that break a guarantee.
+        breaking: the kinds in ``counts`` that break a guarantee.
         doubts: sentences that state why the history is not conclusive.
         reasons: the reasons for the verdict, including the doubts.
         verdict: ``unknown`` if a part of the history could not be read or was not judged;
@@ -97,13 +102,13 @@ class Judgement:
     _anomalies: pa.Table | DataFrame
 
     def weight(self, kind: str) -> str:
-        """Return the weight of a kind: ``breaks`` (a guarantee), ``allowed`` or ``untested``."""
+        """Return ``breaks`` if a kind breaks a guarantee, else ``allowed`` or ``untested``."""
         if kind in self.breaking:
             return "breaks"
         return "untested" if kind in _UNREAD else "allowed"
 
     def anomalies(self) -> Iterator[dict[str, Any]]:
-        """Yield the anomalies, kind by kind, in the shape of ``jepsen_fields.entry``."""
+        """Yield the anomalies, kind by kind, as ``jepsen_fields.entry`` returns them."""
         for row in _dicts(self._anomalies):
             yield entry(row, self.history)
 
@@ -195,18 +200,16 @@ def allowed(subscribed: bool, *, ww: bool) -> frozenset[str]:
 
 
 def reason(kind: str, count: int) -> str:
-    """Return a sentence with the number and the meaning of the findings of one kind."""
+    """Return a sentence with the number of anomalies of a kind, and what the kind means."""
     return f"{count} {kind}: {MEANS[kind]}."
 
 
 def _acknowledged(path: Path) -> int:
-    """Return the number of acknowledged sends in a table of ``OPERATIONS``."""
     sent = (ds.field("kind").cast("string") == SEND) & (ds.field("outcome").cast("string") == OK)
     return int(ds.dataset(path, format="parquet").count_rows(filter=sent))
 
 
 def _lost(read: int, judged: int) -> str:
-    """Return a sentence if fewer rows were judged than read."""
     return f"The history has {read:,} rows, of which {judged:,} were judged."
 
 
@@ -214,14 +217,12 @@ _ORDER: Final = ("topic", "partition", "offset", "value")
 
 
 def _sorted(table: pa.Table) -> pa.Table:
-    """Return the anomalies sorted by kind, in the order of the report, then by record."""
     kind = pc.index_in(table["kind"], pa.array(list(MEANS)))
     order = table.select(_ORDER).append_column("nth", kind)
     return table.take(pc.sort_indices(order, _ascending("nth", *_ORDER)))
 
 
 def _in_order(rows: Rows) -> pa.Table | DataFrame:
-    """Return all anomalies, in the same order as ``_sorted``."""
     if rows.here:
         return _sorted(rows.table())
     nth: Column = F.array_position(F.array(*map(F.lit, MEANS)), F.col("kind"))
@@ -242,25 +243,27 @@ def _untested(acknowledged: int, *, polled: bool) -> str:
     if not acknowledged:
         return "No send was acknowledged, so no guarantee was tested."
     if not polled:
-        sends = f"{acknowledged:,} send{'s were' if acknowledged > 1 else ' was'} acknowledged"
-        return f"{sends} but no poll succeeded: no reader checked whether the records exist."
+        sends_acknowledged = (
+            f"{acknowledged:,} send{'s were' if acknowledged > 1 else ' was'} acknowledged"
+        )
+        return (
+            f"{sends_acknowledged}, but no poll succeeded: no reader checked whether the records"
+            " exist."
+        )
     return ""
 
 
 def _doubt(topic: str, partition: int, offset: int) -> str:
-    """Return a sentence about a key whose records may be lost, expired or unreadable."""
     return (
-        f"Key {key(topic, partition)}: offset {offset} was known, but later no reader that sought"
-        " the beginning reached it again. The key's log may have been lost, its records may have "
-        "expired, or its leader may not have answered: the history does not show which."
+        f"Key {key(topic, partition)}: offset {offset} was known, but no reader that later "
+        "called seek to the beginning reached it again. The key's log may have been lost, its "
+        "records may have expired, or its leader may not have responded: the history does not "
+        "show the cause."
     )
 
 
 def _foremost(table: pa.Table) -> pa.Table:
-    """Return the anomalies of each kind that are shown first, in Jepsen's order.
-
-    This function is a kernel.
-    """
+    """Return the anomalies of each kind that are shown first, in Jepsen's order."""
     order = table.select(["kind", *_ORDER[:-1]])
     order = order.append_column("far", pc.abs(table["delta"]))
     order = order.append_column("steps", pc.list_value_length(table["steps"]))

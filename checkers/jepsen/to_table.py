@@ -28,8 +28,8 @@ Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 
 TOPIC: Final = "jepsen"
-"""The topic of all keys that are numbers: such a key is a partition of this topic. Every other key
-is a topic of its own."""
+"""The topic of all keys that are numbers: such a key is a partition of this topic. Every other
+key is its own topic."""
 
 _KINDS: Final = (SEND, READ, ASSIGN, SUBSCRIBE, SEEK, REBALANCE, END)
 _OUTCOMES: Final = (INFO, OK, FAIL, INFO)  # in the order of operations.INVOKE, OK, FAIL, INFO
@@ -76,8 +76,7 @@ class Pairs:
 
     def __init__(self) -> None:
         self.waiting: Numbers = np.empty((0, o.OP_COLUMNS), np.int64)
-        """Begin without open invocations; ``open`` has those whose processes have no later
-        operation yet."""
+        """The invocations whose processes have no later operation yet."""
 
     def add(self, ops: Numbers) -> tuple[Numbers, Numbers]:
         """Add the next operations of the history.
@@ -109,8 +108,7 @@ class Pairs:
 def with_records(text: Bytes, rows: Numbers, requests: Numbers, places: Numbers) -> Numbers:
     """Return ``rows`` with every send of the operations' requests, even without a result.
 
-    The function ignores a send without an offset that is not in the request, because it is no
-    record.
+    A send without an offset that is not in the request is ignored, because it is no record.
 
     Args:
         text: the whole file.
@@ -130,7 +128,6 @@ def with_records(text: Bytes, rows: Numbers, requests: Numbers, places: Numbers)
 
 
 def _record(text: Bytes, row: Numbers) -> tuple[int, bytes, bytes]:
-    """Return a send's operation, key and record."""
     key, record = ((s.KEY_AT, s.KEY_END), (s.RECORD_AT, s.RECORD_END))
     spans = [text[row[start] : row[end]].tobytes() for start, end in (key, record)]
     return int(row[s.OP]), spans[0], spans[1]

@@ -1,16 +1,17 @@
 """Missing results: operations that completed as ``:ok``, but without a result in the history.
 
-``[[:poll]]`` in a completion does not mean an empty poll: it is unknown which records the poll
-read. Final polls of Maelstrom's histories look like this. An anomaly is not reported if such a poll
-may explain it:
+``[[:poll]]`` in a completion does not mean an empty poll: the history does not show which records
+the poll read. Final polls of Maelstrom's histories look like this. An anomaly is not reported if
+such a poll may explain it:
 
-- lost-write, unseen and vanished mean that no reader, or no later reader, read a record. Three
-  conditions let a poll without a result be this read. The poll ended after the record was sent (for
-  vanished: after the last read of the record). The client may have been assigned to the key. The
-  client had not read beyond the record, or it moved afterwards.
-- poll-skip and int-poll-skip mean that a client skipped a record. Neither is reported if the client
-  had a poll without a result between the two operations, or in one of them.
-- phantom means that no producer sent a record. It is not judged if a send lacks its records.
+- lost-write, unseen and vanished mean that no reader, or no later reader, read a record. A poll
+  without a result may have read the record under three conditions. The poll ended after the record
+  was sent (for vanished: after the last read of the record). The client may have been assigned to
+  the key. The client had not read beyond the record, or its position changed afterwards.
+- poll-skip and int-poll-skip mean that a client skipped a record. They are not reported if the
+  client had a poll without a result between the two operations, or in one of them.
+- phantom means that no producer sent a record. It is not reported if the records of a send are
+  missing.
 
 The other kinds of anomaly need only recorded results. The verdict on a history with a missing
 result is never ``valid``.
@@ -40,8 +41,8 @@ from highwater.harness.base.wording import count
 from highwater.harness.runs.history import ASSIGN, FAIL, OK, READ, REBALANCE, SEEK, SUBSCRIBE
 
 _UNMET: Final = {"lost-write": 0, "unseen": 0, "vanished": 1}
-"""The kinds that mean that no reader read a record. For each kind, the index of the step after
-which a read is missing."""
+"""The kinds of anomaly in which no reader read a record, or no later reader. The number is the
+index of the step after which a read is missing."""
 
 _PASSED: Final = ("poll-skip", "int-poll-skip")
 _UNSENT: Final = "phantom"
@@ -57,7 +58,7 @@ class Untold:
     Attributes:
         polls: each operation that lacks polled records: its process, its end in ns, and its first
             byte.
-        sends: the begin, in ns, of each operation with any outcome that lacks sent records.
+        sends: the begin, in ns, of each operation that lacks sent records, with any outcome.
         offsets: the number of operations that sent or polled a record without an offset.
         moves: the number of assignments and subscriptions that lack their keys.
     """
@@ -97,21 +98,20 @@ class Untold:
             )
         if self.sends:
             sentences.append(
-                f"{count(len(self.sends), 'operation')} sent records, but the history "
-                "does not list them. It cannot be judged whether the log has these "
-                "records, and whether a producer sent every record that was read."
+                f"{count(len(self.sends), 'operation')} sent records, but the history does not "
+                "list them. It does not show whether the log has these records, and whether a "
+                "producer sent every record that was read."
             )
         if self.offsets:
             sentences.append(
-                f"{_operations(self.offsets)} did not return the offset of each record. It cannot "
-                "be judged whether these records are in order, and whether each has "
+                f"{_operations(self.offsets)} did not return the offset of each record. The "
+                "history does not show whether these records are in order, and whether each has "
                 "only one offset."
             )
         if self.moves:
             sentences.append(
-                f"{_operations(self.moves)} assigned or subscribed, but the history "
-                "lacks the keys. It cannot be judged which records these clients "
-                "skipped."
+                f"{_operations(self.moves)} assigned or subscribed, but the history lacks the "
+                "keys. It does not show which records these clients skipped."
             )
         return sentences
 
@@ -137,7 +137,7 @@ def judged(anomalies: Rows, untold: Untold, path: Path) -> tuple[Rows, Counter[s
 
 
 def chosen(table: pa.Table, *, hides: Callable[[Row], bool], hidden: bool) -> pa.Table:
-    """Return the anomalies that a missing result may explain, or the others. This is a kernel."""
+    """Return the anomalies that a missing result may explain (``hidden``), or all others."""
     few = table.select(["kind", "topic", "partition", "offset", "steps"])
     mask = np.zeros(len(table), bool)
     for kind in (*_UNMET, *_PASSED, _UNSENT):
@@ -147,7 +147,7 @@ def chosen(table: pa.Table, *, hides: Callable[[Row], bool], hidden: bool) -> pa
 
 
 class Hiding:
-    """Decide whether a missing result may explain an anomaly."""
+    """Decides whether a missing result may explain an anomaly."""
 
     def __init__(self, untold: Untold, path: Path) -> None:
         self._sends = min(untold.sends, default=None)
@@ -160,7 +160,7 @@ class Hiding:
         self._by_key: dict[Key, tuple[list[int], list[int]]] = {}
 
     def __call__(self, anomaly: Row) -> bool:
-        """Return whether the anomaly may exist only because of a missing result."""
+        """Return whether a missing result may explain the anomaly."""
         kind, steps = anomaly["kind"], anomaly["steps"]
         if kind in _UNMET:
             key, since = (anomaly["topic"], anomaly["partition"]), steps[_UNMET[kind]]["invoke_ns"]
@@ -175,7 +175,7 @@ class Hiding:
         return self._sends is not None and self._sends < steps[-1]["complete_ns"]
 
     def _met_by(self, key: Key) -> tuple[list[int], list[int]]:
-        """Return the ends of polls that may have read a key, with the least such offset."""
+        """Return the ends of polls that may have read a key, and their least possible offsets."""
         if key not in self._by_key:
             ends, least, lowest = [], [], NEVER
             for reader in reversed(self._readers):
@@ -230,7 +230,6 @@ def _readers(ends: dict[tuple[str, int], int], path: Path) -> list[_Reader]:
 
 
 def _moves_and_reads(processes: list[str], path: Path) -> list[Row]:
-    """Return the keys that these clients moved to or read, each with its last offset."""
     names = ["process", "op", "kind", "outcome", "topic", "partition"]
     rows = ds.dataset(path, format="parquet")
     kind, outcome = (ds.field(name).cast("string") for name in ("kind", "outcome"))

@@ -1,1 +1,4 @@
-"""Decoders for Kafka's files on disk: segments in every format, and checkpoints; without Spark."""
+"""Decoders for Kafka's files on disk: segments in every format, and checkpoints.
+
+They need no Spark.
+"""

@@ -29,7 +29,7 @@ class CheckpointError(StoreError):
 
 
 def read_offsets(path: Path) -> Offsets:
-    """Return the HW, recovery point or log start offset of each of a broker's partitions.
+    """Return an offset for each of a broker's partitions: HW, recovery point or log start offset.
 
     Raises:
         CheckpointError: the file cannot be read, or is malformed.
@@ -62,7 +62,9 @@ def read_epochs(path: Path) -> tuple[tuple[int, int], ...]:
     for line, (epoch, start) in _entries(_text(path), path, width=2):
         entry = (_number(path, line, epoch), _number(path, line, start))
         if epochs and (entry[0] <= epochs[-1][0] or entry[1] < epochs[-1][1]):
-            raise _malformed(path, line, f"epoch {epoch} from {start} after {epochs[-1]}")
+            raise _malformed(
+                path, line, f"epoch {epoch} from offset {start} comes after {epochs[-1]}"
+            )
         epochs.append(entry)
     return tuple(epochs)
 
@@ -73,11 +75,11 @@ def _text(path: Path) -> str:
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise CheckpointError(f"{path} is no text: {error}") from error
+        raise CheckpointError(f"{path} is not a text file: {error}") from error
 
 
 def _entries(text: str, path: Path, *, width: int) -> list[tuple[int, list[str]]]:
-    """Return the line number and the words of each entry, after a check of their number."""
+    """Return the line number and the words of each entry, and check the number of words."""
     lines = text.splitlines()
     if not lines:
         return []  # the broker created the file when it started, and has not written it yet
@@ -91,18 +93,19 @@ def _entries(text: str, path: Path, *, width: int) -> list[tuple[int, list[str]]
         )
     for line, words in entries:
         if len(words) != width:
-            raise _malformed(path, line, f"{len(words)} words instead of {width}")
+            raise _malformed(path, line, f"the line has {len(words)} words instead of {width}")
     return entries
 
 
 def _number(path: Path, line: int, text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
-        raise _malformed(path, line, f"the file has {text!r} in the place of a number")
+        raise _malformed(path, line, f"the file has {text!r} instead of a number")
     return int(text)
 
 
 def _malformed(path: Path, line: int, problem: str) -> CheckpointError:
     return CheckpointError(
         f"{path} line {line}: {problem}",
-        hint="The broker is judged as if it had no checkpoint; keep the file, it is evidence.",
+        hint="The broker is judged as if it had no checkpoint. Keep the file, because it is "
+        "evidence.",
     )

@@ -18,8 +18,8 @@ Mask = npt.NDArray[np.bool_]
 DamageKind = Literal["torn", "zeros", "empty", "corrupt", "unreadable"]
 
 PADDING: Final = bytes(32)
-"""The number of zero bytes after every arena. A field that ends too late reads these zeros, without
-an error."""
+"""The zero bytes after the joined bytes of batches (an arena). A field that ends too late reads
+these zeros, without an error."""
 
 _VARINT_BYTES_MAX: Final = 10
 
@@ -29,13 +29,14 @@ class Damage:
     """A range of a segment without a valid record.
 
     Attributes:
-        kind: ``torn`` (the file ends inside its last batch: the writer was killed), ``zeros`` (a
-            preallocated end of the file) and ``empty`` (compaction removed all records of a batch,
-            but not the batch) are normal; ``corrupt`` and ``unreadable`` are anomalies.
+        kind: three kinds are normal: ``torn`` (the file ends inside its last batch, because the
+            writer was killed), ``zeros`` (a preallocated end of the file) and ``empty`` (compaction
+            removed all records of a batch, but not the batch). ``corrupt`` and ``unreadable`` are
+            anomalies.
         position: the byte in the file at which the range begins.
-        error: what is wrong, as text.
-        base_offset: the first offset in the batch's header. ``base_offset`` and ``last_offset`` may
-            be damaged, too.
+        error: a description of the damage.
+        base_offset: the first offset in the batch's header. It may be damaged, too.
+        last_offset: the last offset according to the header. It may be damaged, too.
         crc_ok: False if the checksum does not match; None if there is no checksum.
     """
 
@@ -58,11 +59,13 @@ class Flaw(NamedTuple):
 
 Flaws = dict[int, Flaw]
 
-MISPLACED: Final = "the batch's offsets do not lie between those of the batches before and after it"
+MISPLACED: Final = (
+    "the batch's offsets are not between the offsets of the batches before and after it"
+)
 
 BATCH_BYTES_MAX: Final = 128 << 20
-"""The greatest size of a batch that is read, because each batch is decoded in one step. A larger
-batch is ``unreadable``."""
+"""The greatest size of a batch that is read. Each batch is decoded in one step. A larger batch
+is ``unreadable``."""
 
 ARENA_BYTES_MAX: Final = 64 << 20
 """The greatest decompressed size of a chunk. A larger chunk is split into halves."""
@@ -74,14 +77,15 @@ class ArenaFullError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Consecutive batches in one family of formats, found by their lengths and not yet decoded.
+    """Consecutive batches in formats of one family (v0 and v1, or v2). They are not yet decoded.
 
     Attributes:
+        legacy: true for v0 and v1.
         positions: the byte in the file at which each batch begins.
         sizes: the size of each batch in bytes, including its offset and length fields.
         following: the least offset that the next batch or segment may have.
-        context: whether the chunk lies before the range to read. Of such a chunk only the last
-            offset is used, because all offsets in the range must be greater.
+        context: true if the chunk is before the range to read. Then only its last offset is used,
+            because all offsets in the range must be greater.
     """
 
     legacy: bool
@@ -119,7 +123,7 @@ class DecodedColumns:
 def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
     """Return the zigzag varints of up to 64 bits at the positions ``at``, and their end positions.
 
-    The value is undefined if the bytes are no varint.
+    The value is undefined if the bytes are not a varint.
     """
     at = np.minimum(at, len(data) - _VARINT_BYTES_MAX)
     first = data[at]
@@ -146,7 +150,7 @@ def slices(data: pa.Buffer, start: Ints, length: Ints) -> pa.BinaryArray:
     """Return ``data[start : start + length]`` for every row; null if the length is negative.
 
     Rows must be in order and must not overlap. An Arrow array over the same bytes has two kinds of
-    elements in alternation: rows, and gaps between rows. The function takes every second element,
+    elements, which alternate: rows, and gaps between rows. The function takes every second element,
     with one copy and no loop.
     """
     rows = len(start)
@@ -162,7 +166,7 @@ def slices(data: pa.Buffer, start: Ints, length: Ints) -> pa.BinaryArray:
 def column(values: np.ndarray, kind: pa.DataType, *, null: Mask | None = None) -> pa.Array:
     """Return an Arrow column of numbers, without a copy if the numbers have the right width.
 
-    ``pa.array`` does the same, but imports pandas, which takes half a second in every Spark worker.
+    ``pa.array`` does the same, but imports pandas, which is slow in every Spark worker.
     """
     if pa.types.is_boolean(kind):
         data = np.packbits(values, bitorder="little")
@@ -184,7 +188,15 @@ def texts(values: Sequence[str]) -> pa.StringArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checksum:
-    """The checksum of a format: the part that has it, its position, and the first byte covered."""
+    """The checksum of a format.
+
+    Attributes:
+        name: its name in messages.
+        owner: the part that has it, in messages.
+        at: its position in this part.
+        covers_from: the first byte that it covers.
+        compute: returns the checksum of bytes.
+    """
 
     name: str
     owner: str
@@ -198,21 +210,23 @@ def mismatches(
 ) -> set[int]:
     """Return the batches or messages with a wrong checksum.
 
-    The function adds these batches, and those that are too large, to ``flaws``.
+    The function adds these batches, and batches that are too large, to ``flaws``.
     """
     wrong = set()
     spans = zip(chunk.positions.tolist(), chunk.sizes.tolist(), stored.tolist(), strict=True)
     for index, (position, size, stated) in enumerate(spans):
         if size > BATCH_BYTES_MAX:
             flaws[index] = Flaw(
-                f"the batch has {size:,} bytes, which is more than the reader decodes", "unreadable"
+                f"the batch has {size:,} bytes, but the reader decodes at most {BATCH_BYTES_MAX:,}",
+                "unreadable",
             )
             continue
         computed = checksum.compute(data[position + checksum.covers_from : position + size])
         if computed != stated:
             wrong.add(index)
             flaws[index] = Flaw(
-                f"{checksum.name} is {computed:#010x}, the {checksum.owner} says {stated:#010x}"
+                f"the computed {checksum.name} is {computed:#010x}, but the {checksum.owner} has "
+                f"{stated:#010x}"
             )
     return wrong
 
@@ -223,10 +237,10 @@ def in_order(first: Ints, last: Ints, *, floor: int, following: int) -> Mask:
     No CRC covers offsets, so they are checked here.
 
     Args:
-        first: the first offset that each batch claims.
-        last: the last offset that each batch claims.
+        first: the first offset in each batch's header.
+        last: the last offset in each batch's header.
         floor: the least offset allowed.
-        following: the first offset that is claimed after the last batch.
+        following: the first offset after the last batch.
     """
     sound = np.ones(len(first), dtype=np.bool_)
     follows = np.append(first[1:], following)
@@ -236,7 +250,9 @@ def in_order(first: Ints, last: Ints, *, floor: int, following: int) -> Mask:
     least = floor
     for index in range(len(first)):
         starts, ends, then = int(first[index]), int(last[index]), int(follows[index])
-        leaps = starts != least and least <= then <= ends  # without this batch the order is right
+        leaps = (
+            starts != least and least <= then <= ends
+        )  # without this batch, the order of the offsets is correct
         sound[index] = starts >= least and ends >= starts and not leaps
         if sound[index]:
             least = ends + 1
@@ -267,6 +283,7 @@ def left_out(
 
     Args:
         claims: the first and the last offset in each batch's header, by batch index.
+        flaws: the batches that are not decoded, with the reason.
         mismatched: the batches with a wrong checksum.
     """
     return [
@@ -295,5 +312,5 @@ def record_ids(values: pa.BinaryArray) -> pa.StringArray:
 
 
 def join(parts: Sequence[object]) -> bytes:
-    """Return an arena: all parts in sequence, with padding at its end."""
+    """Return one buffer (an arena): all parts in sequence, with padding at its end."""
     return b"".join((*parts, PADDING))  # type: ignore[arg-type]

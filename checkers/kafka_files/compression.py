@@ -1,7 +1,8 @@
-"""Decompress data in Kafka's framing: xerial snappy, LZ4 with the header checksum of KAFKA-3160.
+"""Decompress data in Kafka's formats of gzip, snappy, LZ4 and zstd.
 
-The library is cramjam. One wheel has all four codecs, and each codec releases the GIL. Every result
-is a buffer that an arena uses without another copy.
+Snappy is in xerial's format. LZ4 may have the wrong header checksum of KAFKA-3160. The library is
+cramjam: one wheel has all four codecs, and each codec releases the GIL. Every result is a buffer,
+which the decoders use without another copy.
 """
 
 import struct
@@ -19,12 +20,12 @@ NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 to 7 are unused."""
 
 SWOLLEN_BYTES_MAX: Final = 128 << 20
-"""The largest decompressed size of a batch. Kafka has no such limit. But producers limit a batch to
-``batch.size`` before compression, so a larger batch is a decompression bomb."""
+"""The largest decompressed size of a batch. Kafka has no such limit. But producers limit a batch
+to ``batch.size`` before compression, so a larger batch is a decompression bomb."""
 
-_SWELLS: Final = 16  # the first output buffer has this many times the data's size, but at least:
+_SWELLS: Final = 16  # the first output buffer has this many times the size of the data
 _ROOM_BYTES: Final = 1 << 16
-_NO_ROOM: Final = "whole buffer"  # cramjam's error contains this if the buffer is too small
+_NO_ROOM: Final = "whole buffer"  # cramjam's error contains these words if the buffer is too small
 
 _XERIAL: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
@@ -90,7 +91,9 @@ def _into(decompress_into: Callable[..., int], data: memoryview | bytes) -> memo
 
 
 def _swollen() -> TooLargeError:
-    return TooLargeError(f"the batch decompresses to more than {SWOLLEN_BYTES_MAX >> 20} MiB")
+    return TooLargeError(
+        f"the batch needs more than {SWOLLEN_BYTES_MAX >> 20} MiB after decompression"
+    )
 
 
 def _snappy(data: memoryview) -> memoryview:
@@ -105,7 +108,8 @@ def _snappy(data: memoryview) -> memoryview:
         at += 4
         if not 0 < size <= len(data) - at:
             raise ValueError(
-                f"a snappy block claims {count(size, 'byte')}, but only {len(data) - at:,} follow"
+                f"a snappy block should have {count(size, 'byte')}, but only {len(data) - at:,} "
+                "follow"
             )
         blocks.append(_raw_snappy(data[at : at + size], room))
         room -= len(blocks[-1])
@@ -114,7 +118,6 @@ def _snappy(data: memoryview) -> memoryview:
 
 
 def _raw_snappy(block: memoryview, room: int) -> memoryview:
-    """Decompress one raw block, which begins with its decompressed size."""
     if cramjam.snappy.decompress_raw_len(block) > room:
         raise _swollen()
     return memoryview(cramjam.snappy.decompress_raw(block))
@@ -123,11 +126,11 @@ def _raw_snappy(block: memoryview, room: int) -> memoryview:
 def _mend_lz4(data: memoryview) -> bytes:
     """Return the frame with the header checksum that LZ4 specifies.
 
-    Kafka before 0.10 computed this checksum over the magic number, too (KAFKA-3160). Every release
-    does so for message format v0.
+    Kafka before 0.10 computed this checksum over the magic number, too (KAFKA-3160). For message
+    format v0, every release computes it in this way.
     """
     if bytes(data[:4]) != _LZ4_MAGIC:
-        raise ValueError("the bytes are no LZ4 frame")
+        raise ValueError("the bytes are not an LZ4 frame")
     flags = data[4]
     end = 6 + (8 if flags & 8 else 0) + (4 if flags & 1 else 0)
     checksum = _xxh32(bytes(data[4:end])) >> 8 & 0xFF
@@ -135,7 +138,7 @@ def _mend_lz4(data: memoryview) -> bytes:
 
 
 def _xxh32(data: bytes) -> int:
-    """Return XXH32 with seed 0 of fewer than 16 bytes. A frame header is shorter than 16 bytes."""
+    """Return the XXH32 checksum (seed 0) of fewer than 16 bytes, such as a frame header."""
     prime1, prime2, prime3 = 0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D
     prime4, prime5 = 0x27D4EB2F, 0x165667B1
     whole = len(data) // 4 * 4

@@ -98,13 +98,13 @@ class TransactionRecord(NamedTuple):
     """A state of a transactional id.
 
     Attributes:
-        at, at_ms: the record's offset in ``__transaction_state``, and its timestamp in milliseconds
-            since 1970.
+        at, at_ms: the record's offset in ``__transaction_state``, and its timestamp in ms since
+            1970.
         place: the transactional id, and the partition of ``__transaction_state``.
-        status: the number of the TransactionState. None means that the record removes the id; the
-            next fields then have no meaning.
+        status: the number of the TransactionState. None means that the record removes the id; then
+            the next fields have no meaning.
         partitions: the topics and partitions of the transaction.
-        data_epoch: the epoch of the transaction's records, if this is a Prepare state.
+        data_epoch: the producer epoch of the transaction's records, if this is a Prepare state.
     """
 
     at: int
@@ -133,13 +133,14 @@ class ShareRecord(NamedTuple):
 
     Attributes:
         at: the record's offset in ``__share_group_state``.
-        whole: whether the record has the complete state; otherwise it changes the previous state.
-        removes: whether the record removes the state.
+        place: the share group and the partition.
+        whole: true if the record has the complete state; false if it changes the previous state.
+        removes: true if the record removes the state.
         state_epoch: the state epoch, in a record with the complete state.
         leader_epoch, start: the partition's leader epoch and start offset; -1 if the record does
             not change them.
-        batches: the first and last offset of each batch, the number of its DeliveryState, and its
-            delivery count.
+        batches: four numbers for each batch: first offset, last offset, DeliveryState, delivery
+            count.
     """
 
     at: int
@@ -182,7 +183,7 @@ def transaction_record(row: Row) -> TransactionRecord | None:
 
 
 def share_record(row: Row) -> ShareRecord | None:
-    """Return the record about a partition in a row of ``__share_group_state``, if there is one."""
+    """Return the record about a partition in a row of ``__share_group_state``; None without one."""
     try:
         version, group, topic_id, partition = _SHARE_KEY.decode(BytesIO(row["key"] or b""))
         if row["control"] or version not in {0, 1}:

@@ -1,4 +1,4 @@
-"""Recognise files whose name is that of a segment, but that are not from a Kafka log."""
+"""Recognise files whose names are names of segments, but which are not from a Kafka log."""
 
 import mmap
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
@@ -11,7 +11,7 @@ from highwater.harness.base.files import open_regular
 
 _OFFSET_BYTES: Final = 8
 _BATCHES_MIN: Final = 2
-"""If a file has this many batches, at least one of them has a valid offset."""
+"""If a file has at least this many batches, at least one of them has a valid offset."""
 _HEADER_BYTES: Final = 17
 """The number of bytes from a batch's first byte to its format byte (magic), in any format."""
 _WORDS_MIN: Final = 16
@@ -34,17 +34,17 @@ _SIGNATURES: Final = (
     (0, b"-----BEGIN PGP", "a file that PGP encrypted"),
     (0, b"version https://git-lfs.github.com/spec/", "a Git LFS pointer (git lfs pull fetches it)"),
 )
-"""The signature of a kind of file: its position, its bytes, and the kind's name."""
+"""The signatures of kinds of files: the position, the bytes, and the kind's name."""
 
-_OTHER_BYTES: Final = "bytes in which no batch begins, as in an encrypted file"
+_OTHER_BYTES: Final = "bytes that contain no batch, as in an encrypted file"
 
 
 def foreign_file(segment: Segment) -> str | None:
     """Return the kind of a file that is no Kafka log; None for a Kafka log.
 
-    The first offset of a Kafka log is one that its segment can hold. If the first offset is wrong,
-    a later valid batch shows that the file is a damaged log, unless the file begins with text. The
-    module ``reader`` reports files that are empty, that consist of zeros, or that cannot be read.
+    The first offset of a Kafka log is an offset that its segment can hold. If it is not, a later
+    valid batch shows that the file is a damaged log, unless the file begins with text. The module
+    ``reader`` reports files that are empty, that consist of zeros, or that cannot be read.
     """
     try:
         with open_regular(segment.path) as file:
@@ -80,7 +80,10 @@ def _may_begin(head: bytes, segment: Segment) -> bool:
 
 
 def _of_another_segment(data: memoryview, base: int) -> str | None:
-    """Return a description of a log with all offsets below those that its file name allows."""
+    """Return a description of a log of another segment; None if the log may be of this segment.
+
+    All offsets of such a log are below the offset in its file name.
+    """
     chunks = list(frames(data, 0, len(data), base))
     batches = [chunk for chunk in chunks if not isinstance(chunk, int)]
     if len(batches) < len(chunks) or sum(len(chunk.positions) for chunk in batches) < _BATCHES_MIN:
@@ -101,7 +104,9 @@ def _text(head: bytes) -> str | None:
         text, whole = head.decode(encoding), True
     except UnicodeDecodeError as error:
         text = head[: error.start].decode(encoding)
-        whole = len(head) == _HEAD_BYTES and error.start >= len(head) - 3  # cut in a character
+        whole = (
+            len(head) == _HEAD_BYTES and error.start >= len(head) - 3
+        )  # the buffer may end inside a character
     words = "".join(takewhile(lambda char: char.isprintable() or char in "\t\n\r\f", text))
     if not words or (len(words) < _WORDS_MIN and not (whole and words == text)):
         return None

@@ -19,14 +19,16 @@ from highwater.checkers.kafka_files.column_decoding import (
 from highwater.harness.base.wording import count
 
 CHUNK_BYTES: Final = 1 << 21
-"""The number of bytes of a file that are decoded together; a quarter of this for compressed
-batches. A larger arena would not fit into the processor's caches."""
+"""The number of bytes of a file that are decoded together. Compressed batches have a quarter of
+this limit. Larger decompressed data would not fit into the processor's caches."""
 
 _FRAME: Final = struct.Struct(">qi4xb")  # offset, length, (epoch or checksum), magic
 _OFFSET_AND_LENGTH: Final = 12
 _WINDOW_BYTES: Final = 1 << 20
-_SEARCH_BYTES_MAX: Final = 64 << 20  # bytes searched for the next batch after a broken batch
-_TRIALS_MAX: Final = 1000  # places in these bytes that may begin a batch and are tried
+_SEARCH_BYTES_MAX: Final = (
+    64 << 20
+)  # the greatest number of bytes in which the next batch after a broken batch is searched
+_TRIALS_MAX: Final = 1000  # the greatest number of positions in these bytes that are tried
 _CHECKSUMS: Final = (
     *(message_set_v0_v1.CHECKSUM, message_set_v0_v1.CHECKSUM, record_batch_v2.CHECKSUM),
 )
@@ -38,9 +40,8 @@ _CODEC: Final = 0x07
 def decode(data: memoryview, chunk: Chunk, floor: int) -> Iterator[DecodedColumns]:
     """Yield the records of a chunk.
 
-    The records are split into several parts if they need more than one arena.
-
-    ``floor`` is the least allowed offset.
+    If their bytes do not fit into one buffer, they are split into several parts. ``floor`` is the
+    least allowed offset.
     """
     family = message_set_v0_v1 if chunk.legacy else record_batch_v2
     try:
@@ -59,7 +60,7 @@ def decode(data: memoryview, chunk: Chunk, floor: int) -> Iterator[DecodedColumn
 
 
 def frames(data: memoryview, start: int, stop: int, limit: int) -> Iterator[Chunk | int]:
-    """Find batches by their lengths, and yield chunks of batches in one family of formats.
+    """Find batches by their lengths, and yield chunks of batches in formats of one family.
 
     The first chunk is a context chunk: up to two batches before ``start``. If no complete batch
     begins at a position, the function yields this position and ends.
@@ -124,7 +125,7 @@ def tail(data: memoryview, at: int, file: int | None, floor: int) -> Damage:
     Args:
         data: the segment.
         at: the byte at which ``frames`` ended.
-        file: the descriptor of the file with ``data``, to find its holes.
+        file: the descriptor of the file with ``data``, to find its holes (unwritten parts).
         floor: the least allowed offset.
     """
     left = len(data) - at
@@ -140,26 +141,28 @@ def tail(data: memoryview, at: int, file: int | None, floor: int) -> Damage:
     size = length + _OFFSET_AND_LENGTH
     if not 0 <= magic < len(_LEAST):
         error = (
-            f"a batch of format {magic}, which does not exist; {count(left, 'byte')} cannot be read"
+            f"a batch has format {magic}, which does not exist; {count(left, 'byte')} cannot be "
+            "read"
         )
     elif size < _LEAST[magic]:
-        few = f"a batch claims {count(size, 'byte')}, which are too few"
+        few = f"a batch should have {count(size, 'byte')}, which are too few"
         error = f"{few} for a batch; {count(left, 'byte')} cannot be read"
     elif _whole(data, at, magic):
         error = (
-            f"a batch claims {count(size, 'byte')}, but {left:,} follow, and its "
-            "checksum matches these"
+            f"a batch should have {count(size, 'byte')}, but {left:,} follow, and its checksum "
+            "matches these"
         )
     elif _another_batch(data, at + 1, offset, magic):
         error = (
-            f"a batch claims {count(size, 'byte')}, but {left:,} follow, and these "
-            "contain more batches"
+            f"a batch should have {count(size, 'byte')}, but {left:,} follow, and these contain "
+            "more batches"
         )
     elif offset < floor:
-        error = f"the last batch claims offset {offset}, but {floor} is the least possible offset"
+        error = f"the last batch has offset {offset}, but {floor} is the least possible offset"
     else:
         error = (
-            f"only {left:,} of the last batch's {count(size, 'byte')}; the rest was never written"
+            f"the file has only {left:,} of the last batch's {count(size, 'byte')}; the rest was "
+            "never written"
         )
         return Damage(kind="torn", position=at, error=error, base_offset=offset, magic=magic)
     return Damage(kind="corrupt", position=at, error=error, base_offset=offset, crc_ok=False)
@@ -181,7 +184,7 @@ def blank(data: memoryview, at: int, file: int | None) -> bool:
 
 
 def _whole(data: memoryview, at: int, magic: int) -> bool:
-    """Return whether the checksum is that of all bytes to the end.
+    """Return whether the checksum is correct for all bytes to the end.
 
     Then only the batch's length is wrong.
     """
@@ -231,6 +234,6 @@ def _framed(window: np.ndarray, left: int, offset: int, magic: int) -> np.ndarra
     headers = np.ascontiguousarray(frames[places, :12])
     claimed = headers[:, :8].view(">i8")[:, 0].astype(np.int64)
     size = headers[:, 8:].copy().view(">i4")[:, 0].astype(np.int64) + _OFFSET_AND_LENGTH
-    # Each offset needs at least one byte: a greater leap is no batch, but chance.
+    # Each offset needs at least one byte. A greater offset is not a batch, but a coincidence.
     soon = (claimed > offset) & (claimed <= min(offset, (1 << 63) - 1 - left) + left)
     return places[soon & (size >= _LEAST[magic]) & (size <= left - places)]

@@ -1,10 +1,9 @@
 """Decode message sets in message formats v0 and v1 (Kafka 0.8 to 0.10).
 
-Kafka's classes are LegacyRecord and AbstractLegacyRecordBatch.
-
-A compressed set is one wrapper message whose value holds the inner messages. In v0 inner offsets
-are absolute; in v1 they count from the start of the set, and the wrapper has the absolute offset of
-the last inner message (KIP-31).
+Kafka's classes are LegacyRecord and AbstractLegacyRecordBatch. A compressed set is one wrapper
+message whose value holds the inner messages. In v0 inner offsets are absolute. In v1 they count
+from the start of the set, and the wrapper has the absolute offset of the last inner message
+(KIP-31).
 """
 
 import struct
@@ -38,7 +37,7 @@ HEADER: Final = np.dtype(
 )
 KEY_AT: Final = (18, 26)
 """The position of the key's length in a message of v0 and of v1, in bytes from the message's
-beginning."""
+first byte."""
 
 CHECKSUM: Final = columns.Checksum(
     name="CRC-32",
@@ -56,7 +55,7 @@ _SIZE: Final = np.dtype([("length", ">i4")])
 
 
 class _Messages(NamedTuple):
-    """Messages without their wrappers, with positions in the arena, and corrections of offsets."""
+    """Messages without their wrappers, with positions in one buffer, and corrections of offsets."""
 
     arena: bytes
     owner: Ints
@@ -77,7 +76,7 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
     flaws: Flaws = {}
     mismatched = columns.mismatches(data, chunk, header["crc"], CHECKSUM, flaws)
     decoded = None
-    while decoded is None:  # repeat without the messages whose fields or offsets make no sense
+    while decoded is None:  # repeat without the messages whose fields or offsets are impossible
         messages = _unpack(data, chunk, header, flaws)
         decoded = _columns(messages, header, chunk, flaws, floor)
     claims = {index: (int(header["offset"][index]),) * 2 for index in flaws}
@@ -86,7 +85,7 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
 
 
 def _unpack(data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws) -> _Messages:
-    """Copy every valid message into one arena.
+    """Copy every valid message into one buffer.
 
     The inner messages of a wrapper replace the wrapper.
     """
@@ -123,7 +122,6 @@ def _unpack(data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws) ->
 
 
 def _wrapped(message: memoryview, magic: int) -> memoryview:
-    """Return the value of a wrapper message."""
     at = KEY_AT[magic]
     for part in ("key", "value"):
         (length,) = _LENGTH.unpack_from(message, at)

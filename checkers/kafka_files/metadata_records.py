@@ -30,7 +30,7 @@ _UUID_BYTES: Final = 16
 
 
 class MetadataRecordError(ValueError):
-    """A metadata record has a valid checksum but invalid content."""
+    """The content of a metadata record is invalid, although its checksum is correct."""
 
 
 class MetadataRecord(NamedTuple):
@@ -55,8 +55,6 @@ class _Uuid:
 
 
 class _Text:
-    """A string that is not null."""
-
     @classmethod
     def decode(cls, data: BytesIO) -> str:
         value: str | None = CompactString().decode(data)
@@ -66,8 +64,6 @@ class _Text:
 
 
 class _Brokers:
-    """An array of broker ids that is not null."""
-
     @classmethod
     def decode(cls, data: BytesIO) -> tuple[int, ...]:
         brokers = CompactArray(Int32).decode(data)
@@ -87,7 +83,7 @@ class _Changes:
         return {
             name: kind.decode(BytesIO(tags[tag]))
             for tag, (name, kind) in cls._TAGS.items()
-            if tag in tags and tags[tag] != b"\0"  # null: no change either
+            if tag in tags and tags[tag] != b"\0"  # null also means that the field does not change
         }
 
 
@@ -163,7 +159,7 @@ def decode(value: bytes) -> MetadataRecord | None:
     """Return a record of the metadata log; None if no checker uses its kind.
 
     Raises:
-        MetadataRecordError: the value is no metadata record, or is incomplete.
+        MetadataRecordError: the value is not a complete metadata record.
     """
     data = BytesIO(value)
     kind = _kind(data)
@@ -175,7 +171,7 @@ def voters(value: bytes) -> frozenset[int]:
     """Return the ids in a VotersRecord, a control record of the log (KIP-853).
 
     Raises:
-        MetadataRecordError: the value is no VotersRecord, or is incomplete.
+        MetadataRecordError: the value is not a complete VotersRecord.
     """
     fields = _read(_VOTERS, BytesIO(value), "VotersRecord")
     return frozenset(voter for voter, *_ in fields["voters"] or ())
@@ -186,7 +182,7 @@ def name(value: bytes) -> str:
     try:
         return _kind(BytesIO(value))
     except MetadataRecordError:
-        return "no record"
+        return "an invalid record"
 
 
 def _kind(data: BytesIO) -> str:

@@ -1,7 +1,7 @@
 """Read Kafka's log segments as Arrow tables, without Spark: every record of a ``.log`` file.
 
-A damaged segment raises no exception. The reader yields all valid batches, and one row for each
-damaged range, with a null ``offset``, its ``damage`` and an ``error``.
+A damaged segment raises no exception. The reader yields all valid batches. It yields one row for
+each damaged range, with a null ``offset``, its ``damage`` and an ``error``.
 """
 
 import mmap
@@ -36,9 +36,13 @@ SCHEMA: Final = pa.schema(
         pa.field("partition", pa.int32()),
         pa.field("segment", pa.int64()),  # the base offset in the file's name
         pa.field("position", pa.int64()),  # the batch's position in the file, in bytes
-        pa.field("base_offset", pa.int64()),  # of the batch, or of the compressed wrapper
-        pa.field("last_offset", pa.int64()),  # compaction may have removed the record at it
-        pa.field("offset", pa.int64()),  # null: the row is a finding, not a record, see damage
+        pa.field(
+            "base_offset", pa.int64()
+        ),  # the base offset of the batch, or of the compressed wrapper
+        pa.field(
+            "last_offset", pa.int64()
+        ),  # the last offset of the batch; compaction may have removed its record
+        pa.field("offset", pa.int64()),  # null if the row describes damage instead of a record
         pa.field("magic", pa.int32()),  # 0, 1, 2
         pa.field("leader_epoch", pa.int32()),  # null before v2
         pa.field("producer_id", pa.int64()),  # this and the next two: null if not idempotent
@@ -49,13 +53,17 @@ SCHEMA: Final = pa.schema(
         pa.field("compression", pa.string()),  # none, gzip, snappy, lz4, zstd
         pa.field("transactional", pa.bool_()),
         pa.field("control", pa.bool_()),
-        pa.field("control_type", pa.string()),  # abort, commit; null: not a control record
+        pa.field(
+            "control_type", pa.string()
+        ),  # abort, commit; null if the record is not a control record
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
         pa.field("record_id", pa.string()),  # harness.runs.history.record_id; null for markers
-        pa.field("crc", pa.int64()),  # the stored checksum: of the batch in v2, else the message
-        pa.field("crc_ok", pa.bool_()),  # null: there was no checksum to check
-        pa.field("damage", pa.string()),  # torn, zeros, empty (all ordinary), corrupt, unreadable
+        pa.field("crc", pa.int64()),  # the stored checksum: the batch's in v2, else the message's
+        pa.field("crc_ok", pa.bool_()),  # null if there was no checksum to check
+        pa.field(
+            "damage", pa.string()
+        ),  # torn, zeros, empty (these are normal), corrupt, unreadable
         pa.field("error", pa.string()),  # a description of the damage
     ]
 )
@@ -79,7 +87,7 @@ def read_segment(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of one segment as batches of ``SCHEMA``, in order of offset.
 
-    Damage in a range of the file comes after the range's records.
+    Rows about damage in a range of the file come after the range's records.
 
     Args:
         segment: the file, or a segment from ``segments``.
@@ -111,7 +119,7 @@ def read_file(
     stop = size if stop is None else stop
     yield from _read(data, where, start, stop, file.fileno())
     if size < whole and start == 0:
-        error = f"the file has {whole:,} bytes; no segment has more than {size:,}"
+        error = f"the file has {whole:,} bytes, but a segment has at most {size:,}"
         yield _findings([Damage(kind="corrupt", position=size, error=error)], where)
 
 
@@ -123,7 +131,7 @@ def read_bytes(data: bytes, where: Segment) -> Iterator[pa.RecordBatch]:
 def _read(
     data: memoryview, where: Segment, start: int, stop: int, file: int | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows of the batches in ``data`` that begin from ``start`` to ``stop``."""
+    """Yield rows of the batches in ``data`` that begin from ``start`` on, and before ``stop``."""
     floor = where.base_offset
     for frame in frames(data, start, stop, where.end):
         if isinstance(frame, int):
@@ -139,7 +147,6 @@ def _read(
 
 
 def _records(decoded: DecodedColumns, where: Segment) -> pa.RecordBatch:
-    """Return a record batch of ``SCHEMA`` from decoded columns."""
     rows = len(decoded.owner)
     of_batches = {name: values[decoded.owner] for name, values in decoded.batches.items()}
     codecs = column(of_batches.pop("codec"), pa.int8())
@@ -199,9 +206,9 @@ def _texts(keys: pa.BinaryArray) -> pa.StringArray:
 
 
 def _control_types(control: pa.Array, key: pa.BinaryArray) -> pa.StringArray:
-    """Return the type in each control record's key: 0 abort, 1 commit.
+    """Return the type in each control record's key: 0 is abort, 1 is commit.
 
-    Greater types are KRaft's.
+    Only KRaft's log has greater types.
     """
     if not control.true_count:
         return pa.nulls(len(control), pa.string())

@@ -1,9 +1,8 @@
 """Decode record batches in message format v2 (Kafka 0.11 and later, KIP-98).
 
-Kafka's classes are DefaultRecordBatch and DefaultRecord.
-
-A Python loop decodes the length of each record; all other fields are decoded as columns.
-docs/results.md compares this decoder with aiokafka's compiled parser.
+Kafka's classes are DefaultRecordBatch and DefaultRecord. A Python loop decodes the length of each
+record; all other fields are decoded as columns. docs/results.md compares this decoder with
+aiokafka's compiled parser.
 """
 
 from typing import Final, NamedTuple
@@ -52,15 +51,17 @@ _CODEC: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
-_MORE: Final = 0x80  # this bit in a byte of a varint says that another byte follows
-_RUN: Final = 256  # the greatest number of records of one size that are stepped over at once
-_RECORDS_MAX: Final = 1 << 22  # records in a batch; a producer's batch of 16 KB has a few thousand
+_MORE: Final = 0x80  # this bit in a byte of a varint means that another byte follows
+_RUN: Final = 256  # the greatest number of records of one size that are skipped at once
+_RECORDS_MAX: Final = (
+    1 << 22
+)  # the greatest number of records in a batch; a batch of 16 KB has a few thousand
 _SEQUENCES: Final = 1 << 31
 _OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class _Records(NamedTuple):
-    """The batch of each record, and the record's place in the arena, up to ``ends``, exclusive."""
+    """The batch of each record, and its bytes in the buffer, from ``starts`` to ``ends``."""
 
     owner: Ints
     starts: Ints
@@ -83,7 +84,7 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
     columns.check_order(first, last, flaws, floor=floor, following=chunk.following)
     arena, bounds = _unpack(data, chunk, header, flaws)
     decoded = None
-    while decoded is None:  # repeat without the batches whose fields make no sense
+    while decoded is None:  # repeat without the batches whose fields are impossible
         records = _walk(arena, bounds, header["count"].tolist(), flaws)
         decoded = _columns(arena, header, records, chunk, flaws)
     empty = np.flatnonzero(header["count"] == 0).tolist()
@@ -96,7 +97,10 @@ def decode(data: memoryview, chunk: Chunk, *, floor: int) -> DecodedColumns:
 
 
 def _claim(header: np.void) -> tuple[int, int | None]:
-    """Return the first and last offset in a batch's header; None if the last one is impossible."""
+    """Return the first and last offset in a batch's header.
+
+    The last offset is None if it is impossible.
+    """
     base = int(header["base_offset"])
     end = base + int(header["last_offset_delta"])
     return base, end if -_OFFSET_MAX <= end <= _OFFSET_MAX else None
@@ -105,7 +109,7 @@ def _claim(header: np.void) -> tuple[int, int | None]:
 def _unpack(
     data: memoryview, chunk: Chunk, header: np.ndarray, flaws: Flaws
 ) -> tuple[bytes, list[tuple[int, int, int]]]:
-    """Return the records of valid batches in one arena, and (index, start, end) of each batch."""
+    """Return the records of valid batches in one buffer, and (index, start, end) of each batch."""
     parts: list[memoryview] = []
     bounds, at = [], 0
     codecs = (header["attributes"] & _CODEC).tolist()
@@ -131,13 +135,13 @@ def _unpack(
 def _walk(
     arena: bytes, bounds: list[tuple[int, int, int]], counts: list[int], flaws: Flaws
 ) -> _Records:
-    """Find the records of a batch by the lengths of the records."""
     starts: list[int] = []
     owners, sizes, ends = [], [], []
     for index, at, end in bounds:
         if counts[index] > _RECORDS_MAX:
             says = (
-                f"the batch claims {counts[index]} records, which is more than the reader decodes"
+                f"the batch should have {counts[index]} records, but the reader decodes at most "
+                f"{_RECORDS_MAX}"
             )
             flaws[index] = Flaw(says, "unreadable")
         if index in flaws:
@@ -147,7 +151,7 @@ def _walk(
         if stopped != end:
             del starts[before:]
             flaws[index] = Flaw(
-                f"the {counts[index]} records of the batch are shorter than the batch"
+                f"the {counts[index]} records of the batch need fewer bytes than the batch has"
             )
         elif len(starts) > before:
             owners.append(index)
@@ -174,7 +178,9 @@ def _step(arena: bytes, at: int, end: int, count: int, starts: list[int]) -> int
         if size >= _MORE:
             size, width = _length(arena, at)
         stride = width + (size >> 1)
-        if stride == before:  # workloads write records of equal size: step over many at once
+        if (
+            stride == before
+        ):  # workloads write records of equal size: find many such records at once
             run = min(count, _alike(arena, at, min(end, at + _RUN * stride), stride, width))
             starts.extend(range(at, at + run * stride, stride))
             at += run * stride
@@ -196,7 +202,7 @@ def _length(arena: bytes, at: int) -> tuple[int, int]:
         size |= (byte & 0x7F) << shift
         shift += 7
         width += 1
-        if byte < _MORE or width == 5:  # noqa: PLR2004 - of 32 bits
+        if byte < _MORE or width == 5:  # noqa: PLR2004 - a varint of 32 bits
             return size, width
 
 
@@ -211,7 +217,7 @@ def _columns(
 ) -> DecodedColumns | None:
     """Return all fields of all records.
 
-    If a batch has an invalid record, add the batch to ``flaws``.
+    If a batch has an invalid record, add the batch to ``flaws`` and return None.
     """
     data: columns.Bytes = np.frombuffer(arena, dtype=np.uint8)
     length, at = varints(data, records.starts)
@@ -225,7 +231,9 @@ def _columns(
     owner = records.owner
     sound = (
         (body + length == records.ends)
-        & (value_at + np.maximum(value_length, 0) < records.ends)  # headers have at least a count
+        & (
+            value_at + np.maximum(value_length, 0) < records.ends
+        )  # after the value, at least one byte counts the headers
         & (key_length >= -1)
         & (value_length >= -1)
         & (offset_delta >= 0)
@@ -238,7 +246,7 @@ def _columns(
         return None
     buffer = pa.py_buffer(arena)
     sequence = header["base_sequence"][owner].astype(np.int64)
-    # Without a producer id there is no sequence: aiokafka writes 0 then, other clients write -1.
+    # Without a producer id there is no sequence number: aiokafka writes 0, other clients write -1.
     numbered = (sequence >= 0) & (header["producer_id"][owner] >= 0)
     append_time = (header["attributes"] & _LOG_APPEND_TIME) != 0
     created = header["base_timestamp"].astype(np.int64)[owner] + time_delta

@@ -91,8 +91,8 @@ class Segment:
 def segments(replicas: Path) -> list[Segment]:
     """Return the segments below a run's ``replicas`` folder, in order, without internal topics.
 
-    The function ignores files that Kafka is deleting, swapping or cleaning, and directories that
-    Kafka is about to delete.
+    Files that Kafka is deleting, swapping or cleaning are ignored. So are directories that Kafka
+    will delete.
 
     Raises:
         UsageError: the folder does not exist.
@@ -100,7 +100,7 @@ def segments(replicas: Path) -> list[Segment]:
     if not replicas.is_dir():
         raise UsageError(
             f"{replicas} is not a directory",
-            hint="Name a run's directory replicas; it has one directory for each broker id.",
+            hint="Name a run's directory replicas, which has one directory for each broker id.",
         )
     folders = [path for path in replicas.glob("*/*/") if not path.name.startswith("__")]
     return limited([segment for folder in folders for segment in inside(folder)])
@@ -133,7 +133,7 @@ def left_out(names: Collection[str]) -> str | None:
         rest = ", ".join(sorted(names)[:_NAMED_MAX]) or "it is empty"
         more = len(names) - _NAMED_MAX
         rest += f" and {more} more" if more > 0 else ""
-        return f"holds no segment (no *.log; {'only ' if names else ''}{rest})"
+        return f"has no segment (no *.log; {'only ' if names else ''}{rest})"
     indexed = {f"{match[1]}.log" for name in names if (match := INDEX.fullmatch(name))}
     moving = {f"{log}{end}" for log in indexed for end in _ON_THE_WAY} & {*names}
     gone = sorted(indexed - logs - {name.rpartition(".")[0] for name in moving})
@@ -150,7 +150,7 @@ def left_out(names: Collection[str]) -> str | None:
 def limited(unordered: Sequence[Segment]) -> list[Segment]:
     """Return the segments in order.
 
-    The ``limit`` of each is the base offset of the replica's next segment.
+    The ``limit`` of each segment is the base offset of the replica's next segment.
     """
 
     def replica(segment: Segment) -> tuple[int, str, int]:

@@ -1,6 +1,6 @@
 """Find missing parts of a copied log directory without a list of its files.
 
-Such a finding is no fault of a broker: the copy of its disk may be incomplete.
+A missing part does not mean that the broker made an error: the copy of its disk may be incomplete.
 """
 
 import mmap
@@ -44,12 +44,12 @@ def incomplete(folder: Path, segments: Sequence[Segment]) -> str:
     try:
         names = [path.name for path in folder.iterdir()]
     except OSError:
-        return ""  # the manifest reports this, or reading the folder will
+        return ""  # the manifest or the reader reports the unreadable folder
     if why := left_out(names):
         return f"{why}: the copy is incomplete"
     for segment in segments:
         if what := foreign_file(segment):
-            return f"has {Path(segment.path).name}, which is no Kafka log but {what}"
+            return f"has {Path(segment.path).name}, which is not a Kafka log but {what}"
     return ""
 
 
@@ -60,11 +60,11 @@ def incomplete_segment(segment: Segment) -> str:
     least one batch.
     """
     if what := foreign_file(segment):
-        return f"is no Kafka log but {what}"
+        return f"is not a Kafka log but {what}"
     end, torn = next_offset(segment)
     if torn:
         return "is truncated: it ends within a batch"
-    return "holds no batch" if end == segment.base_offset else ""
+    return "has no batch" if end == segment.base_offset else ""
 
 
 def gap(segments: Sequence[Segment], *, compacted: bool = False) -> str:
@@ -100,11 +100,11 @@ def missing_begin(folder: Path, segments: Sequence[Segment], log_start: int | No
     """
     starts = [] if log_start is None else [(log_start, LOG_START)]
     starts += [(start, LEADER_EPOCH) for _, start in _epochs(folder)[:1]]
-    start, says = min(starts, default=(0, ""))
+    start, source = min(starts, default=(0, ""))
     first = segments[0].base_offset
     return (
-        f"begins at offset {first}, but should begin at {start} according to {says}"
-        if says and start < first
+        f"begins at offset {first}, but should begin at {start} according to {source}"
+        if source and start < first
         else ""
     )
 
@@ -116,9 +116,11 @@ def missing_end(folder: Path, segments: Sequence[Segment], reached: Mapping[str,
     same step (LogManager.truncateTo, ProducerStateManager). It writes the log's epochs at once or
     soon after, depending on the release (KAFKA-15046). After a truncation or a start, the high
     watermark is never above the log's end, and the broker writes it every few seconds
-    (UnifiedLog.truncateTo, Partition). So even a truncated log reaches the offsets in these files,
-    if the broker ran on after the truncation. Otherwise the copy lacks the last segment, or its
-    files were copied at different times.
+    (UnifiedLog.truncateTo, Partition).
+
+    So even a truncated log reaches the offsets in these files, if the broker ran on after the
+    truncation. Otherwise the copy lacks the last segment, or its files were copied at different
+    times.
 
     Args:
         reached: the offsets that the log had reached, by the file or request that shows this.
@@ -128,15 +130,14 @@ def missing_end(folder: Path, segments: Sequence[Segment], reached: Mapping[str,
     names = (SNAPSHOT.fullmatch(path.name) for path in folder.iterdir())
     snapshot = max((int(name[1]) for name in names if name), default=0)
     reached[f"{snapshot:020d}.snapshot"] = snapshot
-    says = max(reached, key=lambda name: reached[name])
+    source = max(reached, key=lambda name: reached[name])
     end, _ = next_offset(segments[-1])
-    if end is None or end >= reached[says]:
+    if end is None or end >= reached[source]:
         return ""
-    return f"ends at offset {end}, although it had reached {reached[says]} according to {says}"
+    return f"ends at offset {end}, although it had reached {reached[source]} according to {source}"
 
 
 def _epochs(folder: Path) -> tuple[tuple[int, int], ...]:
-    """Return a replica's leader epochs; an empty list if its checkpoint file cannot be read."""
     try:
         return read_epochs(folder / LEADER_EPOCH)
     except CheckpointError:

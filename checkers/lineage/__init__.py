@@ -1,1 +1,1 @@
-"""The explanation of a lost record: evidence in order of time, and one sentence."""
+"""Explains an anomaly of a record: its evidence in order of time, and a few sentences."""

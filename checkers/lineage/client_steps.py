@@ -1,4 +1,4 @@
-"""The sentence and the evidence of an anomaly that clients' own operations show."""
+"""The sentence and the evidence for an anomaly that clients' own operations show."""
 
 from typing import Final
 
@@ -14,28 +14,33 @@ _SAYS: Final = {
     "G1a": "{first} failed to send {record}, but {last} read it at {place}.",
     "precommitted-read": "{last} sent {record} and read it in the same operation.",
     "vanished": "{first} sent {record}, and it was read at {place}; {last} did not find it there.",
-    "poll-skip": "{last} polled {to} after {from_}, and left out {skipped}.",
-    "int-poll-skip": "{last} got {to} right after {from_} in one operation: {skipped} is left out.",
-    "nonmonotonic-poll": "{last} polled {to} after {from_}: it went back.",
-    "int-nonmonotonic-poll": "{last} got {to} after {from_} in one operation: it went back.",
-    "nonmonotonic-send": "{last} sent {to} after {from_}; in the log their order is reversed.",
-    "int-nonmonotonic-send": "{last} sent {to} after {from_} in one operation; in the log their"
-    " order is reversed.",
-    "resurrected-value": "{first} deleted the key of {record}, and the tombstone was acknowledged"
-    " at a later offset; but the final read returned {record} at {place} as the key's last value.",
-    "undelivered": "{first} sent {record}, which was acknowledged at {place}; group {group} read"
-    " past it, to {to}, but no member of the group ever received {record}.",
-    "torn-transaction": "{first} sent {from_} and {to} in one transaction, and never"
-    " learned its outcome; the first record is in the log, at {copied}, and the second is not.",
+    "poll-skip": "{last} polled {to} after {from_}, and skipped {skipped}.",
+    "int-poll-skip": "{last} received {to} right after {from_} in one operation, and skipped "
+    "{skipped}.",
+    "nonmonotonic-poll": "{last} polled {to} after {from_}: its position went back.",
+    "int-nonmonotonic-poll": "{last} received {to} after {from_} in one operation: its position "
+    "went back.",
+    "nonmonotonic-send": "{last} sent {to} after {from_}, but their order in the log is reversed.",
+    "int-nonmonotonic-send": "{last} sent {to} after {from_} in one operation, but their order "
+    "in the log is reversed.",
+    "resurrected-value": "{first} deleted the key of {record}, and the tombstone was "
+    "acknowledged at a later offset. But the final read returned {record} "
+    "at {place} as the key's last value.",
+    "undelivered": "{first} sent {record}, which was acknowledged at {place}. Group {group} "
+    "read past it, to {to}, but no member of the group ever received {record}.",
+    "torn-transaction": "{first} sent {from_} and {to} in one transaction, and never learned "
+    "its outcome. The log has the first record, at {copied}, but not the "
+    "second.",
     "processed-twice": "{first} and {last} each read {record} at {place} in a transaction of group"
     " {group} that took effect.",
-    "unprocessed": "{first} sent {record}, which was acknowledged at {place}; transactions of group"
-    " {group} went past it, to {to}, but no transaction that took effect read {record}.",
-    "int-send-skip": "{last} sent {to} right after {from_} in one operation; {skipped} is"
-    " between them.",
+    "unprocessed": "{first} sent {record}, which was acknowledged at {place}. Transactions of "
+    "group {group} read past it, to {to}, but no transaction that took effect "
+    "read {record}.",
+    "int-send-skip": "{last} sent {to} right after {from_} in one operation, but {skipped} is "
+    "between them.",
 }
 _CYCLE: Final = (
-    "{count} operations form a cycle: each is before the next, the last before the first."
+    "{count} operations form a cycle: each is before the next, and the last is before the first."
 )
 _NAMED_MAX: Final = 3
 
@@ -63,7 +68,7 @@ def sentence(row: Row) -> str:
 
 
 def witnesses(row: Row) -> tuple[Witness, ...]:
-    """Return the steps that show an anomaly as evidence, in the order of the anomaly."""
+    """Return the evidence for an anomaly: its steps, in order."""
     return tuple(
         Witness(
             who=step["process"],

@@ -25,10 +25,10 @@ Place = tuple[int, int]
 """A partition and an offset in it."""
 
 _Copies = dict[tuple[str, int, int], list[Row]]
-"""Rows about records, by run, partition and offset."""
+"""Copies of records on disks, by run, partition and offset."""
 
 _ROWS_MAX: Final = 200_000
-"""The greatest number of rows that are read from a table of one run."""
+"""The greatest number of rows that are read from one table of a run."""
 _TELLING: Final = pc.field("kind").isin(
     pa.array(["truncation", "expired", "retention", "log-start"])
 )
@@ -40,16 +40,15 @@ class RecordEvidence:
 
     Attributes:
         topic: the topic under test.
-        operations: sends and reads of these records, and of others at their offsets, in order of
-            time.
+        operations: sends and reads of these records, and of other records at their offsets, in
+            order of time.
         traces: leaders and replicas over time, for each partition.
         faults: rows of ``events/faults`` in order of time; an injection has the time of its begin.
-        log_lines: rows of ``events/log_lines`` about truncations, and about retention, in order of
-            time.
+        log_lines: rows of ``events/log_lines`` about truncations and retention, in order of time.
         disk: the copies on the brokers' disks at these offsets: (broker, leader epoch, record id).
         remote: the records at these offsets in the remote tier; None without a remote tier.
         ends: the first and the last offset of every replica.
-        reach: the ledgers of the partitions of which the final read returned records.
+        reach: the record counts of the partitions of which the final read returned records.
     """
 
     topic: str
@@ -64,11 +63,11 @@ class RecordEvidence:
 
 
 def gather(tables: Tables, suspects: dict[str, list[Row]]) -> dict[str, RecordEvidence]:
-    """Return the evidence about some anomalies, by the key of their run.
+    """Return the evidence about some anomalies, by the key of each run.
 
     Args:
         tables: the tables of all runs.
-        suspects: the anomalies of each run, rows of ``anomaly.ANOMALY``, by the run's key.
+        suspects: the anomalies of each run (rows of ``anomaly.ANOMALY``), by the run's key.
     """
     disk = _copies(tables, tables.log, suspects)
     far = {} if tables.remote_log is None else _copies(tables, tables.remote_log, suspects)
@@ -144,9 +143,9 @@ def _operations(case: RunFiles, place_set: set[Place], values: set[str]) -> list
 
 
 def _faults(case: RunFiles) -> list[Row]:
-    """Return the rows of faults, with the time when each injection began, if known.
+    """Return the rows of faults, with the time when each injection began, if this is known.
 
-    An injection's row has the time when the fault had taken effect. Consequences may be earlier.
+    The table has the time when an injected fault had taken effect. Its consequences may be earlier.
     """
     schedule = strikes(case.run, without=[file.path for file in case.unread])
     rows = _rows(_read(case, "events/faults"))
@@ -163,18 +162,18 @@ def _read(case: RunFiles, name: str, where: pc.Expression | None = None) -> pa.T
     part = case.tables.get(name)
     if part is None:
         return TABLES[name].empty_table()
-    # The values of a dictionary column cannot be filtered; plain strings can.
+    # A filter does not work on dictionary columns, so their values become plain strings.
     columns = pa.schema([field.with_type(plain(field.type)) for field in ds.dataset(part).schema])
     batches: list[pa.RecordBatch] = []
     for group in _groups(part):
-        # First only the filter's columns are read, to find groups with such rows: 1/4 of the time.
+        # First read only the filter's columns, and find the row groups with such rows: this is
+        # faster.
         if where is None or group.scanner(columns, filter=where, columns=[]).count_rows():
             batches += group.scanner(columns, filter=where, batch_readahead=1).to_batches()
     return pa.Table.from_batches(batches, columns).slice(0, _ROWS_MAX)
 
 
 def _rows(table: pa.Table, *, time: str = "time_ns") -> list[Row]:
-    """Return the rows in order of time; rows without a time come last."""
     return sorted(table.to_pylist(), key=lambda row: (row[time] is None, row[time]))
 
 

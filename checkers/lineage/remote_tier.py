@@ -13,7 +13,7 @@ _LOG_DIR: Final = re.compile(r", dir=[^\]]*")
 
 
 def log_starts(subject: Subject) -> dict[int, int]:
-    """Return the log start offset of each broker that logged an increase of it."""
+    """Return the log start offset of each broker whose log says that this offset increased."""
     starts: dict[int, int] = {}
     for row in subject.evidence.log_lines:
         if row["kind"] == "log-start" and row["partition"] == subject.partition:
@@ -51,15 +51,15 @@ def retention(subject: Subject) -> Iterator[Witness]:
 
 
 def copies(subject: Subject) -> Iterator[Witness]:
-    """Yield the record in the remote tier at the offset, if there is a remote tier."""
+    """Yield the remote tier's record at the offset, if there is a remote tier."""
     if subject.offset is None or subject.partition is None or subject.evidence.remote is None:
         return
     values = subject.evidence.remote.get((subject.partition, subject.offset), [])
     for value in dict.fromkeys(values) or (None,):
-        holds = f"holds {value}" if value else "holds no record"
+        holds_record = f"holds {value}" if value else "holds no record"
         yield Witness(
             who="remote tier",
             what="disk",
-            says=f"The remote tier {holds} at offset {subject.offset}.",
+            says=f"The remote tier {holds_record} at offset {subject.offset}.",
             source=REMOTE_TIER,
         )

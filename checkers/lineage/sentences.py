@@ -1,4 +1,4 @@
-"""Describe an anomaly in a few sentences: "Let R be …", "Then …", "However, …"."""
+"""Describes an anomaly in a few sentences: "Let R be …", "Then …", "However, …"."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,7 +18,7 @@ def sentence(row: Row, subject: Subject | None) -> str:
 
     Args:
         row: the anomaly, in columns of ``anomaly.ANOMALY``.
-        subject: the anomaly with its evidence; None for an anomaly that is only listed.
+        subject: the anomaly's record with its evidence; None if no evidence was read.
     """
     if row["kind"] == DIVERGENCE:
         return _divergence(row)
@@ -26,26 +26,34 @@ def sentence(row: Row, subject: Subject | None) -> str:
         return _duplicate(row)
     if row["kind"] == CORRUPT:
         return _corrupt(row)
-    let = f"Let R be {row['value']}, {_acknowledged(row, subject)}."
+    let_r_be = f"Let R be {row['value']}, {_acknowledged(row, subject)}."
     if row["kind"] == LOST:
-        return " ".join([let, *_lost(row, subject)])
-    return f"{let} However, no reader reached R's offset, so it is not known whether the log has R."
+        return " ".join([let_r_be, *_lost(row, subject)])
+    return (
+        f"{let_r_be} However, no reader reached R's offset, so the run does not show whether the "
+        "log has R."
+    )
 
 
 def _acknowledged(row: Row, subject: Subject | None) -> str:
     acks = f"acknowledged with acks={row['acks']}" if row["acks"] else "acknowledged"
     name = where(row["topic"], row["partition"])
-    at = f"at offset {row['offset']} of {name}" if row["offset"] is not None else f"in {name}"
+    at_offset = (
+        f"at offset {row['offset']} of {name}" if row["offset"] is not None else f"in {name}"
+    )
     if row["acks"] in ACKNOWLEDGED:
-        return f"sent with acks={row['acks']}, which no broker acknowledges, {at}"
+        return f"sent with acks={row['acks']}, which no broker acknowledges, {at_offset}"
     by = ""
     for send in subject.sends if subject else ():
         if send["outcome"] == OK and send["error"]:
-            return f"in a transaction committed {at}, though its send had failed ({send['error']})"
+            return (
+                f"in a transaction committed {at_offset}, though its send had failed"
+                f" ({send['error']})"
+            )
         leader = subject.leader_of(send) if subject else None
         if send["outcome"] == OK and leader is not None and leader.leader >= 0:
             by = f" by broker {leader.leader}{_in_epoch(leader)}"
-    return f"{acks} {at}{by}"
+    return f"{acks} {at_offset}{by}"
 
 
 def _lost(row: Row, subject: Subject | None) -> list[str]:
@@ -55,25 +63,29 @@ def _lost(row: Row, subject: Subject | None) -> list[str]:
         others = subject.others
         if others:
             parts.append(f"However, R's offset was given to {others[0]['value']}.")
-    passed = "read its whole partition" if row["offset"] is None else "passed its offset"
-    return [*parts, f"The final reader {passed} and did not receive R: R is lost."]
+    passed_r = "read the whole partition" if row["offset"] is None else "passed its offset"
+    return [*parts, f"The final reader {passed_r} and did not receive R: R is lost."]
 
 
 def _expired(subject: Subject) -> list[str]:
-    """Return the brokers that deleted the record by retention, if their logs begin later."""
+    """Return a sentence about the broker whose retention deleted the record, as a list.
+
+    The list is empty if no broker did this.
+    """
     gone = gone_by_retention(subject)
     for row in subject.evidence.log_lines:
         broker, kind = row["broker"], row["kind"]
         if kind in _DELETED and broker in gone and row["partition"] == subject.partition:
-            says = f"Broker {broker} deleted the oldest segments{_DELETED[kind]} by retention"
-            return [
-                f"{says}, and moved the beginning of the log after R, to offset {gone[broker]}."
-            ]
+            deleted_by_retention = (
+                f"Broker {broker} deleted the oldest segments{_DELETED[kind]} by retention"
+            )
+            moved = f"moved the beginning of the log after R, to offset {gone[broker]}"
+            return [f"{deleted_by_retention}, and {moved}."]
     return []
 
 
 _DELETED: Final = {"expired": " of the remote tier", "retention": ""}
-"""The kinds of log lines about retention, with the location of the segments."""
+"""The kinds of log lines about deleted segments. The value says where the segments were."""
 
 
 def _cut(subject: Subject) -> list[str]:
@@ -84,7 +96,6 @@ def _cut(subject: Subject) -> list[str]:
 
 
 def _removed(gone: list[EndOffsetDrop]) -> list[str]:
-    """Return the brokers on whose disks a fault removed the record, without a truncation."""
     brokers = sorted({cut.broker for cut in gone})
     disks = "the disk of broker" if len(brokers) == 1 else "the disks of brokers"
     return [f"Then a fault removed R from {disks} {joined(map(str, brokers))}."] if gone else []
@@ -92,23 +103,28 @@ def _removed(gone: list[EndOffsetDrop]) -> list[str]:
 
 def _came_back(back: list[EndOffsetDrop]) -> list[str]:
     brokers = sorted({cut.broker for cut in back})
-    word = "broker" if len(brokers) == 1 else "brokers"
-    return [f"Then {word} {joined(map(str, brokers))} came back without R."] if back else []
+    broker_or_brokers = "broker" if len(brokers) == 1 else "brokers"
+    return (
+        [f"Then {broker_or_brokers} {joined(map(str, brokers))} came back without R."]
+        if back
+        else []
+    )
 
 
 def _by_themselves(subject: Subject, cuts: list[EndOffsetDrop]) -> list[str]:
     brokers = sorted({cut.broker for cut in cuts})
     first = cuts[0]
-    knew = ""  # the HW that the broker knew; the model explains by which rule it truncated
+    with_old_hw = ""  # the broker's HW; the model explains by which rule it truncated
     if subject.offset is not None and UNKNOWN < first.hw <= subject.offset:
-        knew = f", whose HW was still {first.hw},"
+        with_old_hw = f", whose HW was still {first.hw},"
     if len(brokers) == 1:
-        return [f"Then broker {first.broker}{knew} truncated its log to offset {first.after}."]
+        return [
+            f"Then broker {first.broker}{with_old_hw} truncated its log to offset {first.after}."
+        ]
     return [f"Then brokers {joined(map(str, brokers))} truncated their logs, and removed R."]
 
 
 def _succession(subject: Subject) -> list[str]:
-    """Return the last leader before another record was appended at R's offset."""
     elected = [change for change in subject.elections if change.leader >= 0]
     if not elected:
         return []
@@ -130,27 +146,33 @@ def _divergence(row: Row) -> str:
         holders.setdefault((copy["value"], copy["leader_epoch"]), []).append(str(copy["broker"]))
     if len(holders) == 1:
         ((value, _), brokers) = next(iter(holders.items()))
-        skips = f"At {place} {_brokers(brokers)} {value}; another replica skips that offset."
-        return skips + _depth(copies)
+        skips = (
+            f"At {place} {_brokers_hold(brokers)} {value}, but another replica skips that offset."
+        )
+        return skips + _compared_with_hw(copies)
     clauses = [
-        f"{_brokers(brokers)} {value}" + ("" if epoch is None else f" of epoch {epoch}")
+        f"{_brokers_hold(brokers)} {value}" + ("" if epoch is None else f" of epoch {epoch}")
         for (value, epoch), brokers in holders.items()
     ]
-    sentence_text = ", however ".join(clauses)
+    copies_by_broker = ", however ".join(clauses)
     return (
-        f"At {place} {sentence_text}: readers get the record of the current leader.{_depth(copies)}"
+        f"At {place} {copies_by_broker}: readers get the record of the current leader."
+        f"{_compared_with_hw(copies)}"
     )
 
 
-def _depth(copies: Sequence[Row]) -> str:
-    """Return a sentence about the offset and the brokers' checkpointed HWs."""
+def _compared_with_hw(copies: Sequence[Row]) -> str:
+    """Return a sentence that compares the offset with the brokers' checkpointed HWs."""
     notes = [(copy["broker"], copy.get("note") or "") for copy in copies]
     above = [(broker, note) for broker, note in notes if note.startswith(ABOVE)]
     if above:
         brokers = [f"broker {broker} ({note.removeprefix(ABOVE)})" for broker, note in above]
-        return f" It lies above the HW that {joined(brokers)} had last checkpointed."
+        return f" This offset is not below the HW that {joined(brokers)} had last checkpointed."
     if notes and all(note.startswith(BELOW) for _, note in notes):
-        return " It lies below the HW of every replica that holds it: no replica will truncate it."
+        return (
+            " This offset is below the HW of every replica that holds it: no replica will "
+            "truncate it."
+        )
     return ""
 
 
@@ -168,5 +190,5 @@ def _corrupt(row: Row) -> str:
     return f"The disk of broker {copy['broker']} cannot be read in {folder}/{copy['note']}."
 
 
-def _brokers(ids: Sequence[str]) -> str:
+def _brokers_hold(ids: Sequence[str]) -> str:
     return f"broker {ids[0]} holds" if len(ids) == 1 else f"brokers {joined(ids)} hold"

@@ -1,4 +1,4 @@
-"""Show why a record is lost or duplicated: the evidence in order of time."""
+"""Collects the evidence for a lost or duplicated record, in order of time."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,8 +14,8 @@ from highwater.harness.runs.partition_trace import UNKNOWN, Leadership
 from highwater.harness.runs.verdict import ACKNOWLEDGED, Witness
 
 _FAULTS_MAX: Final = 12
-"""The greatest number of faults in a record's evidence. Of more faults, only the first and the last
-ones are shown."""
+"""The greatest number of faults in a record's evidence. If there are more, only the first and
+the last faults are shown."""
 
 _OPS, _LEADERS, _REPLICAS = "history/ops", "events/partitions", "events/replicas"
 _FAULTS, _LINES, _DISKS = "events/faults", "events/log_lines", "replicas"
@@ -52,10 +52,12 @@ def _sent(subject: Subject) -> Iterator[Witness]:
 
 
 def _unacknowledged(row: Row) -> str:
-    """Return a send's outcome as text. A failed send without an error was aborted."""
+    """Return the outcome of an unacknowledged send. A failed send without an error was aborted."""
     if row["outcome"] != INFO and row["error"] is None:
         return ": its transaction was aborted"
-    outcome = "it is not known whether it was written" if row["outcome"] == INFO else "refused"
+    outcome = (
+        "the run does not show whether it was written" if row["outcome"] == INFO else "refused"
+    )
     return f" ({row['error']}): {outcome}"
 
 
@@ -71,8 +73,8 @@ def _acknowledged(subject: Subject) -> Iterator[Witness]:
             yield _by_client(row, "sent", says)
             continue
         if row["error"]:
-            failed = f"The send of {subject.value} failed ({row['error']})"
-            yield _by_client(row, "committed", f"{failed}, and its transaction was committed.")
+            send_failed = f"The send of {subject.value} failed ({row['error']})"
+            yield _by_client(row, "committed", f"{send_failed}, and its transaction was committed.")
             continue
         at = "" if row["offset"] is None else f" at offset {row['offset']}"
         says = f"acknowledged {subject.value}{at}."
@@ -106,7 +108,7 @@ def _of_broker(broker: int, what: str, time_ns: int | None, says: str, source: s
 
 
 def _copies(subject: Subject) -> Iterator[Witness]:
-    """Yield each replica that had the record, and whether its HW was above the record."""
+    """Yield evidence about each replica that had the record, and about its HW."""
     if subject.kind == CORRUPT:
         return
     for track in subject.holders:
@@ -196,13 +198,13 @@ def _replaced(subject: Subject) -> Iterator[Witness]:
 
 def _read(subject: Subject) -> Iterator[Witness]:
     for row in subject.reads:
-        who = "The final reader" if row["phase"] == FINAL else row["process"]
-        instead = "" if row["value"] == subject.value else f", and not {subject.value},"
+        reader = "The final reader" if row["phase"] == FINAL else row["process"]
+        not_this_record = "" if row["value"] == subject.value else f", and not {subject.value},"
         yield Witness(
             who=row["process"],
             what="read",
             time_ns=row["complete_ns"],
-            says=f"{who} read {row['value']}{instead} at offset {row['offset']} of"
+            says=f"{reader} read {row['value']}{not_this_record} at offset {row['offset']} of"
             f" {where(row['topic'], row['partition'])}.",
             source=_OPS,
         )
@@ -243,12 +245,13 @@ def _disks(subject: Subject) -> Iterator[Witness]:
             continue
         copies_there = [copy for copy in disk_copies if copy[0] == end.broker]
         for broker, epoch, value in copies_there or [(end.broker, None, None)]:
-            written = "" if epoch is None else f", written in epoch {epoch}"
+            written_in_epoch = "" if epoch is None else f", written in epoch {epoch}"
             if copies_there and began.get(broker, 0) > subject.offset:
-                says = f"The disk of broker {broker} holds {value} at {place}{written}, but its log"
+                says = f"The disk of broker {broker} holds {value} at {place}"
+                says += f"{written_in_epoch}, but its log"
                 says += f" begins at {began[broker]}: the record cannot be read."
             elif copies_there:
-                says = f"The disk of broker {broker} holds {value} at {place}{written}."
+                says = f"The disk of broker {broker} holds {value} at {place}{written_in_epoch}."
             elif end.last is None or end.last < subject.offset:
                 says = f"The disk of broker {broker} ends before {place}."
             else:
@@ -276,5 +279,7 @@ def _clock(time_ns: int) -> str:
 def _sentence(words: str) -> str:
     words = words.strip()
     first = words.split(" ", 1)[0]
-    capitalised = words[:1].upper() + words[1:] if first.isalpha() else words  # m4 is a name
+    capitalised = (
+        words[:1].upper() + words[1:] if first.isalpha() else words
+    )  # a word with a digit, such as m4, is a name
     return capitalised if capitalised.endswith((".", "!", "?")) else f"{capitalised}."

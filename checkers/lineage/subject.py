@@ -1,4 +1,4 @@
-"""The subject of an anomaly, with its evidence."""
+"""The record or offset that an anomaly is about, with its evidence."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,9 +23,9 @@ NEVER: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """The subject of an anomaly: an offset of a partition, and the record expected there.
+    """The offset of an anomaly, and the record that should be there.
 
-    Its interval begins when the record is sent, and ends when later events cannot change the
+    Its interval begins when the record is sent. It ends when later events cannot change the
     record's outcome.
     """
 
@@ -46,7 +46,7 @@ class Subject:
 
     @cached_property
     def others(self) -> list[Row]:
-        """The acknowledged sends of other records at the subject's offset."""
+        """The acknowledged sends of other records at this offset."""
         return [
             row
             for row in self._here(SEND)
@@ -72,9 +72,9 @@ class Subject:
     def ended_ns(self) -> int:
         """The end of the interval.
 
-        For a lost record, this is when a replica that has truncated the record begins to lead, or
-        when another record is acknowledged at its offset. For a duplicate, it is the time of the
-        last acknowledgement. Other intervals have no end.
+        For a lost record, this is the time when a replica that has truncated the record begins to
+        lead, or when another record is acknowledged at its offset. For a duplicate, it is the time
+        of the last acknowledgement. Other intervals have no end.
         """
         if self.kind == DUPLICATE:
             return max((row["complete_ns"] or NEVER for row in self.sends), default=NEVER)
@@ -94,7 +94,7 @@ class Subject:
 
     @cached_property
     def cuts(self) -> list[EndOffsetDrop]:
-        """The decreases of a replica's LEO from above the offset to the offset or below it."""
+        """The times when a replica's LEO fell from above the offset to the offset or below it."""
         return [cut for cut in self._all_cuts if cut.time_ns <= self.ended_ns]
 
     def taken_from(self, cut: EndOffsetDrop) -> bool:
@@ -134,17 +134,17 @@ class Subject:
 
     @property
     def trace(self) -> PartitionTrace:
-        """The leaders and replicas of the subject's partition over time."""
+        """The leaders and replicas of this partition over time."""
         observed = {} if self.partition is None else self.evidence.traces
         return observed.get(self.partition or 0, PartitionTrace())
 
     def leader_of(self, row: Row) -> Leadership | None:
-        """Return the leader and epoch under which a send was acknowledged, if observed.
+        """Return the leader and epoch that acknowledged a send; None if this was not observed.
 
-        If a client or a disk shows the leader epoch in which the record was written, the result is
-        that epoch, because leaders may be observed late, or not at all. Otherwise it is the epoch
-        observed at the time of the send. It is None if that leader was down, or if another record
-        at the offset is from that epoch.
+        If a client or a disk shows the leader epoch in which the record was written, the result has
+        that epoch, because the observer may see a leader late, or not at all. Otherwise it has the
+        epoch observed at the time of the send. The result is None if that leader was down, or if
+        another record at the offset is from that epoch.
         """
         place = self.partition or 0, row["offset"]
         records = [(epoch, value) for _, epoch, value in self.evidence.disk.get(place, ())]
@@ -167,7 +167,6 @@ class Subject:
         return next(leaders, None)
 
     def _was_down(self, broker: int, row: Row) -> bool:
-        """Return whether a broker was down from before a send until after the send's response."""
         down_ns = NEVER
         for fault in self.evidence.faults:
             if fault["broker"] == broker and facts_of(fault["fault"]).silent:
@@ -197,7 +196,6 @@ class Subject:
 
     @cached_property
     def _tracks(self) -> list[Track]:
-        """The observations of each replica since the record was sent."""
         return [track.since(self.began_ns) for track in self.trace.tracks.values()]
 
     def _here(self, kind: str) -> list[Row]:

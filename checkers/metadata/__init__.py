@@ -1,1 +1,1 @@
-"""Checkers that compare controllers' metadata logs, and judge whether decisions are lost."""
+"""Checkers of controllers: they compare metadata logs, and find lost decisions."""

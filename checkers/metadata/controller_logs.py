@@ -53,9 +53,9 @@ class ControllerLog:
     Attributes:
         controller: the controller's node id.
         records: the log's records in order, in ``reader.SCHEMA``.
-        damage: the ranges of the log that are no valid batch, in the same columns, without the torn
-            end after a kill.
-        unread: whether the operating system failed to read a part of the log.
+        damage: the ranges of the log that are not a valid batch, in the same columns. A torn end
+            after a kill is not included.
+        unread: true if the operating system failed to read a part of the log.
     """
 
     run: str
@@ -79,7 +79,7 @@ class ControllerLog:
 
     @property
     def covered(self) -> int:
-        """The offset below which the snapshots have all decisions."""
+        """The snapshots have all decisions below this offset."""
         return max((snapshot.end for snapshot in self.snapshots), default=0)
 
     @cached_property
@@ -95,7 +95,7 @@ class ControllerLog:
     def rank(self) -> tuple[int, int]:
         """The log's last epoch and its end.
 
-        Of two logs, the one with the greater pair is newer (KIP-595).
+        The log with the greater pair is newer (KIP-595).
         """
         last = max(self.snapshots, default=None)
         epoch = max([-1, *self.epochs, *([last.epoch] if last else [])])

@@ -1,4 +1,4 @@
-"""Replay the records of a metadata log, as brokers do (MetadataImage), to get the decisions."""
+"""Replays the records of a metadata log, as brokers do (MetadataImage), to get the decisions."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """A partition's state in the metadata log, from one record about the partition to the next."""
+    """A partition's state in the metadata log: the result of one record about the partition."""
 
     leader: int
     leader_epoch: int
@@ -39,9 +39,10 @@ class DecidedState:
     Attributes:
         topics: the topics that exist, by id.
         partitions: all states of each partition in order, for the topics that exist.
+        settings: the settings of each topic that differ from their defaults.
         features: the finalized levels of the features.
         voters: the ids of the controllers that vote; None if the controllers' settings name them.
-        begun_late: whether the log begins with a snapshot. Then earlier states are unknown.
+        begun_late: true if the log begins with a snapshot. Then earlier states are unknown.
     """
 
     topics: dict[bytes, str] = field(default_factory=dict)
@@ -98,7 +99,7 @@ def replay(log: ControllerLog) -> DecidedState:
     if log.first is None:
         begin = max(log.snapshots, default=None)
     elif first == 0 and begin is not None and begin.end:
-        begin = None  # the log itself has everything that is in the snapshot
+        begin = None  # the log itself has every record that is in the snapshot
     at = 0
     if begin is not None:  # since 4.4 there is a snapshot before the first record (KAFKA-19648)
         _apply(state, read_snapshot(log, begin))
@@ -124,7 +125,7 @@ def _apply(state: DecidedState, records: Iterable[bytes]) -> None:
 
 
 def _in_force(records: Iterable[bytes]) -> Iterator[MetadataRecord]:
-    """Yield the records that take effect. Records in a transaction take effect only if it ends."""
+    """Yield the records that take effect. Records in a transaction take effect only at its end."""
     pending: list[MetadataRecord] | None = None
     for record in filter(None, map(decode, records)):
         match record.kind:

@@ -27,7 +27,7 @@ def _says(row: dict[str, Any]) -> str:
     brokers = ", ".join(str(copy["broker"]) for copy in others)
     return (
         f"Broker {first['broker']} was the leader of {row['topic']}-{row['partition']} in leader "
-        f"epoch {first['leader_epoch']}, and so was broker {brokers}."
+        f"epoch {first['leader_epoch']}, but broker {brokers} was also its leader in this epoch."
     )
 
 

@@ -1,13 +1,13 @@
 """``lost-decision``: a decision that a controller announced is missing at the end of the run.
 
-*Announced* are the responses to the harness's own requests (``harness.runs.history.DECISIONS``),
-and the leaders and in-sync replicas that the observer received (``PARTITIONS``). On KRaft a
-controller responds after the commit, and brokers return only decisions below the high watermark. So
-responses of both are final (KIP-595).
+*Announced* decisions are the responses to the harness's own requests
+(``harness.runs.history.DECISIONS``), and the leaders and in-sync replicas that the observer
+received (``PARTITIONS``). On KRaft a controller responds after the commit, and brokers return only
+decisions below the high watermark. So responses of both are final (KIP-595).
 
-*The end*: on KRaft, the checker replays the controllers' metadata logs on disk. The most up-to-date
-log counts, because only a controller with such a log is elected. On ZooKeeper, the end is the state
-that the harness read from ZooKeeper before the freeze.
+*The state at the end*: on KRaft, the checker replays the controllers' metadata logs on disk. The
+most up-to-date log counts, because only a controller with such a log is elected. On ZooKeeper, it
+is the state that the harness read from ZooKeeper before the freeze.
 
 A decision is not lost if a later request may have changed it, even a request without a response. An
 ISR is judged only if the log has all ISRs of its leader epoch. "No leader" is not judged, because a
@@ -38,11 +38,12 @@ _ANSWERED: Final = "answered"
 MISSING: Final = "missing"
 
 _Loss = tuple[str, int | None, str, str]
-"""The topic, feature or controller; the partition; the decision; the state at the end."""
+"""A lost decision: the topic, feature or controller; the partition; the decision; the state at
+the end."""
 
 
 def _says(row: Row) -> str:
-    return f"A controller said that {row['value']}; {row['copies'][0]['note']}."
+    return f"A controller announced that {row['value']}, but {row['copies'][0]['note']}."
 
 
 def _idle(tables: Tables, case: RunFiles) -> str:
@@ -98,12 +99,12 @@ def _losses(case: RunFiles, logs: list[ControllerLog]) -> list[_Loss]:
     requests = [row for row in decisions if row["evidence"] != _END]
     by_end = [[*_unmet(requests, end), *_unseen(seen, end)] for end in ends]
     first, *others = by_end
-    # If equally good logs differ, that is a separate anomaly: metadata-divergence.
+    # If logs are equally up to date and differ, that is another anomaly, metadata-divergence.
     return [loss for loss in dict.fromkeys(first) if all(loss in losses for losses in others)]
 
 
 def _ends(decisions: list[Row], logs: list[ControllerLog]) -> list[DecidedState]:
-    """Return the state at the end of each controller that may be elected; none if unknown."""
+    """Return the last state of each controller that may be elected; empty if none is known."""
     if logs:
         whole = [log for log in logs if not (log.damage or log.unread)]
         best = max((log.rank for log in whole), default=None)
@@ -227,7 +228,7 @@ _CHECKS: Final[dict[str, Callable[[Row, DecidedState], _Loss | None]]] = {
 
 
 def _unseen(seen: list[Row], end: DecidedState) -> Iterator[_Loss]:
-    """Yield a loss for each observed leader or ISR that the history lacks."""
+    """Yield a loss for each observed leader or ISR that the metadata log lacks."""
     for row in seen:
         topic, partition, epoch = row["topic"], row["partition"], row["leader_epoch"]
         if epoch is None:
@@ -258,7 +259,6 @@ def _isrs(topic: str, partition: int, epoch: int, end: DecidedState) -> list[set
 def _lost_leader(
     topic: str, partition: int, leader: int, epoch: int, end: DecidedState
 ) -> _Loss | None:
-    """Return the loss of a leader's epoch; None if the log has the epoch."""
     history = end.partitions.get((topic, partition), [])
     decided = f"broker {leader} led {topic}-{partition} in leader epoch {epoch}"
     if not history:
@@ -274,7 +274,12 @@ def _lost_leader(
     last = history[-1].leader_epoch
     if not leaders:
         return topic, partition, decided, f"at the end the last leader epoch is {last}"
-    return topic, partition, decided, f"at the end that epoch has leader {_listed(leaders)}"
+    return (
+        topic,
+        partition,
+        decided,
+        f"at the end leader epoch {epoch} has leader {_listed(leaders)}",
+    )
 
 
 def _listed(brokers: Iterable[int]) -> str:

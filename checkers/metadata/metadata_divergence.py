@@ -5,8 +5,8 @@ Two rules of Raft state which offsets must be equal, under any leader (KIP-595):
 - *Log matching.* If two logs have a record of the same epoch at the same offset, all earlier
   records are equal, committed or not.
 - *Committed records stay.* A controller's log equals the leader's log up to the offset that the
-  leader knows for this controller, because each fetch names the follower's last epoch. Below the
-  high watermark a log is never truncated. DescribeQuorum returns both offsets
+  leader knows for this controller, because each fetch names the follower's last epoch. A log is
+  never truncated below the high watermark. DescribeQuorum returns both offsets
   (``harness.runs.history.QUORUM``). So below both offsets, the records must exist and be equal. A
   record on the disks of a majority is not always committed: the leader of its epoch must have known
   it (Raft, figure 8).
@@ -15,8 +15,8 @@ Above these bounds logs may differ: an isolated controller keeps uncommitted rec
 reaches the next leader. Logs may also differ in a prefix that a snapshot covers (KIP-630), in their
 ends, and in a torn batch at the end after a kill.
 
-A single controller's log cannot be compared, but it must be complete and reach its high watermark.
-Without a finding such a run is "not judged". ZooKeeper has no metadata log.
+The log of a single controller cannot be compared. But it must be complete, and reach its high
+watermark. If it does, such a run is "not judged". ZooKeeper has no metadata log.
 """
 
 from collections.abc import Iterator, Sequence
@@ -77,7 +77,7 @@ class _Pair:
 
     @property
     def differs(self) -> bool:
-        """True if the two logs are not equal. Most are equal, and Spark need not compare them."""
+        """True if the two logs are not equal. Equal logs need no comparison by Spark."""
         left, right = (log.between(self.begin, self.end).select(_COMPARED) for log in self.logs)
         return not left.equals(right)
 
@@ -100,11 +100,15 @@ def _controllers(nodes: Sequence[int]) -> str:
 def _idle(tables: Tables, case: RunFiles) -> str:
     logs = controller_logs(tables)[case.key]
     if not logs:
-        return "no metadata log of a KRaft controller was frozen"
+        return "no metadata log of a KRaft controller was copied"
     if len(logs) == 1:
-        return "one metadata log alone has no other to agree with"
+        return "there is only one metadata log"
     pairs = _pairs(logs, case.committed)
-    return "" if any(pair.begin < pair.end for pair in pairs) else "no two metadata logs overlap"
+    return (
+        ""
+        if any(pair.begin < pair.end for pair in pairs)
+        else ("no two metadata logs have an offset in common")
+    )
 
 
 @checker(
@@ -134,16 +138,18 @@ def metadata_divergence(tables: Tables) -> pa.Table:
 
 
 def _by_itself(log: ControllerLog, bound: int) -> Iterator[Row]:
-    """Yield the records that a single log must have but lacks."""
     for damage in log.damage:
         where = f"no valid batch ({damage['segment']:020d}.log, byte {damage['position']})"
         yield _row(log, damage["base_offset"], f"{where}: {damage['error']}")
     if log.first is not None and log.first > log.covered:
-        says = f"no record before offset {log.first}, though no snapshot covers these offsets"
+        says = f"no record before offset {log.first}, although no snapshot covers these offsets"
         yield _row(log, log.first - 1, says)
     if log.end < bound and not (log.damage or log.unread):
-        says = f"no record from here on, though the quorum's leader knew of {bound - log.end} more"
-        yield _row(log, log.end, f"{says} in this log, all committed")
+        says = (
+            "no record from here on, although the quorum's leader reported"
+            f" {bound - log.end} more committed records of this log"
+        )
+        yield _row(log, log.end, says)
 
 
 def _row(log: ControllerLog, offset: int | None, says: str) -> Row:
@@ -183,7 +189,6 @@ def _matching(left: ControllerLog, right: ControllerLog) -> int:
 
 
 def _compared(engine: Engine, pairs: Sequence[_Pair]) -> Iterator[Row]:
-    """Yield the offsets at which two logs differ, with the records of all logs there."""
     if not pairs:
         return
     differences = compare(_replica_logs(engine, pairs))
@@ -240,7 +245,6 @@ def _replica_logs(engine: Engine, pairs: Sequence[_Pair]) -> ReplicaLogs:
 
 
 def _numbered(part: int, replica: int, bound: int, log: ControllerLog) -> pa.Table:
-    """Return a log's records below a bound, and its damage, as ``ReplicaLogs.records``."""
     sound = log.between(0, bound).select(_READ)
     damage = pa.Table.from_pylist([*log.damage], schema=log.records.schema).select(_READ)
     rows = pa.concat_tables([sound, damage])

@@ -1,1 +1,1 @@
-"""Spark sessions, and the transport of rows to kernels."""
+"""Spark sessions, and the functions that apply Python functions to rows in Spark."""

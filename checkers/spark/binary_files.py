@@ -1,6 +1,6 @@
 """Read files with Spark's source ``binaryFile``, in pieces that fit into Arrow and a driver.
 
-While Spark reads a file, it has several copies in memory: 1 GB needs a heap of 8 GB.
+While Spark reads a file, it has several complete copies in memory.
 """
 
 import re
@@ -19,24 +19,27 @@ _PIECE: Final = 16 << 20
 
 
 def binary(spark: SparkSession, *paths: str) -> DataFrame:
-    """Return files, and all files below directories, except those whose names begin with . or _."""
+    """Return files, and all files below directories. Names that begin with . or _ are left out."""
     reader = spark.read.format("binaryFile").option("recursiveFileLookup", "true")
     return reader.load([literal(path) for path in paths])
 
 
 def paths_of(files: DataFrame) -> list[str]:
-    """Return the paths of files in Spark's form. Empty files have no rows, so they are missing."""
+    """Return the paths of files, as Spark writes them.
+
+    Empty files have no rows, so they are missing.
+    """
     return [re.sub("^([^:/]+):///", r"\1:/", unquote(file)) for file in files.inputFiles()]
 
 
 def contents(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """Return the bytes of files.
+    """Return the bytes of files, as rows ``path, start, piece``.
 
-    ``path, start, piece``. One task has all pieces of a file, in order.
+    One task has all pieces of a file, in order.
 
     Args:
         spark: a session of any kind.
-        paths: the files' paths in Spark's form.
+        paths: the files' paths, as Spark writes them.
     """
     files = binary(spark, *paths)
     starts = F.sequence(F.lit(0).cast("long"), F.col("length") - 1, F.lit(_PIECE).cast("long"))
@@ -46,7 +49,7 @@ def contents(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def whole_files(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, IO[bytes]]]:
-    """Yield the path of each file in a task of ``contents``, and of a temporary copy of it."""
+    """Yield each file of a task of ``contents``: its path, and a temporary copy that is open."""
     pieces = (
         pair
         for batch in batches

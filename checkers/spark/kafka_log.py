@@ -37,15 +37,14 @@ NAME: Final = "kafka-log"
 SPARK_SCHEMA: Final[StructType] = from_arrow_schema(SCHEMA)
 
 TASK_BYTES_MIN: Final = 1 << 20
-"""The least number of bytes in a task, because each task costs Spark's Python worker 50 ms at its
-begin."""
+"""The least number of bytes in a task, because Spark's Python worker needs time to begin a task."""
 
 TASK_BYTES_MAX: Final = 32 << 20
 """The greatest number of compressed bytes in a task. Decompressed, they become one partition."""
 
 HERE_BYTES: Final = 1 << 16
-"""The greatest number of bytes that this process reads itself, because Spark's Python worker takes
-half a second to start."""
+"""The greatest number of bytes that this process reads itself, because Spark's Python worker
+starts slowly."""
 
 _DECODED_MAX: Final = 64 << 20
 """The greatest number of decompressed bytes in this process."""
@@ -57,7 +56,7 @@ FileRange = tuple[Segment, int, int]
 
 
 class KafkaLog(DataSource):
-    """Reads frozen log directories: ``load`` takes runs, or their folders ``replicas``."""
+    """Reads frozen log directories. ``load`` accepts runs, or their folders ``replicas``."""
 
     @classmethod
     def name(cls) -> str:
@@ -65,7 +64,7 @@ class KafkaLog(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """Return all columns, if the caller named none."""
+        """Return all columns, for a caller that names no columns."""
         return SPARK_SCHEMA
 
     def reader(self, schema: StructType) -> "SegmentReader":
@@ -73,7 +72,8 @@ class KafkaLog(DataSource):
         for field in schema:
             if field.dataType != schema_of([field.name])[0].dataType:
                 raise UsageError(
-                    f"kafka-log's column {field.name} is no {field.dataType.simpleString()}",
+                    f"kafka-log's column {field.name} is not of type "
+                    f"{field.dataType.simpleString()}",
                     hint=f"Its type is {SPARK_SCHEMA[field.name].dataType.simpleString()}.",
                 )
         paths = json.loads(self.options.get("paths", "[]"))
@@ -94,7 +94,7 @@ class SegmentReader(DataSourceReader):
         self.columns = list(columns)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one task per core, unless tasks were very small or very large; at least one."""
+        """Return about one task per core, but no tasks that are very large or very small."""
         all_segments = [segment for path in self.paths for segment in segments(replicas_of(path))]
         tasks = plan(all_segments, cores=os.cpu_count() or 1)
         return [InputPartition(ranges) for ranges in tasks]
@@ -111,7 +111,7 @@ def _records(ranges: Iterable[FileRange], columns: list[str]) -> Iterator[pa.Rec
 
 
 def replicas_of(path: Path) -> Path:
-    """Return the folder ``replicas`` of a run, given as the run or as this folder."""
+    """Return the folder ``replicas`` of a run, for the path of the run or of this folder."""
     inside = path / "replicas"
     return inside if inside.is_dir() else path
 
@@ -151,7 +151,7 @@ def plan(segments_read: Sequence[Segment], *, cores: int) -> list[list[FileRange
 def _size(segment: Segment) -> int:
     """Return the number of bytes of a segment to read.
 
-    A hole at a segment's end is reported, but not read.
+    A hole (an unwritten part) at a segment's end is reported, but not read.
     """
     if segment.remote:
         return 1
@@ -160,7 +160,7 @@ def _size(segment: Segment) -> int:
             whole = min(file.seek(0, os.SEEK_END), FILE_BYTES_MAX)
             hole = os.lseek(file.fileno(), 0, os.SEEK_HOLE) if whole else 0
             return whole if _data_behind(file.fileno(), hole) else min(whole, hole + 1)
-    except OSError:  # read_segment will say so
+    except OSError:  # ``read_segment`` reports the error
         return 0
 
 
@@ -199,7 +199,7 @@ def read_log(
     Only ``columns`` are read: Spark does not find unused columns itself.
 
     Raises:
-        UsageError: a path is no folder, or there is no such column.
+        UsageError: a path is not a folder, or there is no such column.
     """
     schema = schema_of(columns)
     all_segments: list[Segment] = []
@@ -215,9 +215,9 @@ def read_log(
 def read_segments(
     spark: SparkSession, segments_read: Sequence[Segment], columns: Iterable[str]
 ) -> DataFrame:
-    """Return the records of segments anywhere, each with its segment's ``run`` and ``broker``.
+    """Return the records of segments on this machine or in a store, with ``run`` and ``broker``.
 
-    Their paths must be valid where Spark's tasks run, or be URIs.
+    The paths must be valid where Spark's tasks run, or be URIs.
 
     Raises:
         UsageError: there is no such column.
@@ -235,7 +235,7 @@ def _read_there(
     spark: SparkSession, segments_read: Sequence[Segment], schema: StructType
 ) -> DataFrame:
     """Return the records of segments that only Spark can read, one complete segment at a time."""
-    by_path: dict[str, list[Segment]] = {}  # a run may have been named twice
+    by_path: dict[str, list[Segment]] = {}  # several runs may have the same path
     for segment in segments_read:
         by_path.setdefault(segment.path, []).append(segment)
     names = schema.names
@@ -250,7 +250,6 @@ def _read_there(
 
 
 def _read(spark: SparkSession, segments_read: Sequence[Segment], schema: StructType) -> DataFrame:
-    """Return the data source's rows, read by tasks of Spark, or in this process."""
     tasks = plan(segments_read, cores=os.cpu_count() or 1)
     names = schema.names
     if sum(map(_size, segments_read)) <= HERE_BYTES and (few := _here(tasks, names)) is not None:
@@ -270,7 +269,6 @@ def _arrow(names: Iterable[str]) -> pa.Schema:
 
 
 def _here(tasks: Iterable[list[FileRange]], names: list[str]) -> pa.Table | None:
-    """Return the records of some tasks, read by this process; None if they are too many."""
     batches, size = [], 0
     for batch in _records(chain.from_iterable(tasks), names):
         batches.append(batch)

@@ -49,7 +49,7 @@ def cached_compilation(name: str, sources: Iterable[Path]) -> Iterator[None]:
 
 
 def _use(folder: Path) -> None:
-    """Make the folder and mark it as used; remove all but the latest few folders.
+    """Make the folder and mark it as used. Remove all folders except the latest few.
 
     A directory that was used within the last hour remains, because another process may write to it.
     """

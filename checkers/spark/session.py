@@ -19,8 +19,8 @@ from highwater.harness.base.spark_options import HERE, SparkOptions
 _lock = threading.Lock()
 
 HEAVY_BYTES: Final = 64 << 20
-"""With at least this many bytes of histories and replicas, the JVM's optimising compiler saves time
-(docs/results.md)."""
+"""The least number of bytes of histories and replicas for which the JVM's optimising compiler
+saves time (docs/results.md)."""
 
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -30,16 +30,17 @@ SETTINGS: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.sql.adaptive.enabled": "true",
-    "spark.sql.shuffle.partitions": "32",  # the most; AQE joins small ones together
+    "spark.sql.shuffle.partitions": "32",  # the greatest number; AQE joins small ones
 }
-"""Settings of a session for any amount of data; ``--spark-conf`` may change them. Spark's default,
-Arrow batches of 10,000 rows, takes more processor time."""
+"""Settings of a session for any amount of data; ``--spark-conf`` may change them. Spark's
+default of 10,000 rows in an Arrow batch takes more processor time."""
 
 _ON_THIS_MACHINE: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "8",
 }
-"""Settings for this machine: AQE would run each stage of a small query as a separate job."""
+"""Settings for this machine: adaptive execution (AQE) would run each stage of a small query as a
+separate job."""
 
 
 def spark(options: SparkOptions = HERE, *, heavy: bool = False) -> SparkSession:
@@ -65,7 +66,8 @@ class SparkStarter:
 
     def __init__(self, options: SparkOptions = HERE, *, heavy: bool = False) -> None:
         self._future: Future[SparkSession] = Future()
-        # Another reason for this thread: on a main thread Spark would set its Ctrl-C handler.
+        # The thread is also needed because on a main thread Spark would set its own handler of
+        # Ctrl-C.
         run = partial(self._run, options, heavy=heavy)
         threading.Thread(target=run, name="spark-start", daemon=True).start()
 

@@ -1,7 +1,7 @@
 """Prepare Spark's workers: send this project's packages to them, and test their imports.
 
-A worker imports kernels by name, from a zip that the session sends. The libraries of these modules
-must be installed on the worker (docs/spark.md).
+A worker imports kernels (functions over Arrow tables) by name, from a zip that the session sends.
+The libraries of these modules must be installed on the worker (docs/spark.md).
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.scratch import scratch
 
 PACKAGES: Final = ("highwater.checkers", "highwater.harness")
-"""The modules of this project that kernels import."""
+"""The packages of this project that a worker needs."""
 
 _TASKS: Final = 8
 _FIRST_DAY: Final = (1980, 1, 1, 0, 0, 0)
@@ -46,13 +46,13 @@ _LACKS: Final = (
         "Name a Python that they have: --spark-conf spark.pyspark.python=/path/to/python",
     ),
 )
-"""Texts in the error of a failed import test, with their meaning and remedy."""
+"""Texts in the error of a failed import test, each with its meaning and its remedy."""
 
 _prepared: WeakSet[SparkSession] = WeakSet()
 
 
 def prepare(session: SparkSession) -> None:
-    """Send our packages to a session's workers, once, and test that the workers can import them.
+    """Send Highwater's packages to a session's workers, once, and test that they can import them.
 
     Raises:
         HarnessError: a worker lacks a package, or has another Python version.
@@ -62,7 +62,9 @@ def prepare(session: SparkSession) -> None:
     try:
         session.addArtifacts(str(packed()), pyfile=True)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PySpark's own, about a pandas that is newer than it
+            warnings.simplefilter(
+                "ignore"
+            )  # PySpark warns about a pandas that is newer than PySpark
             session.range(0, _TASKS, 1, _TASKS).mapInArrow(_try, "id long").count()
     except Exception as error:
         raise _lack(error) from error
@@ -70,7 +72,7 @@ def prepare(session: SparkSession) -> None:
 
 
 def packed() -> Path:
-    """Return the path of a zip of our packages' sources. Equal sources give equal bytes.
+    """Return the path of a zip of Highwater's packages. Equal sources give equal bytes.
 
     The zip exists until the process ends, because Spark sends it to every new worker.
     """
@@ -93,7 +95,6 @@ def _sources() -> Iterator[tuple[str, bytes]]:
 
 
 def _try(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Import, on a worker, all modules that it needs; yield the batches unchanged."""
     importlib.import_module(_KERNELS)
     yield from batches
 

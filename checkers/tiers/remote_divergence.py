@@ -1,8 +1,8 @@
-"""``remote-divergence``: the remote tier has another record than the replicas (KIP-405).
+"""``remote-divergence``: the remote tier and the replicas have different records (KIP-405).
 
 A leader copies whole segments of its log to the remote tier. The checker compares each remote
 segment with the replicas as if it were one more replica (``checkers.inspection.compare``), offset
-by offset, up to the segment's end. An offset in only one tier is no difference:
+by offset, up to the segment's end. An offset that is only in one tier is no anomaly:
 local.retention.bytes and local.retention.ms delete the oldest local records, and the last segment
 is copied later.
 """
@@ -107,7 +107,6 @@ def _differing(
 
 
 def _with_segments(tables: Tables, remote: DataFrame) -> list[ComparedReplica]:
-    """Return all replicas, and each segment of the remote tier as one more replica."""
     cases = {case.key: case for case in tables.cases}
     replicas = compared_replicas(tables)
     numbers = {(r.end.run, r.end.topic, r.end.partition): (r.part, r.bound) for r in replicas}
@@ -127,9 +126,9 @@ def _with_segments(tables: Tables, remote: DataFrame) -> list[ComparedReplica]:
 
 
 def _damaged(remote: DataFrame, segments: dict[tuple[str, int], Segment]) -> list[Row]:
-    """Return ranges without a valid batch.
+    """Return ranges of remote segments without a valid batch.
 
-    A torn end is damage here, because Kafka copies only complete segments.
+    A segment that ends inside a batch is damaged, because Kafka copies only complete segments.
     """
     ordinary = [damage for damage in ORDINARY if damage != "torn"]
     damaged = remote.where(F.col("damage").isNotNull() & ~F.col("damage").isin(ordinary))

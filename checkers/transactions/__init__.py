@@ -1,1 +1,1 @@
-"""Checkers of transactions, which are atomic, and of loops, which process records exactly once."""
+"""Checkers of transactions, and of programs that read, transform and write in transactions."""

@@ -1,9 +1,9 @@
 """``torn-transaction``: the final read returns some records of a transaction, but not all.
 
 A transaction is atomic (KIP-98). Other checkers report missing records of a committed transaction,
-and returned records of an aborted one. This checker judges transactions of unknown outcome: after a
-timeout, or a crash during the commit. A record is missing if the final read passed the offset that
-the record's producer received, or read the complete partition.
+and returned records of an aborted transaction. This checker judges transactions whose outcome the
+client does not know, after a timeout or a crash during the commit. A record is missing if the final
+read passed the offset that the record's producer received, or read the complete partition.
 """
 
 from functools import partial
@@ -38,12 +38,15 @@ SENDING: Final = schema(
     "operation", "slot", "client", "at", "offset", "there", "gone", gone=pa.bool_()
 )
 """A send in a transaction with an unknown outcome. ``offset`` is the offset that its producer
-received; ``there`` is where the final read returned the record (null: nowhere). ``gone``: the
-record is certainly missing."""
+received. ``there`` is the offset at which the final read returned the record (null: nowhere).
+``gone`` is true if the record is certainly missing."""
 
 
 def _without_transactions(_tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge, without transactions or with a compacted topic."""
+    """Return why there is nothing to judge.
+
+    The text is empty if there are transactions in a topic without compaction.
+    """
     if case.compacted:
         return "compaction may remove records of a transaction"
     return "" if case.plan.workload.transactions else "no producer uses transactions"
@@ -53,8 +56,8 @@ def _without_transactions(_tables: Tables, case: RunFiles) -> str:
     Kind(
         TORN,
         guarantee="The log has all records of a transaction, or none.",
-        singular="transaction is in the log in part",
-        plural="transactions are in the log in part",
+        singular="transaction is only partly in the log",
+        plural="transactions are only partly in the log",
         severity=Severity.CRITICAL,
         promise="atomicity: all records of a transaction are committed, or none (KIP-98)",
         breaks=if_committed_is_kept,
@@ -73,7 +76,7 @@ def unknown_sends(tables: Tables) -> Rows | None:
     """Return the sends in transactions of unknown outcome, as ``SENDING`` rows.
 
     The result is None if no run has transactions. In compacted topics no record is ``gone``,
-    because compaction may remove it.
+    because compaction may have removed it.
     """
     if not any(case.plan.workload.transactions for case in tables.cases):
         return None
@@ -98,7 +101,7 @@ def sendings(view: ClientHistory, limits: pa.Table) -> Rows:
 def whereabouts(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
     """Return sends with the offsets of their records, as ``SENDING`` rows.
 
-    This kernel needs all rows of a ``key`` together.
+    All rows with the same ``key`` must be in one table.
     """
     columns, record = grouped(numbers(rows, DOUBTFUL.names), "key", then=("at",))
     offset = columns["offset"]
@@ -112,7 +115,7 @@ def whereabouts(rows: pa.Table, *, limits: pa.Table) -> pa.Table:
 def torn(rows: pa.Table) -> pa.Table:
     """Return the transactions of which only a part is in the log.
 
-    This kernel needs all rows of a ``operation`` together.
+    All rows with the same ``operation`` must be in one table.
     """
     columns, operation = grouped(numbers(rows, SENDING.names), "operation", then=("at",))
     there, gone = (

@@ -3,8 +3,8 @@
 A coordinator writes each state of a transactional id to ``__transaction_state``. If the client ends
 a transaction, the producer epoch does not change. The coordinator increases the epoch when it ends
 a transaction after a timeout, or for a new producer with the same transactional id (KIP-98). With
-KIP-890 the epoch also increases when the client ends it, so it is unknown which of them ended a
-transaction.
+KIP-890 the epoch also increases when the client ends the transaction. Then the epoch does not show
+who ended it.
 """
 
 from collections import defaultdict
@@ -39,8 +39,8 @@ class CoordinatedTransaction(NamedTuple):
 
     Attributes:
         name: the transactional id.
-        begin_ms: when the transaction got its first partition, since 1970.
-        end_ms: when the coordinator decided its end, since 1970; FOREVER without an end.
+        begin_ms: when the transaction got its first partition, in ms since 1970.
+        end_ms: when the coordinator decided its end, in ms since 1970; FOREVER without an end.
         end: committed, aborted, fenced (by another producer with the same transactional id), timed
             out, or open.
         succeeded: whether a producer with this transactional id was initialised afterwards.

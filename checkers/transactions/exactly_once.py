@@ -1,18 +1,16 @@
 """``processed-twice`` and ``unprocessed``: errors of loops that read, transform and write.
 
-A loop's transaction is an operation that reads as a member of a group, and sends. The group's
-offsets move if and only if the transaction's records are committed (KIP-98, KIP-447). So each
-record of the input is in one committed transaction of the group.
-
-A transaction *took effect* if its commit was acknowledged, or if the final read returned one of its
-records.
+A loop's transaction is an operation that reads as a member of a group, and sends. The transaction
+commits the group's offsets together with its records (KIP-98, KIP-447). So each record of the input
+is in one committed transaction of the group. A transaction *took effect* if its commit was
+acknowledged, or if the final read returned one of its records.
 
 - *processed-twice*: two transactions of a group that took effect have read the same record at the
   same offset.
-- *unprocessed*: transactions of a group that took effect have read records before and after an
-  acknowledged record that is there at the end. No transaction that took effect, or may have, has
-  read this record. Every read of a greater offset began after the record was acknowledged.
-  (Otherwise the log was truncated, which is another anomaly.)
+- *unprocessed*: a group skipped an acknowledged record that the final read returned. Transactions
+  that took effect have read records before and after it. No transaction that took effect, or may
+  have taken effect, has read it. Every read of a greater offset began after the record was
+  acknowledged. (Otherwise the log was truncated, which is another anomaly.)
 """
 
 from collections.abc import Sequence
@@ -50,7 +48,7 @@ from highwater.checkers.spark.engine import Rows
 from highwater.checkers.transactions.atomicity import unknown_sends
 
 MEMBER: Final = schema("client", "group", "name", name=pa.string())
-"""A client and the group that it joined: the group's number and name."""
+"""A client and the group that it joined (number and name)."""
 
 RECORD: Final = 0
 MAYBE: Final = 1
@@ -59,12 +57,11 @@ PLACE: Final = schema(
     *("slot", "group", "what", "key", "operation", "client", "at", "offset", "invoke_ns"),
     "complete_ns",
 )
-"""A RECORD in the log (``group``: null), or a read by a group's transaction that took effect (DONE)
-or may have taken effect (MAYBE)."""
+"""A RECORD in the log (its ``group`` is null), or a read by a group's transaction. The
+transaction took effect (DONE) or may have taken effect (MAYBE)."""
 
 
 def _without_loops(_tables: Tables, case: RunFiles) -> str:
-    """Return why there is nothing to judge, if no transaction reads records."""
     return "" if case.plan.workload.transform else "no transaction reads (--transform)"
 
 
@@ -79,7 +76,7 @@ _loops = partial(
 @checker(
     _loops(
         PROCESSED_TWICE,
-        guarantee="No record is read by two transactions of a group that take effect.",
+        guarantee="Two transactions of a group that both take effect never read the same record.",
         singular="record was processed twice by a group",
         plural="records were processed twice by a group",
     ),
@@ -107,7 +104,7 @@ def exactly_once(view: ClientHistory, landed: pa.Array) -> Rows | None:
 
     Args:
         view: the clients' view of the runs.
-        landed: the numbers of operations that took effect although their outcome is unknown.
+        landed: the numbers of operations of unknown outcome whose records the final read returned.
 
     Returns:
         Rows of ``FINDING``.
@@ -131,7 +128,6 @@ def exactly_once(view: ClientHistory, landed: pa.Array) -> Rows | None:
 
 
 def _members(view: ClientHistory) -> pa.Table:
-    """Return the members of groups, as ``MEMBER`` rows."""
     joined = subscriptions(view).to_pylist()
     groups = {row["client"]: (row["run"], row["value"]) for row in joined}
     number = {group: nth for nth, group in enumerate(sorted(set(groups.values())))}
@@ -146,11 +142,11 @@ def _members(view: ClientHistory) -> pa.Table:
 def transacted(rows: pa.Table, *, landed: pa.Array) -> pa.Table:
     """Return the reads of transactions that took effect or may have, as ``PLACE`` rows.
 
-    This kernel needs all rows of a ``operation`` together.
+    All rows with the same ``operation`` must be in one table.
 
     Args:
         rows: rows of ``ROW``, with the ``group`` of their client.
-        landed: see ``exactly_once``.
+        landed: as in ``exactly_once``.
     """
     columns, operation = grouped(numbers(rows, (*ROW.names, "group")), "operation", then=("at",))
     fact = columns["fact"]
@@ -163,9 +159,9 @@ def transacted(rows: pa.Table, *, landed: pa.Array) -> pa.Table:
 
 
 def acknowledged(rows: pa.Table) -> pa.Table:
-    """Return acknowledged records that are once in the log, as ``PLACE`` rows.
+    """Return acknowledged records that are in the log once, as ``PLACE`` rows.
 
-    This kernel needs all rows of a ``key`` together.
+    All rows with the same ``key`` must be in one table.
     """
     columns, record = grouped(numbers(rows, ROW.names), "key", then=("at",))
     sent = any_of(columns["fact"], flags.SENT_OK) & ~any_of(columns["fact"], flags.OF_FENCE)
@@ -181,9 +177,9 @@ def acknowledged(rows: pa.Table) -> pa.Table:
 
 
 def processed_twice(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
-    """Return findings of records that two transactions of a group read.
+    """Return the records that two transactions of a group read, as ``FINDING`` rows.
 
-    This kernel needs all rows of a ``key`` together.
+    All rows with the same ``key`` must be in one table.
 
     Args:
         rows: the DONE rows of ``PLACE``.
@@ -203,7 +199,7 @@ def processed_twice(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
 def unprocessed(rows: pa.Table, *, names: dict[int, str]) -> pa.Table:
     """Return records that the transactions of a group skipped, as ``FINDING`` rows.
 
-    This kernel needs all rows of a ``slot`` together.
+    All rows with the same ``slot`` must be in one table.
 
     Args:
         rows: rows of ``PLACE``.
@@ -249,7 +245,7 @@ def _findings(
     record: Numbers,
     names: dict[int, str],
 ) -> pa.Table:
-    """Return findings of two steps, about records, as ``FINDING`` rows.
+    """Return findings with two steps each, as ``FINDING`` rows.
 
     Args:
         ends: ``client`` and ``at`` of each step's row.

@@ -2,9 +2,9 @@
 
 A coordinator writes a marker into every partition of a transaction that it ends, and then completes
 the transaction (KIP-98). A record of the transaction that arrives after the marker opens the
-transaction again, and no client will end it. The last stable offset does not move any more, and
-read_committed readers get no record after it (KAFKA-14402, KIP-890). The disks show both: the
-partition's log, and the coordinator's log, ``__transaction_state``.
+transaction again. No client will end it. So the last stable offset does not move any more, and
+read_committed readers get no later record (KAFKA-14402, KIP-890). Two logs on the disks show this:
+the partition's log, and the coordinator's log, ``__transaction_state``.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ from highwater.checkers.run_tables import Tables
 from highwater.checkers.transactions.coordinated import TOPIC
 
 _ENDED: Final = frozenset((EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT))
-"""States in TransactionState without an open transaction or one that is about to end."""
+"""The states of TransactionState in which no transaction is open or about to end."""
 
 _PLACE: Final = ("run", "topic", "partition", "producer_id")
 
@@ -40,7 +40,7 @@ Row = dict[str, Any]
 
 
 class _Coordinated(NamedTuple):
-    """The last state that a coordinator wrote about a producer id."""
+    """The last state that a coordinator wrote about a producer id, with the transactional id."""
 
     name: str
     state: str
@@ -50,20 +50,20 @@ def _says(row: Row) -> str:
     copies = row["copies"]
     brokers = ", ".join(str(copy["broker"]) for copy in copies)
     where = f"{row['topic']}-{row['partition']} at offset {row['offset']}"
-    which = f"begins with {row['value']}" if row["value"] else "begins"
+    begins_with = f" that begins with {row['value']}" if row["value"] else ""
     return (
-        f"A transaction is open in {where}, where it {which}, on every disk that has it (broker"
-        f" {brokers}), although its coordinator has ended it: {copies[0]['note']}. Readers of "
-        "committed records stop there."
+        f"A transaction{begins_with} is open in {where} on the disks of broker {brokers}, although"
+        f" its coordinator has ended it: {copies[0]['note']}. No read_committed reader"
+        " passes this offset."
     )
 
 
 @checker(
     Kind(
         HANGING,
-        guarantee="No transaction that its coordinator has ended is open in a partition.",
-        singular="transaction that has ended is open in a partition, and hides what follows it",
-        plural="transactions that have ended are open in partitions, and hide what follows them",
+        guarantee="If a coordinator has ended a transaction, no partition has it open.",
+        singular="transaction that has ended is open in a partition, and hides later records",
+        plural="transactions that have ended are open in partitions, and hide later records",
         severity=Severity.SERIOUS,
         promise="progress: every transaction ends, at the latest by its timeout (KIP-98)",
         breaks=if_committed_is_kept,
@@ -81,9 +81,9 @@ def hanging_transaction(tables: Tables) -> pa.Table:
     Ongoing before a record may be appended, so the time of the state does not matter.)
 
     A partition is not judged if one of its replicas is missing or damaged, because that replica
-    might have the marker. In a compacted topic each replica is judged by itself: its cleaner keeps
-    a marker as long as it keeps a record of the transaction. There a replica is not judged if it
-    ends before another, or was replacing segments.
+    might have the marker. In a compacted topic each replica is judged separately: its cleaner keeps
+    a marker as long as it keeps a record of the transaction. Such a replica is not judged if its
+    log is shorter than another's, or if its cleaner was replacing segments.
     """
     cases = {case.key: case for case in tables.cases if _tells(case)}
     if not cases:
@@ -107,7 +107,7 @@ def hanging_transaction(tables: Tables) -> pa.Table:
 
 
 def _tells(case: RunFiles) -> bool:
-    """Return whether a run has transactions, and all disks that show how they ended."""
+    """Return whether a run has transactions, and all disks that show the ends of transactions."""
     topic, folder = case.plan.topic, case.run.coordinators
     unread = any(unused.path.startswith(f"{folder.name}/") for unused in case.unread)
     whole = len(case.replicas) >= topic.partitions * topic.replication_factor
@@ -115,7 +115,7 @@ def _tells(case: RunFiles) -> bool:
 
 
 def _without_late(tables: Tables, compacted: Iterable[RunFiles]) -> DataFrame:
-    """Return the log without replicas of compacted topics that cannot be judged by themselves."""
+    """Return the log without those replicas of compacted topics that are not judged."""
     log = tables.log
     for case in compacted:
         ends = [end for end in log_ends(tables) if end.run == case.key]
@@ -180,14 +180,16 @@ def _states(case: RunFiles) -> dict[int, _Coordinated]:
     states: dict[int, _Coordinated] = {}
     for record, state in last.values():
         before = states.get(record.producer_id)
-        if before is None or before.state:  # a state that may be open outweighs other states
+        if (
+            before is None or before.state
+        ):  # if any state allows an open transaction, the result is empty
             states[record.producer_id] = _Coordinated(record.name, state)
     return states
 
 
 def _row(opened: Row, coordinated: _Coordinated) -> Row:
     producer = f"producer id {opened['producer_id']}, epoch {opened['epoch']}"
-    note = f"{producer}, {coordinated.name}, is {coordinated.state} there"
+    note = f"transactional id {coordinated.name} ({producer}) has the state {coordinated.state}"
     copies = [
         {**copy, "value": opened["value"], "note": note}
         for copy in opened["copies"]

@@ -296,7 +296,7 @@ GOLDEN: Final = (
         verdict="valid",
         anomalies=(LOST,),
         says=(
-            "No promise excludes that",
+            "The run's guarantee allows this",
             "lost 1 of 5 acknowledged records, which acks=1 does not promise to keep (acks=1",
         ),
     ),
@@ -338,7 +338,7 @@ GOLDEN: Final = (
         build=_unseen,
         verdict="unknown",
         anomalies=(("unseen", 0, 3, "m3"),),
-        says=("gave back 3 of 4",),
+        says=("returned 3 of 4",),
     ),
     Golden(
         name="cut-short",
@@ -473,8 +473,8 @@ GOLDEN: Final = (
         anomalies=tuple(("undelivered", groups.NEW, n, f"m{n + 1}") for n in (0, 1)),
         breaking=frozenset({"undelivered"}),
         says=(
-            "2 acknowledged records were never given to a group",
-            "never gave 2 records to a group",
+            "2 acknowledged records were never delivered to a group",
+            "never delivered 2 records to a consumer group",
         ),
     ),
     *(

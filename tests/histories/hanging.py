@@ -122,7 +122,7 @@ CASES: Final[
         lambda path: run_with(path, M2, M3, states=ENDED),
         "invalid",
         FOUND,
-        ("1 more anomaly follows", "a transaction open that no client will end"),
+        ("1 more anomaly follows", "a transaction that no client will end"),
     ),
     (
         "hanging-and-removed",

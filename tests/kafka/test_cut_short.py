@@ -140,7 +140,7 @@ def test_cut_run_claims_no_more_than_it_recorded(
         wrong += [f"{name} says {each}" for each in sweep.claims(said, sweep.UNFINISHED)]
         if verdict.verdict != "unknown" or answer.model is None or answer.model.findings:
             wrong.append(f"{name}: {verdict.verdict}, {answer.model}")
-        if f"ended early in its phase {verdict.cut}" not in said:
+        if f"ended early, in its phase {verdict.cut}" not in said:
             wrong.append(f"{name} does not say that it was cut short")
     assert not wrong, "\n".join(wrong)
     assert met

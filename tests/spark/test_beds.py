@@ -145,7 +145,7 @@ def test_a_server_that_does_not_answer_is_told_in_a_sentence() -> None:
         began = time.monotonic()
         found = complaint(SparkOptions(remote=f"{url}/;token=secret"))
     assert time.monotonic() - began < 60
-    assert found.startswith(f"highwater: no Spark Connect server answers at {url} within")
+    assert found.startswith(f"highwater: no Spark Connect server responds at {url} within")
     assert "secret" not in found
 
 
@@ -155,7 +155,10 @@ def test_a_server_of_another_version_is_told_in_a_sentence() -> None:
         from tests.spark.old_server import VERSION, old_server  # noqa: PLC0415 - as it warns
     with old_server() as url:
         found = complaint(SparkOptions(remote=url))
-    told = f"highwater: the Spark Connect server {url} is Spark {VERSION}, and this is Spark 4."
+    told = (
+        f"highwater: the Spark Connect server {url} runs Spark {VERSION}, but this machine has"
+        " Spark 4."
+    )
     assert found.startswith(told)
     assert len(found.splitlines()) == 2
 
@@ -165,7 +168,7 @@ def test_a_master_that_does_not_answer_is_told_in_a_sentence() -> None:
         taken.bind((LOOPBACK, 0))
         url = f"spark://{LOOPBACK}:{taken.getsockname()[1]}"
         found = complaint(SparkOptions(master=url, driver_memory="512m"))
-    assert found.startswith(f"highwater: no Spark master answers at {url}\n")
+    assert found.startswith(f"highwater: no Spark master responds at {url}\n")
     assert len(found.splitlines()) == 2
 
 

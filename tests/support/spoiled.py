@@ -42,7 +42,7 @@ UNSUPPORTED: Final = (
 
 UNCOUNTED: Final = (
     r"kept (all|its)",
-    r"gave back",
+    r"returned \d",
     r"lost \d[\d,]* of",
     r"Every record is accounted for",
     r"sent \d[\d,]* = ",

@@ -191,8 +191,8 @@ CASES: dict[str, tuple[Callable[[Path], Run], str, set[str]]] = {
     "no-status": (without("status.json"), "has no status.json", set()),
     "no-plan": (without("plan.json"), "has no plan.json", set()),
     "other-schema": (_other_schema, "store schema 99", set()),
-    "cut-short": (_cut_short, "ended early in its phase running", set()),
-    "cut-log-dirs": (_cut_with_two_log_dirs, "ended early in its phase running", {"divergence"}),
+    "cut-short": (_cut_short, "ended early, in its phase running", set()),
+    "cut-log-dirs": (_cut_with_two_log_dirs, "ended early, in its phase running", {"divergence"}),
     "problems": (_with_problems, "The HW-lag window was missed.", set()),
 }
 
@@ -243,7 +243,7 @@ def test_a_gap_is_the_brokers_own_where_a_list_says_that_all_files_are_there(
 def test_cut_short_run_is_judged_to_its_last_whole_batch(verdicts: dict[str, Verdict]) -> None:
     verdict = verdicts["cut-short"]
     assert verdict.ledger.sent == 2
-    assert any("4 rows up to the last complete batch" in reason for reason in verdict.reasons)
+    assert any("up to their last complete batch" in reason for reason in verdict.reasons)
 
 
 def test_a_cut_run_is_judged_in_all_log_directories(
@@ -289,7 +289,7 @@ def test_what_a_whole_run_does_not_have_is_not_judged_and_its_page_says_so(
     verdicts: dict[str, Verdict], runs: dict[str, Run]
 ) -> None:
     verdict = verdicts["zookeeper"]
-    says = "not judged: no metadata log of a KRaft controller was frozen"
+    says = "not judged: no metadata log of a KRaft controller was copied"
     assert (verdict.verdict, verdict.reasons) == ("valid", ())
     assert verdict.checkers["metadata-divergence"] == says
     assert verdict.checkers["lost-decision"] == "held"
@@ -306,7 +306,7 @@ def test_rotten_data_crash_their_own_checkers_only(spark: SparkSession, tmp_path
     assert rotten.verdict == "unknown"
     assert rotten.checkers["lost-write"].startswith("crashed: ")
     assert rotten.checkers["divergence"] == "found 1"
-    assert any("The ledger could not be made" in reason for reason in rotten.reasons)
+    assert any("the run has no ledger" in reason for reason in rotten.reasons)
     assert sound.verdict == "invalid"
     assert sound.checkers["lost-write"] == "found 1"
 

@@ -99,7 +99,7 @@ def test_a_run_that_is_too_long_for_cycles_has_every_other_verdict(
     (loop, other) = judge([loops.loop(tmp_path / "run", loops.A, there=[]), others], spark)
     says = loop.checkers["G1c"]
     assert says.startswith("not judged: the history has ")
-    assert says.endswith(" rows, and cycles are searched in 4 at most")
+    assert says.endswith(" rows, and only histories of at most 4 rows are searched for cycles")
     assert {loop.checkers["phantom"], other.checkers["G1c"]} == {"held"}
 
 
@@ -111,7 +111,10 @@ def test_a_history_of_jepsen_s_that_is_too_long_for_cycles_is_unknown(
     path.write_text(EDN)
     history = History(path)
     read = history.to_parquet(tmp_path / jepsen.OPERATIONS_FILE)
-    says = "Cycles were not judged: the history has 2 rows, and cycles are searched in 1 at most."
+    says = (
+        "Cycles were not judged: the history has 2 rows, and only histories of at most 1 rows are"
+        " searched for cycles."
+    )
     for ww, verdict in ((True, "unknown"), (False, "valid")):  # nobody both sends and reads
         found = jepsen.judge(history, read, spark, tmp_path, ww=ww)
         assert (found.verdict, found.doubts) == (verdict, (says,) if ww else ())

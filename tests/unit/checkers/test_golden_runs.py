@@ -43,8 +43,11 @@ def test_verdict_is_as_written(golden: Golden, verdicts: dict[str, Verdict]) -> 
 @pytest.mark.parametrize(
     ("golden", "says"),
     [
-        ("restless-below-hw", "It lies below the HW of every replica that holds it"),
-        ("quiesced-above-hw", "It lies above the HW that broker 1 (3) had last checkpointed."),
+        ("restless-below-hw", "This offset is below the HW of every replica that holds it"),
+        (
+            "quiesced-above-hw",
+            "This offset is not below the HW that broker 1 (3) had last checkpointed.",
+        ),
     ],
 )
 def test_a_divergence_says_whether_it_was_committed(

@@ -248,7 +248,7 @@ def test_a_file_that_is_too_long_is_told(
 ) -> None:
     monkeypatch.setattr("highwater.checkers.remote_runs.MIRRORED_MAX", 10)
     run = built(tmp_path / "run")
-    with pytest.raises(HarnessError, match="bytes, and Spark can read no more than 10 of it"):
+    with pytest.raises(HarnessError, match="bytes, but Spark can read files of at most 10 bytes"):
         fetch(spark, run.path.as_uri(), tmp_path / "mirror")
     assert not (tmp_path / "mirror").exists()
 

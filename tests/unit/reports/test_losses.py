@@ -1,4 +1,4 @@
-"""A run that lost records which nothing promised to keep is not shown as one that lost nothing."""
+"""A run that lost records which no guarantee covers is not shown as one that lost nothing."""
 
 import xml.etree.ElementTree as ET
 from pathlib import Path

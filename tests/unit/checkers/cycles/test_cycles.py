@@ -200,7 +200,7 @@ def test_a_long_history_is_not_searched_and_that_is_told(
     view = seen(histories)
     assert {row["run"] for row in found(view, ww=ww)} == {"short"}
     told = {run: finder.unsearched(view, run, ww=ww) for run in histories}
-    says = "the history has 5 rows, and cycles are searched in 4 at most"
+    says = "the history has 5 rows, and only histories of at most 4 rows are searched for cycles"
     assert told == {"short": "", "long": says, "alone": says if ww else ""}
 
 

@@ -418,7 +418,7 @@ CASES = {
         verdict="unknown",
         hw=(6, 6, 6),
         files=epochs((0, 0)),
-        says="Broker 1: Its folder holds no segment (no *.log; only leader-epoch-checkpoint).",
+        says="Broker 1: Its folder has no segment (no *.log; only leader-epoch-checkpoint).",
         kinds=dict.fromkeys((1, 2, 3), ("missing-segment",)),
     ),
     "no-log-beside-others": Case(
@@ -524,7 +524,7 @@ CASES = {
     "zeros-and-other-bytes": Case(  # an image of a disk
         logs=(bytes(5000) + bytes(range(1, 256)) * 9, SIX),
         verdict="unknown",
-        says="bytes in which no batch begins",
+        says="bytes that contain no batch",
         kinds={1: ("unreadable",)},
     ),
     "another-segment": Case(  # a copy under a wrong name

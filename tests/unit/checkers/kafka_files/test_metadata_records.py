@@ -78,7 +78,7 @@ def test_other_kinds_decide_nothing_of_ours() -> None:
     assert decode(made.framed(99, 4, b"whatever")) is None
     assert name(made.nothing()) == "NoOpRecord"
     assert name(made.framed(99, 4, b"")) == "record of kind 99"
-    assert name(b"") == name(b"\x02\x00\x00") == "no record"
+    assert name(b"") == name(b"\x02\x00\x00") == "an invalid record"
 
 
 @pytest.mark.parametrize(

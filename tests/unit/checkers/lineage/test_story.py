@@ -172,7 +172,7 @@ def test_a_record_without_offset_or_partition_has_a_story_too() -> None:
     assert [witness.what for witness in told] == ["sent", "acknowledged", "passed"]
     assert sentence(row(partition=None, offset=None, acks="0"), one) == (
         "Let R be m3, sent with acks=0, which no broker acknowledges, in events."
-        " The final reader read its whole partition and did not receive R: R is lost."
+        " The final reader read the whole partition and did not receive R: R is lost."
     )
 
 
@@ -186,7 +186,7 @@ def test_sentence_of_a_divergence_groups_brokers_by_what_they_hold() -> None:
         " epoch 2: readers get the record of the current leader."
     )
     assert sentence(row("divergence", copies=copies[1:]), None) == (
-        "At offset 3 of events-0 brokers 2 and 3 hold m4; another replica skips that offset."
+        "At offset 3 of events-0 brokers 2 and 3 hold m4, but another replica skips that offset."
     )
 
 
@@ -195,15 +195,21 @@ def test_sentence_of_a_divergence_groups_brokers_by_what_they_hold() -> None:
     [
         (
             ("below its HW 4", "below its HW 5"),
-            " It lies below the HW of every replica that holds it: no replica will truncate it.",
+            (
+                " This offset is below the HW of every replica that holds it: no replica will"
+                " truncate it."
+            ),
         ),
         (
             ("below its HW 4", "above its HW 3"),
-            " It lies above the HW that broker 2 (3) had last checkpointed.",
+            " This offset is not below the HW that broker 2 (3) had last checkpointed.",
         ),
         (
             ("above its HW 2", "above its HW 3"),
-            " It lies above the HW that broker 1 (2) and broker 2 (3) had last checkpointed.",
+            (
+                " This offset is not below the HW that broker 1 (2) and broker 2 (3) had last"
+                " checkpointed."
+            ),
         ),
         (("below its HW 4", None), ""),
     ],

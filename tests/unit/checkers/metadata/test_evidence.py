@@ -81,7 +81,7 @@ WHOLE: Final = log((*DECIDED, (1, nothing())))
 @pytest.mark.parametrize(
     ("segments", "snapshot", "says"),
     [
-        ({}, 0, "holds no segment"),
+        ({}, 0, "has no segment"),
         (
             {3: WHOLE[3:]},
             2,
@@ -96,7 +96,7 @@ WHOLE: Final = log((*DECIDED, (1, nothing())))
             "ends at offset 3, but the quorum's leader reported that it had reached 5",
         ),
         ({0: WHOLE[:3]}, 5, ""),
-        ({0: [b"404 not found\n"]}, 0, "is no Kafka log but text"),
+        ({0: [b"404 not found\n"]}, 0, "is not a Kafka log but text"),
     ],
 )
 def test_what_a_copy_lacks_is_named_and_no_log_is_evidence(

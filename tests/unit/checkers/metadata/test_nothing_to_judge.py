@@ -23,9 +23,9 @@ from tests.histories.controllers import (
 from tests.support.metadata_logs import log
 from tests.support.run_builder import RunBuilder
 
-NO_LOG = "no metadata log of a KRaft controller was frozen"
-ONE_LOG = "one metadata log alone has no other to agree with"
-NO_OVERLAP = "no two metadata logs overlap"
+NO_LOG = "no metadata log of a KRaft controller was copied"
+ONE_LOG = "there is only one metadata log"
+NO_OVERLAP = "no two metadata logs have an offset in common"
 NO_END = "the controllers' state at the end was not recorded"
 UNSOUND = "no metadata log of a controller could be read to its end"
 NOTHING_SAID = "no controller acknowledged a request"

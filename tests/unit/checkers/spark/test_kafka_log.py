@@ -82,7 +82,7 @@ def test_an_unknown_column_is_told(spark: SparkSession) -> None:
         read_log(spark, [FIXTURES], ["offset", "epoch", "lag"])
     assert "leader_epoch" in told.value.hint
     source = kafka_log.KafkaLog({"path": str(FIXTURES)})
-    with pytest.raises(UsageError, match="offset is no string"):
+    with pytest.raises(UsageError, match="offset is not of type string"):
         source.reader(StructType().add("offset", StringType()))
 
 

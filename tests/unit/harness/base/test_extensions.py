@@ -92,7 +92,7 @@ def test_a_checker_that_is_called_as_one_of_ours_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checker_package(tmp_path, "corrupt", monkeypatch)
-    with pytest.raises(HarnessError, match="the package lately has a checker called corrupt"):
+    with pytest.raises(HarnessError, match="the package lately has a checker for the kind corrupt"):
         catalogue.all_kinds()
 
 
@@ -101,7 +101,7 @@ def test_an_entry_point_of_no_checker_is_refused(
 ) -> None:
     entries = f"[{extensions.CHECKERS}]\nmine = plain:late\n"
     package(tmp_path, "plain", "def late(tables): ...", monkeypatch, entries)
-    with pytest.raises(HarnessError, match="the package plain has a function for highwater"):
+    with pytest.raises(HarnessError, match="of the package plain names a function, not a"):
         catalogue.all_checkers()
 
 

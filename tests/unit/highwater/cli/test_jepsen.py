@@ -103,7 +103,8 @@ def test_what_the_last_reader_does_not_reach_is_unknown(
     found, kinds, reasons = verdict(history, text)
     assert (found, kinds) == (code, [])
     says = (
-        "Key 3: offset 1 was known, but later no reader that sought the beginning reached it again"
+        "Key 3: offset 1 was known, but no reader that later called seek to the beginning reached"
+        " it again"
     )
     assert [reason[: len(says)] for reason in reasons] == ([says] if code else [])
 

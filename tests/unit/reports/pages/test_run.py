@@ -254,7 +254,7 @@ def test_a_finding_of_no_partition_is_given_none(tmp_path: Path) -> None:
         partition=-1,
         offset=None,
         value="topic events was created",
-        sentence="A controller said that topic events was created.",
+        sentence="A controller announced that topic events was created.",
         breaks=True,
     )
     judged = msgspec.structs.replace(

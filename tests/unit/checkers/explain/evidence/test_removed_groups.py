@@ -38,8 +38,8 @@ def test_a_lacking_offset_is_explained_by_its_release_and_by_the_log(
     found = coordinator_contradiction.find(cast("Any", SimpleNamespace(cases=(case,))))
     [row] = cast("pa.Table", found).to_pylist()
     assert row["copies"][0]["note"] == (
-        "The coordinator of group events-group had no offset for partition 0; __consumer_offsets"
-        " has offset 1."
+        "The coordinator of group events-group returned no offset for partition 0, but"
+        " __consumer_offsets has offset 1."
     )
     chain = removed_group(observe(run), row)
     assert bool(chain.why_not) is not bool(rule)

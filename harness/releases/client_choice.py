@@ -24,7 +24,7 @@ JAVA: Final = "java"
 KAFKA_PYTHON: Final = "kafka-python"
 AIOKAFKA: Final = "aiokafka"
 DRIVER: Final = "driver"
-"""Any library in a separate process, which a command starts (docs/driver.md)."""
+"""Any library, in a separate process that a command of the user starts (docs/driver.md)."""
 
 _DRIVERS: Final = Path(__file__).parents[1] / "clients/drivers"
 _WHEELS: Final = {
@@ -32,7 +32,7 @@ _WHEELS: Final = {
     KAFKA_PYTHON: KAFKA_PYTHON,
     AIOKAFKA: AIOKAFKA,
 }
-"""Libraries that our own drivers import, in any release, and their packages."""
+"""The packages of the libraries that our own drivers import. A user may choose their release."""
 
 _VERSION: Final = re.compile(r"\d+(\.\d+){1,2}")
 
@@ -55,22 +55,22 @@ _OLDEST: Final = {
     ),
     AIOKAFKA: ((0, 11), "it writes only records of format 2, which came with 0.11.0"),
 }
-"""The oldest brokers that a Python client supports; it supports all newer ones
+"""The oldest brokers that a Python client supports. It supports all newer brokers
 (docs/clients.md)."""
 
 _CODECS: Final = {KAFKA_PYTHON: ("none", "gzip", "zstd")}
-"""Compressions of libraries that do not have all; kafka-python needs packages for some."""
+"""The compressions of a library that does not have all. kafka-python needs extra packages for
+some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientChoice:
-    """A library of clients, and the release of Java's clients.
+    """A client library; for Java's clients also their release.
 
     Attributes:
-        release: the release of Java's clients; None for other libraries, which have only the
-            release of the installed package.
+        release: the release of Java's clients. None for other libraries.
         command: the program of a client driver, and its arguments.
-        wheel: the package and release that our own driver imports; empty for the installed one.
+        wheel: the package and release that our own driver imports. Empty for the installed package.
     """
 
     library: str
@@ -85,7 +85,7 @@ class ClientChoice:
 
     @property
     def title(self) -> str:
-        """The library's clients as words in a sentence, in the plural."""
+        """The name of the library's clients for a sentence, in the plural."""
         if self.wheel:
             return f"the clients of {self.wheel}"
         if self.library == DRIVER:
@@ -100,7 +100,7 @@ class ClientChoice:
         return self.release is None or self.release.idempotence
 
     def compresses(self, codec: str) -> bool:
-        """Return whether the library has this compression."""
+        """Return whether the library supports this compression."""
         codecs = _CODECS.get(self.library, (codec,))
         return codec in (codecs if self.release is None else self.release.compressions)
 
@@ -109,7 +109,7 @@ class ClientChoice:
         newer = protocol == CONSUMER
         if self.release is None:
             python = self.library in {KAFKA_PYTHON, AIOKAFKA}
-            return "they know classic groups only" if newer and python else ""
+            return "they support classic groups only" if newer and python else ""
         number = self.release.number
         if number < _METADATA:
             return "before 2.5 a consumer does not report the generation of its group"

@@ -17,7 +17,8 @@ DRIVERS: Final[Mapping[str, Callable[..., Site]]] = {
     "local": local.open_site,
     "docker": containers.open_site,
 }
-"""Driver name to a function that makes a site. Its arguments are those of ``local.open_site``."""
+"""Driver name to a function that makes a site. The function's arguments are those of
+``local.open_site``."""
 
 
 def open_cluster(

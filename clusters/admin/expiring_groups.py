@@ -18,8 +18,8 @@ from highwater.clusters.core.interfaces import UnreachableError
 _VERSION: Final = 2
 _CONNECTIONS: Final = 24
 _AT_ONCE: Final = 2
-"""The number of requests in flight on a connection. It is small, because the broker adds the
-retention time to the time at which it reads a request."""
+"""The number of requests in flight on a connection. The number is small, because the broker adds
+the retention time to the time at which it reads a request."""
 
 _ANSWERS_S: Final = 30.0
 

@@ -52,8 +52,8 @@ LeadershipChange = Callable[[CoordinationView, Mapping[int, Address], Freezer, s
 class ZooKeeperMover:
     """Writes nodes like ``kafka-reassign-partitions`` and ``kafka-preferred-replica-election``.
 
-    The controller handles a new order of replicas as a reassignment. It waits until every replica
-    is in the ISR, and increases the leader epoch of the current leader
+    The controller handles a new order of replicas as a reassignment. The controller waits until
+    every replica is in the ISR, and increases the leader epoch of the current leader
     (``KafkaController.updateLeaderEpochAndSendRequest``). The election then increases the epoch
     again. If a replica is not in the ISR, this class writes the order to the topic's node, and
     forces the controller to read that node again.

@@ -246,8 +246,8 @@ class ZooKeeperView:
 class BrokersView:
     """A cluster's state as brokers report it. Every broker has its own copy of the metadata.
 
-    While a broker is paused or partitioned, its copy is old. It is also old for a short time after
-    the fault.
+    While a broker is paused or partitioned, its copy is old. The copy is also old for a short time
+    after the fault.
 
     Args:
         brokers: ids of the brokers that may get requests.

@@ -205,7 +205,7 @@ def _write(
         view.create(f"/config/topics/{name}", {"version": 1, "config": dict(settings)})
         if not view.create(f"/brokers/topics/{name}", {"version": 1, "partitions": partitions}):
             raise HarnessError(
-                f"Kafka {release.name} cannot create topic {name!r}: ZooKeeper already has it",
+                f"Kafka {release.name} cannot create topic {name!r}: the topic exists in ZooKeeper",
                 hint="Give every topic its own name.",
             )
 

@@ -74,8 +74,8 @@ def merge_log_dirs(replicas: Path) -> None:
 def copy_topics(replicas: Path, topics: Collection[str], target: Path) -> None:
     """Copy the topics' replicas, and the files of whole brokers, to the folder ``target``.
 
-    They are below ``replicas/<broker id>``. Coordinators' topics and the topics' remote tier are
-    copied to directories next to ``target``.
+    The files are below ``replicas/<broker id>``. Coordinators' topics and the topics' remote tier
+    are copied to directories next to ``target``.
 
     Raises:
         HarnessError: a file cannot be copied.

@@ -20,8 +20,8 @@ Client = Any  # docker.DockerClient, which ships no types
 _IN_A_CONTAINER = (Path("/.dockerenv"), Path("/run/.containerenv"))
 """Files that Docker and Podman put into their containers."""
 _INSTALL = (
-    "Install and start it (Debian: apt-get install docker.io iptables; elsewhere Docker Desktop or "
-    "Docker Engine), or run on local processes: --cluster local."
+    "Install and start Docker (Debian: apt-get install docker.io iptables; otherwise Docker "
+    "Desktop or Docker Engine), or run on local processes: --cluster local."
 )
 
 

@@ -209,12 +209,12 @@ def require_free(address: Address, node: str) -> None:
                 raise HarnessError(f"{node} cannot use {address}: {error.strerror}") from error
             raise HarnessError(
                 f"{node} cannot start: port {address.port} of {address.host} is in use"
-                f"{_holder(address)}",
+                f"{_by_process(address)}",
                 hint="End that process, or start the run again to get other addresses.",
             ) from error
 
 
-def _holder(address: Address) -> str:
+def _by_process(address: Address) -> str:
     covering = {address.host, "0.0.0.0", "::"}  # noqa: S104 - compared, never bound
     with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections("tcp"):

@@ -549,7 +549,7 @@ class Cluster(Protocol):
         """Copy the current replicas of topics. The cluster continues afterwards.
 
         Every running broker is paused during the copy, so that every copied file is consistent.
-        ``directory`` gets a folder for each broker id. It has the broker's
+        ``directory`` gets a folder for each broker id. The folder has the broker's
         ``<topic>-<partition>/*`` and checkpoint files, as after ``freeze``.
 
         Raises:
@@ -560,7 +560,7 @@ class Cluster(Protocol):
         """Pause every broker, then kill all brokers, and leave the log directories unchanged.
 
         Returns:
-            The folder ``replicas`` with one folder for each broker id. It has
+            The folder ``replicas`` with one folder for each broker id. That folder has
             ``<topic>-<partition>/*.log``, ``leader-epoch-checkpoint`` and the broker's
             ``*-checkpoint`` files. Preallocated index files and Kafka's internal topics are
             removed. The cluster cannot be used after this.

@@ -181,5 +181,5 @@ class ExternalBroker:
     def _out_of_reach(self, *_: object) -> NoReturn:
         raise HarnessError(
             f"this fault is not possible on broker {self.id}: the cluster is external",
-            hint="It needs a cluster that Highwater starts.",
+            hint="Use this fault on a cluster that Highwater starts.",
         )

@@ -23,7 +23,7 @@ _INLINE: Final = (
     "ssl.keystore.key",
 )
 _TO_PEM: Final = (
-    "Convert a PKCS12 store with `openssl pkcs12 -in STORE -out FILE.pem`; a JKS store first with"
+    "Convert a PKCS12 store by `openssl pkcs12 -in STORE -out FILE.pem`. For a JKS store, first run"
     " `keytool -importkeystore -srckeystore STORE -destkeystore STORE.p12 -deststoretype PKCS12`."
 )
 
@@ -47,7 +47,7 @@ def read_properties(path: Path) -> dict[str, str]:
         if name in properties:
             raise UsageError(
                 f"{path}: {name} is not supported",
-                hint="Write its value to a PEM file, and set ssl.…store.location to its path.",
+                hint="Write the value to a PEM file, and set ssl.…store.location to its path.",
             )
     if store := properties.get("ssl.truststore.location"):
         settings["ssl.ca.location"] = _pem(path, "ssl.truststore.location", store)

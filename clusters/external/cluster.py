@@ -122,7 +122,7 @@ def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster"
 class ExternalCluster(AdministeredCluster):
     """A Cluster (``clusters.core.interfaces``) from an inventory. ``open_cluster`` opens it.
 
-    It uses only the brokers in the inventory, and changes only topics that it created.
+    The cluster uses only the brokers in the inventory, and changes only topics that it created.
     """
 
     def __init__(
@@ -285,7 +285,7 @@ class ExternalCluster(AdministeredCluster):
             broker.heal()
 
     def _refuse_others(self) -> None:
-        """Raise an error if another run, on any machine, has a topic with the inventory's prefix."""
+        """Raise an error if another run, on any machine, has a topic with our prefix."""
         with contextlib.closing(self._view()) as view:
             topics = {topic for topic in view.topics() if topic.startswith(self._inventory.prefix)}
         if others := sorted(topics - set(self._journal.entry.topics)):

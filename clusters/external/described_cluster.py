@@ -39,7 +39,7 @@ from highwater.harness.releases.cluster_facts import (
 from highwater.harness.releases.release import Coordination
 
 DEFAULTS: Final = "any topic with the brokers' defaults"
-"""The name for all topics that are in no file. They have the brokers' defaults."""
+"""The name for all topics that are in no file. Such topics have the brokers' defaults."""
 
 _MIN_ISR: Final = "min.insync.replicas"
 _RETENTION: Final = "retention.bytes"

@@ -187,7 +187,7 @@ class ClusterHealer:
 
 
 def _delete(admin: AdminClient, view: MetadataView, topic: str) -> frozenset[str]:
-    """Request the deletion of a topic if it is listed. Return the topics that were listed before."""
+    """Request the deletion of a topic if it is listed; return the topics that were listed."""
     listed = view.topics()
     if topic not in listed:
         return listed

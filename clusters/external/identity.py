@@ -27,21 +27,21 @@ def identify(inventory: Inventory, confirm: str | None) -> ClusterIdentity:
     identity = recognise(inventory)
     if confirm == identity.code:
         return identity
-    coded = f"the cluster at {inventory.bootstrap} has the code {identity.code}"
-    stands_for = f"The code identifies {identity.stands_for}."
+    cluster_has_code = f"the cluster at {inventory.bootstrap} has the code {identity.code}"
+    code_identifies = f"The code identifies {identity.stands_for}."
     if confirm is None:
         raise UsageError(
-            f"{coded}. {stands_for}",
+            f"{cluster_has_code}. {code_identifies}",
             hint=f"To inject faults into this cluster, confirm it: --confirm {identity.code}",
         )
     if confirm == identity.cluster_id:
         raise UsageError(
-            f"{coded}; its id {confirm} is not enough,"
-            f" because other clusters may have the same id. {stands_for}",
+            f"{cluster_has_code}; its id {confirm} is not enough,"
+            f" because other clusters may have the same id. {code_identifies}",
             hint=f"To inject faults into this cluster, confirm it: --confirm {identity.code}",
         )
     raise UsageError(
-        f"{coded}, not {confirm}. {stands_for}",
+        f"{cluster_has_code}, not {confirm}. {code_identifies}",
         hint="Check the inventory's bootstrap and the value of --confirm. The code also changes"
         " if a broker is down or has another address.",
     )

@@ -1,4 +1,6 @@
-"""Journal of the faults and topics of an external cluster. It is written before each fault.
+"""Journal of the faults and topics of an external cluster.
+
+The journal is written before each fault.
 
 The folder ``$XDG_STATE_HOME/highwater/clusters/<cluster id>`` has these files. The harness and its
 guard lock ``lock``; only the harness locks ``running``. ``open.json`` exists until all faults are
@@ -186,7 +188,7 @@ def read(folder: Path) -> ClusterDamage | None:
     except (OSError, msgspec.MsgspecError) as error:
         raise HarnessError(
             f"{path} cannot be read: {error}",
-            hint="The file lists faults of an ended run. Heal them by hand, then delete the file.",
+            hint="The file lists faults of an ended run. Heal these by hand, then delete it.",
         ) from error
 
 

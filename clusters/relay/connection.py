@@ -85,8 +85,8 @@ class RelayConnection:
         client: the accepted socket; None if the relay itself sends the requests.
         server: number of the node that gets the requests.
         source: the sender of the requests, if its address identifies the sender. Otherwise it is
-            None until the first request names the sender. It stays None for a tool, to which no
-            rule applies.
+            None until the first request names the sender. The source stays None for a tool, to
+            which no rule applies.
         users: the kind of users of the address on which the relay accepted the connection.
         zookeeper: whether the protocol is ZooKeeper's.
         alias: between ZooKeepers, the address that replaces the sender's own address; otherwise
@@ -142,7 +142,7 @@ class RelayConnection:
     def apply_rules(self) -> None:
         """Apply the current rules for the connection's link."""
         source, server, host = self.source, self.server, self._host
-        if self.source is None:  # the first request names the source; a rule may apply to it
+        if source is None:  # the first request names the source; a rule may apply to it
             self.requests.apply_rules((), catches=True)
         else:
             self.requests.apply_rules(

@@ -1,4 +1,7 @@
-"""Inspectors of frames. They decode requests and responses, and find the rules for these frames."""
+"""Inspectors of frames.
+
+Inspectors decode requests and responses, and find the rules for these frames.
+"""
 
 import json
 import struct
@@ -283,7 +286,7 @@ class AnswerInspector(_KafkaInspector):
         return self._pending[0].refusal if self._pending else None
 
     def refuse(self, inspected: InspectedFrame) -> bool:
-        """Replace a response without errors by an error response. Return False: it is forwarded."""
+        """Replace a response that has no error with an error response. Return False: forward it."""
         note, hand = inspected.note, inspected.hand
         if isinstance(note, Answer) and hand is not None and _has_no_error(note, inspected.frame):
             head, error = note.request.head, hand.rule.error

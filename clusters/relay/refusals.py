@@ -1,12 +1,11 @@
 """Refusals: errors with which a broker may respond to a client's request.
 
-An error is legal only for some request versions and some kinds of producers. It also depends on the
-broker's action: a broker returns some errors only before the action, and others only after the
-append. The rules come from the ``*Response.json`` of Kafka's messages, ``UnifiedLog`` and
-``Partition`` (before an append), ``DelayedProduce`` (after it), ``TransactionCoordinator`` and
-``TransactionStateManager``, ``GroupCoordinatorService``, ``FetchManager``. The list does not have
-THROTTLING_QUOTA_EXCEEDED, because only the controller returns it
-(``ControllerMutationQuotaManager``).
+An error is legal only for some request versions and some kinds of producers. A broker returns some
+errors only before the action, and others only after the append. The rules come from the
+``*Response.json`` of Kafka's messages, ``UnifiedLog`` and ``Partition`` (before an append),
+``DelayedProduce`` (after it), ``TransactionCoordinator`` and ``TransactionStateManager``,
+``GroupCoordinatorService``, ``FetchManager``. The list does not have THROTTLING_QUOTA_EXCEEDED,
+because only the controller returns it (``ControllerMutationQuotaManager``).
 """
 
 import base64
@@ -168,7 +167,10 @@ def is_legal(head: Header, seen: Properties, error: int, *, acted: bool) -> bool
 
 
 def refusal(head: Header, seen: Properties, error: int) -> bytearray:
-    """Write a broker's error response to a request. It has every partition of the request."""
+    """Write a broker's error response to a request.
+
+    The response has every partition of the request.
+    """
     answer = _Writer(flexible=head.version >= flexible_since(head.api))
     answer.add(_I32, head.correlation)
     answer.tags()

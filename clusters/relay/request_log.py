@@ -146,7 +146,7 @@ class RequestLog:
         """Return the columns about a partition's records.
 
         The columns include the records if the write failed, or if the broker dropped the records as
-        a retry. It dropped them if an earlier response had the same offset.
+        a retry. A broker drops them if an earlier response had the same offset.
         """
         batch = seen.batches[number]
         row: Row = {"records": batch.records}

@@ -42,9 +42,9 @@ class Route:
         source: number of the only node that uses this address; None if several nodes use it.
         users: the kind of users of this address.
         zookeeper: whether the protocol is ZooKeeper's.
-        alias: for connections between ZooKeepers, ``host:port`` of the route back to the source. It
-            replaces the address that the source sends; other bytes do not change. None for all
-            other connections.
+        alias: for connections between ZooKeepers, ``host:port`` of the route back to the source.
+            The relay writes this address instead of the address that the source sends; other bytes
+            do not change. None for all other connections.
     """
 
     listen: tuple[str, int]

@@ -2,11 +2,11 @@
 
 An upgrade changes these three one after another, each broker by broker: first the jars, then
 ``inter.broker.protocol.version``, then ``log.message.format.version`` (Kafka's upgrade notes). A
-broker's behaviour depends on all three: with an old protocol it truncates by the old rule.
+broker's behaviour depends on all three: with an old protocol, the broker truncates by the old rule.
 
-On KRaft the protocol is ``metadata.version``, which belongs to the cluster and not to a broker. It
-changes for all brokers at once, with the other features that a new cluster of that release has
-(KIP-584).
+On KRaft the protocol is ``metadata.version``, which belongs to the cluster and not to a broker. The
+version changes for all brokers at once, with the other features that a new cluster of that release
+has (KIP-584).
 """
 
 import re

@@ -28,7 +28,7 @@ def load(group: str) -> tuple[tuple[str, object], ...]:
         except Exception as error:
             raise HarnessError(
                 f"{_package(entry)} cannot be loaded for {group}: {type(error).__name__}: {error}",
-                hint=f"Fix its module {entry.value}, or uninstall it.",
+                hint=f"Correct the module {entry.value}, or uninstall the package.",
             ) from error
     return tuple(loaded)
 

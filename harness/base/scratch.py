@@ -1,6 +1,6 @@
 """Temporary directories.
 
-This process removes them when it ends; after a kill, a later process does.
+The process removes them at its end. After a kill, a later process removes them.
 """
 
 import contextlib

@@ -28,8 +28,8 @@ def await_condition(
     """Call ``look`` repeatedly until its result satisfies a condition; return that result.
 
     Args:
-        look: returns a new observation at each call. It may not return a bool, because a bool
-            cannot explain a timeout.
+        look: returns a new observation at each call. The function may not return a bool, because a
+            bool cannot explain a timeout.
         until: the condition. Without a condition, the first result of ``look`` is returned.
         what: the condition as text, for the message "waited 30 s for <what>".
         passing: errors of ``look`` that are ignored until the limit, as ``NotYetError`` always is.
@@ -64,7 +64,7 @@ def _words(seen: object) -> str:
 
 
 class SteadyCondition(Generic[_T]):
-    """A condition for ``until``. It is true when another condition stays true for ``for_s``."""
+    """A condition for ``until``. This condition is true when another stays true for ``for_s``."""
 
     def __init__(
         self,

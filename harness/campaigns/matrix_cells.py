@@ -322,8 +322,8 @@ class MatrixFolder:
         matrix = _decode(self.path / MATRIX, Matrix)
         if matrix.schema != SCHEMA_VERSION:
             raise StoreError(
-                f"{self.path / MATRIX} has schema {matrix.schema}; this is schema {SCHEMA_VERSION}",
-                hint="Read it with the Highwater release that wrote it.",
+                f"{self.path / MATRIX} has schema {matrix.schema}, not {SCHEMA_VERSION}",
+                hint="Read the matrix with the Highwater release that wrote it.",
             )
         return matrix
 
@@ -361,7 +361,7 @@ class MatrixFolder:
 
 
 def _place(folder: Path) -> list[str | int]:
-    """Return a directory's sort key. It compares numbers as numbers: part 2 before part 10."""
+    """Return a directory's sort key. By this key, part 2 comes before part 10."""
     parts = re.split(r"(\d+)", folder.name)
     return [int(part) if part.isdecimal() else part for part in parts]
 

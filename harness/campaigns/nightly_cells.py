@@ -36,7 +36,7 @@ _DELIVERY_OPTIONS: Final[Mapping[Delivery, list[str]]] = {
 class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
     """A cell of a nightly run.
 
-    It sets every axis; a cell that does not name an axis gets the default.
+    An axis that is not set has the default.
     """
 
     driver: str = "local"

@@ -198,7 +198,7 @@ class NightOutcome:
     def reasons(self) -> list[str]:
         """Return the reasons why the night is not green, as sentences, worst first."""
         problems = [
-            f"The canary {canary} must lose records, but no cell of it did."
+            f"The canary {canary} must lose records, but none of its cells lost a record."
             for canary in silent(self.marks, self.canaries)
         ]
         for state, word in _REASONS.items():

@@ -27,7 +27,7 @@ _STATISTICS_MS: Final = 200
 
 
 class ConsumerLoop:
-    """One consumer of the run, and the consumers that replace it. It has its own thread.
+    """One consumer of the run, and the consumers that replace it. The consumer has its own thread.
 
     Without a group, the consumer reads every partition from the beginning, and its successor
     continues at the same offsets. A group member gets partitions from the group and commits

@@ -297,8 +297,8 @@ def _last_offset(client: RecordConsumer, topic: str, partition: int) -> int:
 def _first_offset(client: RecordConsumer, topic: str, partition: int, deadline: float) -> int:
     """Return a partition's first offset. A reader at an earlier offset would get an error.
 
-    The result is 0 if the first offset is unknown. It is above 0 only with a remote tier, or after
-    records expired or a fault deleted records.
+    The result is 0 if the first offset is unknown. The first offset is above 0 only with a remote
+    tier, or after records expired or a fault deleted records.
     """
     with contextlib.suppress(WaitTimeoutError):
         bounds = await_condition(

@@ -1,4 +1,6 @@
-"""A sender of single, named records. It waits for the outcome of each record at once, or later.
+"""A sender of single, named records.
+
+The sender waits for the outcome of each record at once, or later.
 
 Stories and the fences of the final read use it. The history is about one topic, so it has no
 records of other topics.
@@ -151,7 +153,7 @@ class Sender:
             return self._producer.trust_flush(limit_s)
 
     def _noted(self, identity: str, partition: int, answers: list[SendOutcome]) -> OnDelivery:
-        """Return the callback for the next record. It records the record's outcome."""
+        """Return the callback for the next record. The callback records that record's outcome."""
         invoke_ns = self._recorder.clock()
 
         def delivered(error: ClientError | None, message: DeliveredRecord) -> None:

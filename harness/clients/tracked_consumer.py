@@ -1,10 +1,10 @@
 """A consumer of the topic under test that reports every move of its position.
 
 The history must show whether a seek moved a reader, or whether the reader skipped records. So only
-this class may move a reader. Its ``auto.offset.reset`` is ``error``: librdkafka then reports an
-error instead of moving. For a consumer that gets partitions from its group, this class requests the
-first offsets. A consumer with another ``auto.offset.reset`` behaves like an application's: if its
-group has no committed offset, that setting decides its first offset.
+this class may move a reader. The consumer's ``auto.offset.reset`` is ``error``: librdkafka then
+reports an error instead of moving. For a consumer that gets partitions from its group, this class
+requests the first offsets. A consumer with another ``auto.offset.reset`` behaves like an
+application's: if its group has no committed offset, that setting decides its first offset.
 """
 
 import threading
@@ -35,7 +35,7 @@ itself."""
 class MoveCallback(Protocol):
     """A callback for each move.
 
-    It gets the move's kind (of ``history``), and whether a poll is running.
+    Arguments: the move's kind (see ``history``), and whether a poll is running.
     """
 
     def __call__(self, kind: str, places: Places, *, within: bool) -> None:
@@ -216,7 +216,8 @@ class TrackedConsumer:
     def _replaced(self, moves: Mapping[int, int]) -> bool:
         """Read partitions at new offsets. Return whether the client still owns these partitions.
 
-        A client that its group removed has lost its partitions. It reports this at the next poll.
+        A client that its group removed has lost its partitions. The client reports this at the next
+        poll.
         """
         places = _at_all(self._topic, moves)
         try:

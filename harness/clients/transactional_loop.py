@@ -4,8 +4,9 @@ A transaction sends a few records to random partitions. The seed decides whether
 aborted. With ``transform`` the client also reads as a group member, before and after its sends, and
 commits its offsets within the transaction (KIP-447): consume, transform, produce.
 
-A client that crashes leaves its transaction open. Its successor has the same ``transactional.id``.
-So the successor aborts the open transaction, and fences a producer that still runs.
+A client that crashes leaves its transaction open. The client's successor has the same
+``transactional.id``. So the successor aborts the open transaction, and fences a producer that still
+runs.
 """
 
 import threading
@@ -54,7 +55,9 @@ class _Client:
 
 
 class TransactionLoop:
-    """One transactional client of the run, and the clients that replace it. It has its own thread.
+    """One transactional client of the run, and the clients that replace it.
+
+    The client has its own thread.
 
     Args:
         common: returns the settings of a client with the given name.

@@ -1,4 +1,4 @@
-"""The choice of a client: a library with a release (``java:3.9.2``), or a driver's command."""
+"""The choice of a client: a library with a release (``java:3.9.2``), or a client driver."""
 
 import re
 import shlex
@@ -51,11 +51,11 @@ _METADATA: Final = (2, 5)
 _OLDEST: Final = {
     KAFKA_PYTHON: (
         (0, 10, 0),
-        "it needs ApiVersions, which brokers before 0.10.0 do not support",
+        "the client needs ApiVersions, which brokers before 0.10.0 do not support",
     ),
-    AIOKAFKA: ((0, 11), "it writes only records of format 2, which came with 0.11.0"),
+    AIOKAFKA: ((0, 11), "the client writes only records of format 2, which came with 0.11.0"),
 }
-"""The oldest brokers that a Python client supports. It supports all newer brokers
+"""The oldest brokers that a Python client supports. Each client also supports all newer brokers
 (docs/clients.md)."""
 
 _CODECS: Final = {KAFKA_PYTHON: ("none", "gzip", "zstd")}
@@ -109,22 +109,22 @@ class ClientChoice:
         newer = protocol == CONSUMER
         if self.release is None:
             python = self.library in {KAFKA_PYTHON, AIOKAFKA}
-            return "they support classic groups only" if newer and python else ""
+            return "Python clients support classic groups only" if newer and python else ""
         number = self.release.number
         if number < _METADATA:
-            return "before 2.5 a consumer does not report the generation of its group"
+            return "consumers before 2.5 do not report the generation of their group"
         if newer and number < CONSUMER_SINCE:
-            return "before 4.0 they have a preview of KIP-848"
+            return "clients before 4.0 have only a preview of KIP-848"
         return ""
 
     def why_not_sharing(self, brokers: Release) -> str:
         """Return why the library's consumers cannot join a share group; empty if they can."""
         if self.command:
-            return "they have no share consumers (KIP-932)"
+            return "such clients have no share consumers (KIP-932)"
         if self.library == LIBRDKAFKA and brokers.number < SHARE_BY_DEFAULT:
-            return f"brokers of {brokers.name} reject their member ids, and send them no records"
+            return f"brokers of {brokers.name} reject librdkafka's member ids, and send no records"
         if self.release is not None and self.release.number < SHARE_SINCE:
-            return "their share consumers came with 4.1 (KIP-932)"
+            return "Java's share consumers came with 4.1 (KIP-932)"
         return ""
 
     def why_not(self, brokers: Release) -> str:
@@ -136,7 +136,7 @@ class ClientChoice:
             return ""
         clients, servers = self.release.number, brokers.number
         if clients >= _KIP_896 and servers < _LEAST:
-            return "since 4.0 they support only brokers of 2.1 and later (KIP-896)"
+            return "clients since 4.0 support only brokers of 2.1 and later (KIP-896)"
         if servers >= _KIP_896 and clients < _LEAST:
             return "brokers of 4.0 and later support only clients of 2.1 and later (KIP-896)"
         if clients > servers and (clients < _NEGOTIATES or servers < _ASKED_FIRST):
@@ -153,8 +153,8 @@ def read_client(word: str, kafka: str) -> ClientChoice:
     Args:
         word: the library, optionally with a colon and its release. A word with a slash is the
             command of a client driver.
-        kafka: the release of the brokers. It is also the release of Java's clients, if ``word`` has
-            none.
+        kafka: the release of the brokers. Java's clients have the same release, unless ``word`` has
+            another one.
 
     Raises:
         UsageError: there is no such library, release or command.

@@ -25,8 +25,8 @@ class Truncation(StrEnum):
 
 _EXPLANATIONS = {
     Truncation.HIGH_WATERMARK: (
-        "A new follower truncates its log to its own high watermark, without a request to the "
-        "leader. Records above that high watermark may be committed (before KIP-101)."
+        "A new follower truncates its log to its own high watermark, although records above it "
+        "may be committed (before KIP-101)."
     ),
     Truncation.LEADER_EPOCH: (
         "A new follower asks the leader for the end offset of the follower's latest leader "
@@ -37,8 +37,8 @@ _EXPLANATIONS = {
         "follower's, and steps back, epoch by epoch, until both have the same epoch (KIP-279)."
     ),
     Truncation.ON_FETCH: (
-        "A follower's fetch has its last leader epoch. If the logs diverge, the leader's "
-        "response has the offset to truncate to (KIP-595)."
+        "If a follower's log diverges, the leader's response to its fetch has the offset to "
+        "truncate to (KIP-595)."
     ),
 }
 
@@ -79,9 +79,9 @@ class Release:
     Attributes:
         name: Apache's number; with ``-zk`` or ``-kraft`` if the catalogue has both.
         scala: Scala version of the jars.
-        extra_jars: Maven ``group:artifact:version`` of jars in addition to the broker's own. They
-            replace the broker's dependencies. A trailing ``!`` means that the jar's parent POM does
-            not choose versions of other jars.
+        extra_jars: Maven ``group:artifact:version`` of jars in addition to the broker's own. These
+            jars replace the broker's dependencies. A trailing ``!`` means that the jar's parent POM
+            does not choose versions of other jars.
         coordination: the system that keeps the cluster's metadata.
         truncation: the rule by which followers truncate their logs.
         magic: newest record format that the broker writes to disk (0, 1 or 2).

@@ -69,7 +69,7 @@ class Outages(msgspec.Struct, frozen=True, kw_only=True):
         unsynced: time from the begin of a fault's healing until every replica was in its ISR again,
             by the observed metadata (``events/partitions``, ``events/steps``). The steps of a story
             do not say when a healing began, so a story counts from its end. If the next fault
-            begins before, the time is a lower bound.
+            begins before that, the time is a lower bound.
     """
 
     unacknowledged: Outage | None = None
@@ -117,7 +117,7 @@ class FaultOutages(Outages, frozen=True, kw_only=True):
 class Availability(Outages, frozen=True, kw_only=True):
     """The longest outages of the complete run and of each of its faults.
 
-    The run's ``unsynced`` is the longest ``unsynced`` of its faults.
+    The ``unsynced`` outage of the run is the longest ``unsynced`` outage of its faults.
     """
 
     faults: tuple[FaultOutages, ...] = ()

@@ -6,8 +6,8 @@ from typing import Final
 
 DELETE_RETENTION: Final = "delete.retention.ms"
 DELETE_RETENTION_MS: Final = 15_000
-"""The time for which Kafka retains tombstones. It is longer than a random fault, so that every
-replica gets each tombstone, and shorter than a run."""
+"""The time for which Kafka retains tombstones. This time is longer than a random fault, so that
+every replica gets each tombstone, and shorter than a run."""
 
 COMPACTED: Final[Mapping[str, str]] = MappingProxyType(
     {

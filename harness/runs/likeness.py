@@ -14,8 +14,8 @@ class Likeness(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     Attributes:
         topic: the existing topic's name.
         replicas: brokers of each partition of the run's topic, the preferred leader first.
-        overrides: names of copied settings that the existing topic itself sets. Its brokers set the
-            other copied settings.
+        overrides: names of copied settings that the existing topic itself sets. The other copied
+            settings come from its brokers.
         not_taken: settings that differ in the run's topic: the existing value, and the reason.
     """
 

@@ -170,7 +170,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     churn_s: Annotated[
         float,
         Option(
-            f"Average life of a client until another replaces it: {limits.CHURN_S.lasting}.",
+            f"Average life of a client until a new client replaces it: {limits.CHURN_S.lasting}.",
             name="churn",
             notation=_CHURN,
         ),
@@ -317,22 +317,20 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         program: the program under test, or None.
     """
 
-    kafka: Annotated[str, Option("Release, as highwater versions names it.")]
+    kafka: Annotated[str, Option("Kafka release, such as 3.9.2; highwater versions lists all.")]
     schema: int = SCHEMA_VERSION
     driver: Annotated[str, Option("Cluster driver: local or docker.", name="cluster")] = "local"
     brokers: Annotated[
         int, Option("Brokers, and replicas of each partition: {}.", limits.BROKERS)
     ] = 3
-    controllers: Annotated[
-        int, Option("KRaft controllers, or ZooKeepers of an ensemble: 1, 3 or 5.")
-    ] = 1
+    controllers: Annotated[int, Option("Number of KRaft controllers or ZooKeepers: 1, 3 or 5.")] = 1
     topic: Topic = Topic()
     workload: Workload = Workload()
-    story: Annotated[str | None, Option("Scripted schedule, such as loss (docs/faults.md).")] = None
+    story: Annotated[str | None, Option("Scripted scenario, such as loss (docs/faults.md).")] = None
     nemesis: Annotated[
         tuple[str, ...],
         Option(
-            f"Faults to mix at random, with weights of {limits.WEIGHT.says}: kill@leader=3,pause"
+            f"Faults for a random schedule, weights {limits.WEIGHT.says}: kill@leader=3,pause"
             " (docs/faults.md); or none.",
             notation=_NEMESIS,
             default="",
@@ -347,12 +345,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         ),
     ] = {}
     overlap: Annotated[
-        int, Option("Sequences of faults at the same time, {}, with a nemesis.", limits.OVERLAP)
+        int, Option("Sequences of random faults at the same time, {}.", limits.OVERLAP)
     ] = 1
     calm_s: Annotated[
         float,
         Option(
-            f"Quiet time after each storm of faults, {limits.CALM_S.lasting}, with a nemesis.",
+            f"Quiet time after each group of random faults, {limits.CALM_S.lasting}.",
             name="calm",
             notation=_CHURN,
         ),
@@ -360,7 +358,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     max_outage_s: Annotated[
         float,
         Option(
-            "Longest allowed time in which a partition acknowledges no send.",
+            "Longest allowed time without an acknowledgement in a partition.",
             name="max_outage",
             notation=_CHURN,
         ),
@@ -378,7 +376,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     duration_s: Annotated[
         float,
         Option(
-            "Duration of the faults, without a story: {.lasting}, 1.5s at least for a nemesis.",
+            "Duration of the faults, without a story: {.lasting}; with --nemesis at least 1.5s.",
             limits.FAULTS_S,
             "seconds of faults",
             name="duration",
@@ -502,7 +500,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         if schema != SCHEMA_VERSION:
             raise StoreError(
                 f"the run has store schema {schema}; this Highwater reads schema {SCHEMA_VERSION}",
-                hint="Judge it with the Highwater release that recorded it, or repeat the run.",
+                hint="Judge it with the Highwater release that recorded it, or record it again.",
             )
         try:
             return msgspec.json.decode(text, type=cls)

@@ -121,7 +121,7 @@ class Recorder:
     def operation(self, **row: object) -> None:
         """Record one operation with columns of ``OPERATIONS``.
 
-        It is on disk after ``FLUSH_S`` seconds.
+        The row is on disk after ``FLUSH_S`` seconds.
 
         Callers with thousands of operations per second use an operation buffer instead.
         """

@@ -286,7 +286,7 @@ class Run:
         if phase != "frozen":
             raise StoreError(
                 f"{self.name} was not judged: it is {phase}, or was interrupted while {phase}",
-                hint="Wait until it has ended, or judge its incomplete files: highwater check RUN",
+                hint="Wait until the run ends, or judge its incomplete files: highwater check RUN",
             )
 
     def write(self, name: str, text: bytes) -> Path:
@@ -305,7 +305,7 @@ class Run:
             hint = (
                 "Judge the run first: highwater check RUN"
                 if name.startswith("analysis")
-                else "Name the directory that holds plan.json, as highwater run printed it."
+                else "Give the directory with plan.json, which highwater run printed."
             )
             raise StoreError(f"{self.path} has no {name}", hint=hint) from error
         except OSError as error:

@@ -133,8 +133,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         headline: the finding in one sentence, with total numbers.
         happened: the recorded faults in the cluster; empty if unknown.
         counts: exact numbers of anomalies by kind, even if ``anomalies`` does not have all.
-        following: numbers, by kind, of anomalies that only follow from another anomaly. They are
-            not in ``counts``; only ``anomalies.parquet`` has them, with their ``cause``.
+        following: numbers, by kind, of anomalies that only follow from another anomaly. Such
+            anomalies are not in ``counts``. Only ``anomalies.parquet`` has them, with their
+            ``cause``.
         anomalies: the first anomalies of each kind, those that break a guarantee first;
             ``anomalies.parquet`` has all.
         checkers: checker name to its result. ``held``: no anomaly. ``found N``: N anomalies.
@@ -209,7 +210,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             ) from error
         raise StoreError(
             f"verdict.json has schema {schema}; this Highwater reads schema {SCHEMA_VERSION}",
-            hint="Read it with the release that judged it, or judge again: highwater check RUN",
+            hint="Use the release that judged the run, or judge again: highwater check RUN",
         )
 
     def summary(self, report: str | None) -> dict[str, object]:

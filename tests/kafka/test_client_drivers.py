@@ -31,7 +31,7 @@ BROKEN = {
     "wrong-offset": ("send", "all-0 is acknowledged at offset"),
     "swapped-answers": ("send", "is acknowledged at offset"),
     "lost-answer": ("send", "has no answer after"),
-    "two-answers": ("send", "which does not wait for an answer"),
+    "two-answers": ("send", "which does not wait for a response"),
     "crash": ("send", "it ended by itself"),
     "garbage": ("send", "is no answer: Object missing required field"),
     "made-up-offset": (

@@ -68,7 +68,7 @@ def renamed(config: Request, names: dict[str, str]) -> Request:
 def producing(config: Request) -> Request:
     """Return the settings of an ``AIOKafkaProducer``.
 
-    aiokafka has one timeout, for requests. It also limits the delivery of a record.
+    aiokafka has one timeout, for requests. This timeout also limits a record's delivery.
     """
     times = (config[f"{name}.timeout.ms"] for name in ("socket", "request", "message"))
     codec = config["compression.type"]

@@ -1,7 +1,8 @@
 """Clients in another process, in any language: client drivers (docs/driver.md).
 
-A driver reads requests as JSON lines. It responds to each request once, in any order. A driver has
-one producer, or one consumer. To crash the client, the harness kills the driver's process.
+A driver reads requests as JSON lines. The driver responds to each request once, in any order. A
+driver has one producer, or one consumer. To crash the client, the harness kills the driver's
+process.
 """
 
 import itertools

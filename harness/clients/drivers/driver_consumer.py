@@ -51,7 +51,7 @@ class DriverConsumer(BufferedConsumer):
     """A consumer for one topic. Not thread-safe.
 
     Args:
-        opens: starts the driver's consumer. Its argument states whether the consumer joins the
+        opens: starts the driver's consumer. The argument states whether the consumer joins the
             group in the settings.
     """
 

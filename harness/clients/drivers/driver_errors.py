@@ -5,8 +5,8 @@ earlier attempt may be in the log, so the record is ``info``, as with librdkafka
 (``harness.clients.delivery_outcomes``).
 
 *A transaction.* After an error, kafka-python and aiokafka refuse to commit, and the application
-must abort. They refuse to abort a transaction whose commit they have requested. So the transaction
-is ``fail`` if the abort is acknowledged, and ``info`` otherwise.
+must abort. These libraries refuse to abort a transaction whose commit they have requested. So the
+transaction is ``fail`` if the abort is acknowledged, and ``info`` otherwise.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """A client driver's producer, with librdkafka's methods.
 
-The driver's thread receives responses. They wait until ``poll`` handles them. So the recorded
-interval of a send may be longer than the real interval, but never shorter.
+The driver's thread receives responses. The responses wait until ``poll`` handles them. So the
+recorded interval of a send may be longer than the real interval, but never shorter.
 """
 
 import weakref

@@ -1,13 +1,13 @@
 """Errors of Kafka's Java producer, and the outcome of a record or a transaction after each error.
 
-An error is a Java exception, identified by the names of its class and its superclasses. Its
-Javadoc, and the code of ``KafkaProducer`` and ``Sender``, say when it is thrown.
+An error is a Java exception, identified by the names of its class and its superclasses. The
+exception's Javadoc, and the code of ``KafkaProducer`` and ``Sender``, say when it is thrown.
 
-*A record.* ``send`` returns a Future. Its exception comes from the last attempt, as in librdkafka's
-delivery report. With retries an earlier attempt may have been appended, so the record is ``info``.
-The record is ``fail`` in two cases. First: the client does not retry, and the broker returned an
-error that it returns only before it appends (``REFUSED_BEFORE_APPEND``). Second: the client refused
-the record before it queued it, by an exception or a failed Future
+*A record.* ``send`` returns a Future. The Future's exception comes from the last attempt, as in
+librdkafka's delivery report. With retries an earlier attempt may have been appended, so the record
+is ``info``. The record is ``fail`` in two cases. First: the client does not retry, and the broker
+returned an error that it returns only before it appends (``REFUSED_BEFORE_APPEND``). Second: the
+client refused the record before it queued it, by an exception or a failed Future
 (``KafkaProducer$FutureFailure``), with an error that cannot occur later (``REFUSED_BEFORE_QUEUE``).
 A ``TimeoutException`` from ``send`` itself means that the client waited for metadata or memory. A
 later ``TimeoutException`` does not tell whether the record was written.

@@ -1,4 +1,4 @@
-"""A Py4J gateway to a JVM that has Kafka's clients. It needs no Java code of our own.
+"""A Py4J gateway to a JVM that has Kafka's clients. The gateway needs no Java code of our own.
 
 A call is a request and a response over loopback. An object that a call returns stays in the JVM
 until the harness releases it. Python's garbage collector does not release it, because the collector

@@ -21,11 +21,12 @@ class Producer(WaitingProducer, confluent_kafka.Producer):
     """A producer that reports a fatal error in refused calls and in delivery reports.
 
     confluent-kafka raises a fatal error of an idempotent or transactional producer once, from the
-    call that runs callbacks. It then skips the remaining callbacks. Later calls are refused with
-    that error. Every waiting record still gets its delivery report, which the history needs.
+    call that runs callbacks. The library then skips the remaining callbacks. Later calls are
+    refused with that error. Every waiting record still gets its delivery report, which the history
+    needs.
 
     This class has its own ``flush``. After a fatal error, confluent-kafka's ``flush`` still runs
-    callbacks, but calls inside them fail. So a callback would never release its lock.
+    callbacks, but calls inside them fail. A callback with a lock would then never release it.
     """
 
     def drop(self) -> None:

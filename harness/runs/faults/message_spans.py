@@ -83,11 +83,11 @@ def _sentence(events: list[Mapping[str, Any]], overtaken: int) -> str:
         words.append("the connection ended, and the message was lost")
     words += [
         f"the relay answered with {row['cause']}"
-        f" {'after' if row['side'] == 'answer' else 'before'} the broker acted"
+        f" {'after' if row['side'] == 'answer' else 'before'} the broker executed the request"
         for row in events
         if row["event"] == "refused"
     ]
     words += [says for name, says in _AFTERWARDS.items() if name in names]
     if overtaken:
-        words.append(f"later messages between the same nodes that were sent earlier: {overtaken}")
+        words.append(f"number of later messages that the relay sent before it: {overtaken}")
     return "; ".join(words) or "the relay forwarded the message"

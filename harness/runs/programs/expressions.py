@@ -96,7 +96,7 @@ def _of_function(text: str, module: str, name: str) -> Expression:
         except Exception as error:
             raise UsageError(
                 f"{text} failed for the record {_text(record.value)[:80]!r}: {error!r}",
-                hint="The function takes a record (value, key, headers), and returns a name, a list"
+                hint="The function gets a record (value, key, headers), and returns a name, a list"
                 " of names or None.",
             ) from error
 

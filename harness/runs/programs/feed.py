@@ -1,7 +1,7 @@
 """The user's own records as the inputs of a program: a file with one JSON object per line.
 
-Each line is a record. Its name, which the expression of ``--match`` finds in the line, becomes its
-key. The history uses these names, so every name must be unique.
+Each line is a record. The expression of ``--match`` finds the record's name in the line. This name
+becomes the record's key. The history uses these names, so every name must be unique.
 """
 
 from pathlib import Path
@@ -25,7 +25,8 @@ def read_feed(path: str, names: Expression) -> dict[str, bytes]:
     """Return a file's records by name, in the order of the file. Ignore empty lines.
 
     Args:
-        names: the expression that finds an input's name. It gets the complete line as key.
+        names: the expression that finds an input's name. For the expression, the complete line is
+            the key.
 
     Raises:
         UsageError: the file cannot be used; the message has the reason and the number of the line.

@@ -133,7 +133,7 @@ class CallbackGateway(KafkaGateway):
 
         A closed member leaves the group with its next heartbeat, even with the option to stay
         (``AbstractHeartbeatRequestManager.poll``, 4.1 to 4.4). A member with a fatal error sends no
-        heartbeat. This method sets that state by reflection, because no public method does.
+        heartbeat. No public method sets that state, so this method uses reflection.
         """
         manager = "consumerMembershipManager" if self.release >= _CALLED_SO else "membershipManager"
         self.hidden(consumer, *_TO_MEMBERSHIP, manager).get().transitionToFatal()

@@ -206,10 +206,10 @@ def test_a_release_that_the_user_names_is_that_of_all(tmp_path: Path) -> None:
     ("name", "text", "error"),
     [
         ("a.yaml", "services: [", "cannot be read"),
-        ("a.yaml", "services: {web: {image: nginx}}", "no broker's settings"),
-        ("a.yaml", "- 1", "no broker's settings"),
+        ("a.yaml", "services: {web: {image: nginx}}", "no file has settings"),
+        ("a.yaml", "- 1", "no file has settings"),
         ("a.properties", "x=\\u12", "cannot be read"),
-        ("a.properties", "default.replication.factor=three", "'three', which is no number"),
+        ("a.properties", "default.replication.factor=three", "'three', which is not a number"),
         ("a.properties", "node.id=one", "no number"),
         ("nothing.yaml", None, "cannot be read"),
     ],

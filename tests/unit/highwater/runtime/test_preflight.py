@@ -336,7 +336,7 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
             changed(
                 reader_client="aiokafka", workload=Workload(subscribe=2, group_protocol="consumer")
             ),
-            "they know classic groups only",
+            "Python clients support classic groups only",
             "librdkafka",
         ),
         (

@@ -163,7 +163,9 @@ class ProtocolClient:
         """
         started_at = self._clock()
         if started_at < self._not_before.get(node, started_at):
-            raise UnreachableError(f"{self._addresses[node]} did not respond shortly before")
+            raise UnreachableError(
+                f"{self._addresses[node]} did not respond to a request shortly before"
+            )
         try:
             return self._connection(node).ask(*requests)
         except UnreachableError:

@@ -480,7 +480,7 @@ class Cluster(Protocol):
     def finalize_features(self, levels: Mapping[str, int]) -> None:
         """Finalize features at these levels or higher (KRaft, KIP-584).
 
-        Every running broker gets them.
+        Every running broker gets the levels.
 
         Raises:
             HarnessError: Kafka refuses.
@@ -524,7 +524,7 @@ class Cluster(Protocol):
         """
 
     def add_voter(self, controller_id: int) -> None:
-        """Add a running controller to the voters again. ``remove_voter`` has removed it before."""
+        """Add a running controller to the voters again, after ``remove_voter``."""
 
     def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
         """Choose the member of the ISR that the controller elects when the leader fails.

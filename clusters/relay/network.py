@@ -45,7 +45,7 @@ class Network:
         self._relay = relay
 
     def under(self, *rules: RelayRule) -> AbstractContextManager[None]:
-        """Apply rules to links during the ``with`` block. After it, forward all messages."""
+        """Apply rules to links during the ``with`` block. After the block, forward all messages."""
         return self._relay.under(*rules)
 
     @contextlib.contextmanager

@@ -281,9 +281,7 @@ class MatrixFolder:
         """Return the matrix that ``names`` name; None if they name runs."""
         folder = cls._at(names[0], store)
         if folder and len(names) > 1:
-            raise UsageError(
-                f"{names[0]} is a matrix", hint="Give this matrix alone, or give runs only."
-            )
+            raise UsageError(f"{names[0]} is a matrix", hint="Name only this matrix, or only runs.")
         return folder
 
     @classmethod

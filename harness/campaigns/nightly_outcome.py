@@ -59,10 +59,10 @@ class ReleaseOutages:
 
     Attributes:
         measure: the kind of outage, from ``harness.runs.availability.MEASURES``.
-        now_s: the longest outage of each cell tonight; the median of these.
-        before_s: the median, over the same settings, of each setting's median in earlier nights;
-            None if no setting ran before.
-        cells: number of tonight's cells that ran before too; if there are none, the number of all
+        now_s: median, over tonight's cells, of each cell's longest outage.
+        before_s: median, over the same settings, of each setting's median in earlier nights. None
+            if no setting ran before.
+        cells: number of tonight's cells that ran before, too. If there are none, the number of all
             tonight's cells.
     """
 

@@ -23,7 +23,7 @@ class FetchSources:
         self._before: dict[int, tuple[int, int, int]] = {}
 
     def settings(self, rack: str) -> dict[str, Any]:
-        """Return settings for a client in a rack, which reports its statistics to ``note``."""
+        """Return settings for a client in a rack. The client reports to ``note``."""
         return {
             "client.rack": rack,
             "statistics.interval.ms": STATISTICS_MS,

@@ -95,7 +95,7 @@ _ENTRIES = (
         wire=_UP_TO_2_3,
         note=(
             "The first line with leader epochs (KIP-101), in record batches of format 2 (KIP-98). "
-            "Has KAFKA-6857."
+            "This release has KAFKA-6857."
         ),
     ),
     Release(
@@ -180,8 +180,8 @@ _ENTRIES = (
         extra_jars=_LOG4J,
         coordination="zookeeper",
         note=(
-            "The first line that truncates on fetch. Has KAFKA-13141, KAFKA-13207 and, like all"
-            " releases up to 3.9.0, KAFKA-18991."
+            "The first line whose followers truncate on fetch. This release has KAFKA-13141 and "
+            "KAFKA-13207. Like all releases up to 3.9.0, it has KAFKA-18991."
         ),
     ),
     Release(
@@ -212,7 +212,7 @@ _ENTRIES = (
         extra_jars=_RELOAD4J,
         note=(
             "The last KRaft line whose controller adds a replica to an ISR without checking the"
-            " broker epoch (KIP-903). Has KAFKA-14139."
+            " broker epoch (KIP-903). This release has KAFKA-14139."
         ),
     ),
     Release(
@@ -253,7 +253,10 @@ _ENTRIES = (
         name="4.0.0",
         extra_jars=_LOG4J_2,
         logging=2,
-        note=("The first line without ZooKeeper. Has KAFKA-18991, and KAFKA-19522, like 4.0.1."),
+        note=(
+            "The first line without ZooKeeper. This release has KAFKA-18991. Like 4.0.1, it has "
+            "KAFKA-19522."
+        ),
     ),
     Release(
         name="4.0.1",
@@ -284,7 +287,7 @@ _ENTRIES = (
         name="4.2.0",
         extra_jars=_LOG4J_2,
         logging=2,
-        note="Like 4.1. Has KAFKA-20254, a bug in groups of Kafka Streams.",
+        note="Like 4.1. This release has KAFKA-20254, a bug in groups of Kafka Streams.",
     ),
     Release(
         name="4.2.1",

@@ -213,4 +213,4 @@ def memory(text: str) -> str:
     """Return a size of memory in the JVM's notation, unchanged."""
     if re.fullmatch(r"[1-9]\d*[kmgt]b?", text.lower()):
         return text
-    raise UsageError(f"{text!r} is not a size of memory", hint="Write 512m, 2g or 16g.")
+    raise UsageError(f"{text!r} is not a memory size", hint="Write 512m, 2g or 16g.")

@@ -262,7 +262,7 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = ()
     outputs: Annotated[int, Option("Outputs for each input, {}.", limits.OUTPUTS, "outputs")] = 1
     when: Annotated[
-        str, Option("Only inputs that this expression (as in --match) matches need an output.")
+        str, Option("Expression, as in --match, for the inputs that need an output.")
     ] = ""
     ordered: Annotated[
         bool, Option("Require the first outputs to be in the order of their partition's inputs.")
@@ -323,7 +323,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     brokers: Annotated[
         int, Option("Brokers, and replicas of each partition: {}.", limits.BROKERS)
     ] = 3
-    controllers: Annotated[int, Option("Number of KRaft controllers or ZooKeepers: 1, 3 or 5.")] = 1
+    controllers: Annotated[int, Option("KRaft controllers, or ZooKeepers: 1, 3 or 5.")] = 1
     topic: Topic = Topic()
     workload: Workload = Workload()
     story: Annotated[str | None, Option("Scripted scenario, such as loss (docs/faults.md).")] = None
@@ -409,7 +409,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     log_dirs: Annotated[int, Option("Log directories of each broker, {}.", limits.LOG_DIRS)] = 1
     racks: Annotated[
         int,
-        Option("Number of racks; readers fetch from followers in their rack; 0: no racks."),
+        Option(
+            "Racks of brokers and readers (readers fetch from followers in their rack); 0: none."
+        ),
     ] = 0
     tiered: Annotated[bool, Option("Brokers have a remote tier (KIP-405), since 3.6.")] = False
     client: Annotated[

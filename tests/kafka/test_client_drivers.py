@@ -32,7 +32,7 @@ BROKEN = {
     "swapped-answers": ("send", "is acknowledged at offset"),
     "lost-answer": ("send", "has no answer after"),
     "two-answers": ("send", "which does not wait for a response"),
-    "crash": ("send", "it ended by itself"),
+    "crash": ("send", "the driver ended by itself"),
     "garbage": ("send", "is no answer: Object missing required field"),
     "made-up-offset": (
         "acks=0",

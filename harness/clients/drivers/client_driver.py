@@ -227,7 +227,7 @@ class ClientDriver:
     def kill(self) -> None:
         """Kill the driver, as in a crash. Never raises an error. A second call does nothing."""
         self._ended = True
-        self._fail("the harness ended it")
+        self._fail("the harness ended the driver")
 
     def _write(self) -> None:
         """Write all waiting requests together, because a driver may read slowly."""
@@ -252,7 +252,7 @@ class ClientDriver:
                 break
         if not why:
             last_line = self._process.last_words()
-            why = f"it ended by itself. Its last error line is: {last_line or '(none)'}"
+            why = f"the driver ended by itself. Its last error line is: {last_line or '(none)'}"
         self._fail(why)
 
     def _take(self, line: bytes) -> str:
@@ -260,16 +260,18 @@ class ClientDriver:
         try:
             answer = msgspec.json.decode(line, type=DriverAnswer)
         except msgspec.MsgspecError as error:
-            return f"its line {line[:80].decode('utf-8', 'replace')!r} is not a response: {error}"
+            return f"not a response: {line[:80].decode('utf-8', 'replace')!r}: {error}"
         if answer.event:
             if self.happened is None:
-                return f"it reports {answer.event} partitions, but is not in a group"
+                return f"the driver reports {answer.event} partitions, but is not in a group"
             self.happened(answer)
             return ""
         with self._lock:
             answered = self._waiting.pop(answer.id, None)
         if answered is None:
-            return f"it responded to request {answer.id}, which does not wait for a response"
+            return (
+                f"the driver responded to request {answer.id}, which does not wait for a response"
+            )
         answered(answer)
         return ""
 

@@ -66,7 +66,10 @@ class RecordProducer(Protocol):
         """Call the callbacks of records with a response; return the number of callbacks."""
 
     def flush(self, timeout: float = -1) -> int:
-        """Call callbacks until every record has a response; return the number of other records."""
+        """Call callbacks until every record has a response.
+
+        Return the number of records without a response.
+        """
 
     def purge(self) -> None:
         """Stop waiting for responses. Later callbacks report an error for each of these records."""

@@ -79,7 +79,10 @@ class WaitingProducer:
                 return
 
     def flush(self: RecordProducer, timeout: float = -1) -> int:
-        """Call callbacks until every record has a response; return the number of other records."""
+        """Call callbacks until every record has a response.
+
+        Return the number of records without a response.
+        """
         deadline = time.monotonic() + (timeout if timeout >= 0 else math.inf)
         while len(self) and (left := deadline - time.monotonic()) > 0:
             self.poll(min(left, _SERVED_S))
@@ -114,7 +117,7 @@ class LibraryProducer(WaitingProducer, ABC):
 
     @abstractmethod
     def _slow(self, message: str) -> ClientError:
-        """Return the error ``SLOW``. After it, the call may be repeated."""
+        """Return the error ``SLOW``. After this error, the call may be repeated."""
 
     def init_transactions(self, timeout: float) -> None:
         """Fence every other producer with this ``transactional.id``."""

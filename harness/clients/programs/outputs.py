@@ -33,7 +33,8 @@ def read_outputs(
         settings: settings for a read_committed consumer.
 
     Returns:
-        Sentences about problems because of which a missing output proves nothing.
+        Sentences about problems. With a problem, missing outputs do not prove an error of the
+            program.
     """
     deadline = time.monotonic() + limit_s
     try:

@@ -145,8 +145,9 @@ def await_end(
         limit_s: seconds without progress after which the wait ends.
 
     Returns:
-        Sentences about problems because of which a missing output proves nothing. If the group did
-        not reach single inputs, there is no sentence: the judge finds these inputs itself.
+        Sentences about problems. With a problem, missing outputs do not prove an error of the
+            program. If the group did not reach single inputs, there is no sentence: the judge finds
+            these inputs itself.
     """
     client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
     reader = Consumer({**settings, "enable.partition.eof": True})

@@ -89,5 +89,7 @@ def _sentence(events: list[Mapping[str, Any]], overtaken: int) -> str:
     ]
     words += [says for name, says in _AFTERWARDS.items() if name in names]
     if overtaken:
-        words.append(f"number of later messages that the relay sent before it: {overtaken}")
+        words.append(
+            f"number of later messages that the relay sent before this message: {overtaken}"
+        )
     return "; ".join(words) or "the relay forwarded the message"

@@ -72,7 +72,7 @@ class JavaShareConsumer:
         """Acknowledge a record. The next poll or ``commit_sync`` sends the acknowledgement.
 
         Java requires the complete record, but uses only its topic, partition and offset. (Since 4.2
-        Java accepts these alone, but only for records that it could not deserialize.)
+        Java accepts these three alone, if Java could not deserialize the record.)
         """
         place = self._topic, message.partition(), message.offset()
         record = self._gateway.share_record(*place, None, None)

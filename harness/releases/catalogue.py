@@ -55,8 +55,8 @@ _ENTRIES = (
         client=_BEFORE_API_VERSIONS,
         drivers=("local",),
         note=(
-            "Records have no timestamps. ApiVersions and CreateTopics do not exist, so "
-            "clients need the release as a setting, and the harness creates topics in ZooKeeper."
+            "Records have no timestamps. ApiVersions and CreateTopics do not exist, so clients "
+            "need the release as a setting, and the harness creates topics in ZooKeeper."
         ),
     ),
     Release(
@@ -69,8 +69,8 @@ _ENTRIES = (
         wire=_UP_TO_0_10_0,
         drivers=("local",),
         note=(
-            "The first record format with timestamps. CreateTopics does not exist, so "
-            "the harness creates topics in ZooKeeper."
+            "The first record format with timestamps. CreateTopics does not exist, so the harness "
+            "creates topics in ZooKeeper."
         ),
     ),
     Release(
@@ -82,8 +82,9 @@ _ENTRIES = (
         magic=1,
         wire=_UP_TO_2_3,
         note=(
-            "The last line in which followers truncate to their high watermark. A new leader shuts "
-            "down its fetcher: if the old leader is paused, this can take many seconds."
+            "The last release line in which followers truncate to their high watermark. A new "
+            "leader shuts down its fetcher: if the old leader is paused, this can take many "
+            "seconds."
         ),
     ),
     Release(
@@ -94,8 +95,8 @@ _ENTRIES = (
         truncation=Truncation.LEADER_EPOCH,
         wire=_UP_TO_2_3,
         note=(
-            "The first line with leader epochs (KIP-101), in record batches of format 2 (KIP-98). "
-            "This release has KAFKA-6857."
+            "The first release line with leader epochs (KIP-101), in record batches of format 2 "
+            "(KIP-98). This release has KAFKA-6857."
         ),
     ),
     Release(
@@ -136,8 +137,8 @@ _ENTRIES = (
         truncation=Truncation.LEADER_EPOCH_EXACT,
         wire=_UP_TO_2_3,
         note=(
-            "The first line with KIP-279. Like all earlier lines, it has KAFKA-7128, KAFKA-7164 "
-            "and KAFKA-7415."
+            "The first release line with KIP-279. Like all earlier lines, it has KAFKA-7128, "
+            "KAFKA-7164 and KAFKA-7415."
         ),
     ),
     Release(
@@ -148,8 +149,8 @@ _ENTRIES = (
         truncation=Truncation.LEADER_EPOCH_EXACT,
         wire=_UP_TO_2_3,
         note=(
-            "KAFKA-7128, KAFKA-7164 and KAFKA-7415 are fixed. A fetch out of range no longer stops "
-            "a follower (KAFKA-7414)."
+            "KAFKA-7128, KAFKA-7164 and KAFKA-7415 are fixed. A fetch out of range no longer "
+            "stops a follower (KAFKA-7414)."
         ),
     ),
     Release(
@@ -160,8 +161,9 @@ _ENTRIES = (
         truncation=Truncation.LEADER_EPOCH_EXACT,
         wire=_UP_TO_2_3,
         note=(
-            "The first line that fences fetches with another leader epoch (KIP-320). Up to 2.4, it "
-            "checks only the first fetch of a fetch session (KAFKA-9338). The first line with zstd."
+            "The first release line that fences fetches with another leader epoch (KIP-320). Up "
+            "to 2.4, it checks only the first fetch of a fetch session (KAFKA-9338). The first "
+            "release line with zstd."
         ),
     ),
     Release(
@@ -180,8 +182,8 @@ _ENTRIES = (
         extra_jars=_LOG4J,
         coordination="zookeeper",
         note=(
-            "The first line whose followers truncate on fetch. This release has KAFKA-13141 and "
-            "KAFKA-13207. Like all releases up to 3.9.0, it has KAFKA-18991."
+            "The first release line whose followers truncate on fetch. This release has "
+            "KAFKA-13141 and KAFKA-13207. Like all releases up to 3.9.0, it has KAFKA-18991."
         ),
     ),
     Release(
@@ -195,32 +197,33 @@ _ENTRIES = (
         extra_jars=_RELOAD4J,
         coordination="zookeeper",
         note=(
-            "On ZooKeeper: a KRaft controller of this line does not report its quorum's leader "
-            "(KIP-919 came with 3.7)."
+            "On ZooKeeper: a KRaft controller of this release line does not report its quorum's "
+            "leader (KIP-919 came with 3.7)."
         ),
     ),
     Release(
         name="3.3.2-kraft",
         extra_jars=_RELOAD4J,
         note=(
-            "The same jars as 3.3.2, on KRaft: the first line whose KRaft is ready for production."
-            " Has KAFKA-14139."
+            "The same jars as 3.3.2, on KRaft: the first release line whose KRaft is ready for "
+            "production. Has KAFKA-14139."
         ),
     ),
     Release(
         name="3.4.1",
         extra_jars=_RELOAD4J,
         note=(
-            "The last KRaft line whose controller adds a replica to an ISR without checking the"
-            " broker epoch (KIP-903). This release has KAFKA-14139."
+            "The last KRaft release line whose controller adds a replica to an ISR without "
+            "checking the broker epoch (KIP-903). This release has KAFKA-14139."
         ),
     ),
     Release(
         name="3.6.2",
         extra_jars=_RELOAD4J,
         note=(
-            "The first line in the catalogue with KIP-890's first part and with KIP-903; but the"
-            " leader still counts a fetch that a broker sent before its restart (KAFKA-15221)."
+            "The first release line in the catalogue with KIP-890's first part and with KIP-903; "
+            "but the leader still counts a fetch that a broker sent before its restart "
+            "(KAFKA-15221)."
         ),
     ),
     Release(
@@ -231,7 +234,7 @@ _ENTRIES = (
     Release(
         name="3.7.2",
         extra_jars=_RELOAD4J,
-        note="The first line whose KRaft controllers answer DescribeCluster (KIP-919).",
+        note="The first release line whose KRaft controllers answer DescribeCluster (KIP-919).",
     ),
     Release(
         name="3.9.0",
@@ -241,7 +244,7 @@ _ENTRIES = (
     Release(
         name="3.9.2",
         extra_jars=_RELOAD4J,
-        note="The last line that runs on ZooKeeper and on KRaft; here on KRaft.",
+        note="The last release line that runs on ZooKeeper and on KRaft; here on KRaft.",
     ),
     Release(
         name="3.9.2-zk",
@@ -254,8 +257,8 @@ _ENTRIES = (
         extra_jars=_LOG4J_2,
         logging=2,
         note=(
-            "The first line without ZooKeeper. This release has KAFKA-18991. Like 4.0.1, it has "
-            "KAFKA-19522."
+            "The first release line without ZooKeeper. This release has KAFKA-18991. Like 4.0.1, "
+            "it has KAFKA-19522."
         ),
     ),
     Release(
@@ -263,9 +266,8 @@ _ENTRIES = (
         extra_jars=_LOG4J_2,
         logging=2,
         note=(
-            "Eligible leader replicas (KIP-966) exist and are off by default. If they are on, "
-            "the controller elects the last known leader although it is fenced "
-            "(KAFKA-19522)."
+            "Eligible leader replicas (KIP-966) exist and are off by default. If they are on, the "
+            "controller elects the last known leader although it is fenced (KAFKA-19522)."
         ),
     ),
     Release(

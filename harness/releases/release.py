@@ -74,7 +74,7 @@ class RequestVersions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """One release of Kafka. The defaults of the attributes are for the newest line.
+    """One release of Kafka. The attributes' defaults are for the newest release line.
 
     Attributes:
         name: Apache's number; with ``-zk`` or ``-kraft`` if the catalogue has both.
@@ -87,7 +87,7 @@ class Release:
         magic: newest record format that the broker writes to disk (0, 1 or 2).
         wire: request versions for the probe.
         logging: major version of log4j in the jars, 1 or 2.
-        config: broker settings that only this release's line needs or accepts.
+        config: broker settings that only this release line needs or accepts.
         client: librdkafka settings that clients need with the release.
         heap_mb: heap that a broker of a test cluster needs.
         drivers: cluster drivers that can run the release. In containers, each broker needs an

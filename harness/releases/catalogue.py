@@ -206,7 +206,7 @@ _ENTRIES = (
         extra_jars=_RELOAD4J,
         note=(
             "The same jars as 3.3.2, on KRaft: the first release line whose KRaft is ready for "
-            "production. Has KAFKA-14139."
+            "production. This release has KAFKA-14139."
         ),
     ),
     Release(

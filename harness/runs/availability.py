@@ -143,6 +143,6 @@ class Availability(Outages, frozen=True, kw_only=True):
                 yield f"{option} was not tested: the time {MEASURES[name]} was not observed."
             elif open_:
                 yield (
-                    f"{option} may have been exceeded. Time {MEASURES[name]}: {open_[0].says},"
-                    " and the end was not observed."
+                    f"{option} may have been exceeded: the time {MEASURES[name]} was"
+                    f" {open_[0].says}, and its end was not observed."
                 )

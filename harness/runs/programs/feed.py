@@ -56,7 +56,7 @@ def _text(path: str) -> bytes:
         if file.is_file() and (size := file.stat().st_size) > _FILE_BYTES_MOST:
             raise UsageError(
                 f"{path} has {size:,} bytes; the limit is {_FILE_BYTES_MOST:,} bytes",
-                hint=f"Use only its first lines: head -n 100000 {path}.",
+                hint=f"Use only the file's first lines: head -n 100000 {path}.",
             )
         return file.read_bytes().removeprefix(b"\xef\xbb\xbf")
     except OSError as error:

@@ -73,7 +73,7 @@ def of_plan(path: Path) -> ExistingTopic:
     except OSError as error:
         raise UsageError(
             f"the plan {path} cannot be read: {error.strerror}",
-            hint="Name the plan.json in a run's folder, or a topic, whose name has no slash.",
+            hint="Write the path of a run's plan.json, or the name of a topic (without a slash).",
         ) from error
     except StoreError as error:
         raise UsageError(f"{path} is not a plan: {error.message}") from error

@@ -126,7 +126,9 @@ def test_who_leads_is_next_or_cannot_be_is_left_where_it_is(broker: int) -> None
 
 
 def test_a_broker_without_a_replica_cannot_lead() -> None:
-    with pytest.raises(HarnessError, match=r"broker 4 has no replica of events-0: \(1, 2, 3\)"):
+    with pytest.raises(
+        HarnessError, match=r"broker 4 has no replica of events-0; these brokers have: \(1, 2, 3\)"
+    ):
         move(Written(), 4)
 
 

@@ -70,7 +70,7 @@ def test_kafkas_own_topics_are_read_whatever_the_pattern() -> None:
 def test_an_address_that_nobody_listens_on_is_told_with_its_reason() -> None:
     with pytest.raises(HarnessError, match=r"no broker of the cluster responds: .*refused"):
         ClusterSurvey("127.0.0.1:1", socket.create_connection).read()
-    with pytest.raises(UsageError, match="--bootstrap 'b1' is no address"):
+    with pytest.raises(UsageError, match="--bootstrap 'b1' is not an address"):
         ClusterSurvey("b1", socket.create_connection).read()
 
 

@@ -144,7 +144,7 @@ def test_resources_of_strimzi(tmp_path: Path) -> None:
     assert settings(facts, "__transaction_state")["min.insync.replicas"] == "1"
     assert settings(facts, "__consumer_offsets")["min.insync.replicas"] == "2"
     assert "__share_group_state" not in {topic.name for topic in facts.own_topics}
-    assert facts.unseen == ("kafka.yaml: Secret keys, which is not read",)
+    assert facts.unseen == ("kafka.yaml: Secret keys is not supported",)
 
 
 def test_what_strimzi_says_of_features_and_racks(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_what_strimzi_says_of_features_and_racks(tmp_path: Path) -> None:
     text = f"kind: Kafka\nmetadata: {{name: east}}\nspec: {{kafka: {of}}}\n"
     facts = read(tmp_path, "kafka.yaml", text)
     assert facts.features == {"metadata.version": 32}
-    assert facts.unseen == ("east: racks are the nodes' zone",)
+    assert facts.unseen == ("east: racks come from node zone",)
     assert facts.level("metadata.version") == 32
     assert facts.level("transaction.version") is None
     shown = CliRunner().invoke(app, ["advise", str(tmp_path / "kafka.yaml"), "--all"]).stdout

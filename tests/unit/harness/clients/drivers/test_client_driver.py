@@ -184,7 +184,7 @@ def test_a_driver_that_opens_nothing_says_why(monkeypatch: pytest.MonkeyPatch) -
         refuses.producer(SETTINGS)
     monkeypatch.setattr(client_driver, "OPENS_S", 0.1)
     silent = DriverClients(lambda: Process(lambda _: ""))
-    with pytest.raises(HarnessError, match="did not answer within"):
+    with pytest.raises(HarnessError, match="did not respond within"):
         silent.producer(SETTINGS)
 
 

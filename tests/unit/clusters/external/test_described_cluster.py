@@ -210,7 +210,7 @@ def test_a_release_that_the_user_names_is_that_of_all(tmp_path: Path) -> None:
         ("a.yaml", "- 1", "no file has settings"),
         ("a.properties", "x=\\u12", "cannot be read"),
         ("a.properties", "default.replication.factor=three", "'three', which is not a number"),
-        ("a.properties", "node.id=one", "no number"),
+        ("a.properties", "node.id=one", "not a number"),
         ("nothing.yaml", None, "cannot be read"),
     ],
 )

@@ -273,7 +273,7 @@ def test_of_a_program_that_goes_astray_it_is_said_how(at_night: list[JudgedRun])
     said = " ".join(verdict.reasons)
     assert "the program uses the group mine instead of HIGHWATER_GROUP" in said
     assert "has the name of an input" in said
-    assert "The first: 'good morning'." in said
+    assert "The first outputs: 'good morning'." in said
     notes = [row["says"] for row in run.table("events/faults").to_pylist()]
     assert any("ignored SIGTERM for 1 s, and was killed" in note for note in notes)
     log = run.logs / "app-0.log"

@@ -71,7 +71,6 @@ def _require_here(url: str) -> None:
 
 
 def _require_same_machine(client: Client) -> None:
-    """Raise a HarnessError if this process runs in a container, and the daemon outside of it."""
     inside = any(marker.exists() for marker in _IN_A_CONTAINER)
     if inside and client.info().get("Name") != socket.gethostname():
         raise HarnessError(

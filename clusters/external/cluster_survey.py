@@ -139,7 +139,6 @@ class ClusterSurvey:
         )
 
     def _first(self) -> tuple[BrokerConnection, _Versions]:
-        """Return a connection to the first bootstrap broker that responds, and its versions."""
         failures = []
         for text in self._bootstrap.split(","):
             try:

@@ -107,7 +107,6 @@ class ClusterHealer:
         )
 
     def _require_up(self, broker: int) -> None:
-        """Raise NotYetError while a broker does not respond, or has no session."""
         if not answers(self.addresses[broker]):
             raise NotYetError("it does not respond")
         if not self._has_session(broker):
@@ -187,7 +186,6 @@ class ClusterHealer:
 
 
 def _delete(admin: AdminClient, view: MetadataView, topic: str) -> frozenset[str]:
-    """Request the deletion of a topic if it is listed; return the topics that were listed."""
     listed = view.topics()
     if topic not in listed:
         return listed

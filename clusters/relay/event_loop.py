@@ -261,7 +261,6 @@ class Loop:
             connection.on_release(rule_ids, cause, lose=lose)
 
     def _clients(self) -> list[str]:
-        """Return the names of the clients that are connected."""
         sources = {connection.source for connection in self._connections}
         return sorted(source for source in sources if isinstance(source, str))
 

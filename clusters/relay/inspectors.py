@@ -244,7 +244,6 @@ class RequestInspector(_KafkaInspector):
 
 
 def _has_no_error(note: Answer, frame: bytearray) -> bool:
-    """Return whether a response has no errors."""
     head = note.request.head
     try:
         if head.api == kafka_frames.FETCH:

@@ -159,7 +159,6 @@ def is_cached(release: Release) -> bool:
 
 
 def _complete(folder: Path, jars: list[Jar]) -> None:
-    """Verify the jars that exist, and download the missing jars."""
     missing = [jar for jar in jars if not (folder / jar.file_name).exists()]
     for jar in jars:
         if jar not in missing:

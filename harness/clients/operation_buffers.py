@@ -223,7 +223,6 @@ class ReadBuffer:
 
 
 def _keys(messages: Sequence[ReadRecord]) -> pa.Array:
-    """Return the records' keys. For a record without a key, return its id."""
     pairs = ((message.key(), message.value()) for message in messages)
     names = (record_id(value or b"") if key is None else key.decode() for key, value in pairs)
     return pa.array(names, pa.string())

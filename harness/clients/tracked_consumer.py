@@ -342,7 +342,6 @@ def _unplaced(partitions: Iterable[TopicPartition]) -> dict[int, int | None]:
 
 
 def _all(partitions: list[TopicPartition]) -> Places:
-    """Return the partitions of one rebalance, or ``{None: None}`` if it has none."""
     if not partitions:
         return {None: None}
     return dict.fromkeys(place.partition for place in partitions)

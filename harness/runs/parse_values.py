@@ -86,7 +86,6 @@ def budget(text: str) -> dict[str, int]:
 
 
 def _renamed(word: str) -> str:
-    """Return the current name of a fault; warn if its name has changed."""
     if (current := current_fault(word)) != word:
         warnings.warn(f"the fault {word} now has the name {current}", RenamedWarning, stacklevel=3)
     return current

@@ -280,7 +280,6 @@ class Recorder:
             self._streams[table].append_rows(rows)
 
     def _append(self, columns: Columns) -> None:
-        """Write one batch of operations and count it."""
         size = len(columns["invoke_ns"])
         with self._operations_lock:
             arrays = [self._array(field, columns.get(field.name), size) for field in OPERATIONS]

@@ -302,7 +302,6 @@ class KafkaPythonConsumer(KafkaPythonClient, Listener):  # type: ignore[misc]  #
                 self._changed.notify_all()
 
     def _poll(self, request: Request) -> Request:
-        """Return the next records, or the positions that are out of range."""
         try:
             polled = self.opened().poll(timeout_ms=request["wait_ms"], max_records=request["max"])
         except KafkaError as raised:

@@ -259,7 +259,6 @@ def _instead(plan: Plan, settings: Settings) -> str:
 
 
 def _topics(admin: AdminClient, group: str) -> list[str]:
-    """Return the topics in which a group has committed offsets."""
     offsets = admin.list_consumer_group_offsets(
         [ConsumerGroupTopicPartitions(group)], request_timeout=_ASK_S
     )

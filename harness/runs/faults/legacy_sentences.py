@@ -58,7 +58,6 @@ def _difference(what: str, text: str) -> tuple[str, int | None, _Value, _Value]:
 
 
 def _value(text: str) -> _Value:
-    """Return the value in a text: a number, or a tuple for a list."""
     value = ast.literal_eval(text)
     return tuple(value) if isinstance(value, list) else value
 

@@ -198,7 +198,6 @@ class JavaConsumer(BufferedConsumer):
         return parse(text)
 
     def _polled(self, wait_s: float) -> str:
-        """Return the text that Java prints for a poll's records."""
         if self._gateway.release >= DURATIONS:
             records = self._java.poll(self._gateway.duration(wait_s))
         else:

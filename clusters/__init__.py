@@ -1,1 +1,1 @@
-"""Clusters: real Kafka of every catalogued release, with faults and administration."""
+"""Clusters: real Kafka brokers of every catalogued release, with faults and administration."""

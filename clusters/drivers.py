@@ -17,7 +17,8 @@ DRIVERS: Final[Mapping[str, Callable[..., Site]]] = {
     "local": local.open_site,
     "docker": containers.open_site,
 }
-"""Name to a function that makes a site; its arguments are as in ``local.open_site``."""
+"""Driver name to a function that makes a site. The function's arguments are those of
+``local.open_site``."""
 
 
 def open_cluster(
@@ -33,31 +34,31 @@ def open_cluster(
 ) -> RealCluster:
     """Start a cluster below ``directory`` (``replicas/``, ``logs/``, ``coordination/``).
 
+    The function returns when every broker has registered.
+
     Args:
         release: from ``harness.releases.catalogue.release(name)``.
-        directory: directory of the run; log directories are ``directory/replicas/<broker id>`` from
-            the start, so that the judge finds them even after a kill of the harness.
+        directory: directory of the run. Log directories are ``directory/replicas/<broker id>`` from
+            the start, so that the judge finds them even if the harness is killed.
         brokers: number of brokers; ids count from 1.
-        broker_config: settings that add to and override the driver's own, in Kafka's names.
+        broker_config: settings, with Kafka's names, that override the driver's own.
         wired: whether the relay is between the cluster's nodes, so that ``network`` is set.
-        clients_wired: whether the relay is also between clients and brokers; ``bootstrap`` then
-            names the relay's addresses.
+        clients_wired: whether the relay is also between clients and brokers. ``bootstrap`` then has
+            the relay's addresses.
         options: properties of the nodes.
         driver: the driver's name.
 
-    Returns once every broker has registered.
-
     Raises:
         HarnessError: Java, the jars, Docker or an image is missing, a port is in use, the disk is
-            full, or a node ended or was not ready in time; the message then has the last lines of
+            full, or a node exited or was not ready in time. The message then has the last lines of
             the node's log. All processes and containers are removed.
     """
     if brokers < 1:
-        raise HarnessError(f"a cluster of {brokers} brokers cannot be started")
+        raise HarnessError(f"a cluster needs at least one broker, not {brokers}")
     site = find_driver(driver)(release, brokers=brokers, wired=wired, options=options)
     cluster = RealCluster(
         release,
-        # Docker removes ".." from mounted paths: nodes must get the same paths.
+        # Docker removes ".." from mounted paths, but nodes must get the same paths.
         directory.resolve(),
         site,
         broker_config=broker_config,
@@ -67,7 +68,7 @@ def open_cluster(
     )
     try:
         cluster.open()
-    except BaseException:  # Ctrl-C too: nothing may be left behind
+    except BaseException:  # also after Ctrl-C: no process may continue
         cluster.close()
         raise
     return cluster
@@ -80,7 +81,7 @@ def find_driver(name: str) -> Callable[..., Site]:
         UsageError: no driver has that name; the hint lists all drivers.
     """
     if name not in DRIVERS:
-        raise UsageError(f"no cluster driver is called {name!r}", hint=nearest(name, DRIVERS))
+        raise UsageError(f"there is no cluster driver {name!r}", hint=nearest(name, DRIVERS))
     return DRIVERS[name]
 
 

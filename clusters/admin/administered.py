@@ -1,4 +1,4 @@
-"""The changes that an administrator makes to a running cluster, the same for every driver."""
+"""An administrator's changes to a running cluster. They are the same for every driver."""
 
 import contextlib
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from highwater.harness.releases.release import Release
 
 
 class AdministeredCluster(ABC):
-    """The administration of a cluster (part of Cluster of ``clusters.core.interfaces``)."""
+    """The administration of a cluster (part of Cluster in ``clusters.core.interfaces``)."""
 
     @property
     @abstractmethod
@@ -26,7 +26,7 @@ class AdministeredCluster(ABC):
 
     @abstractmethod
     def _view(self, brokers: Mapping[int, Address] | None = None) -> CoordinationView:
-        """Return a view of ZooKeeper or KRaft that uses ``brokers``; None means all brokers."""
+        """Return a view of ZooKeeper or KRaft that uses ``brokers``. None means all brokers."""
 
     @abstractmethod
     def _running(self) -> dict[int, Address]:
@@ -37,11 +37,14 @@ class AdministeredCluster(ABC):
         """Pause every running broker except ``but`` during the context."""
 
     def _require_ours(self, topic: str) -> None:
-        """Raise an error for a topic that this cluster may not change; by default there is none."""
+        """Raise an error if this cluster may not change a topic.
+
+        By default it may change every topic.
+        """
         del topic
 
     def add_partitions(self, topic: str, added: Mapping[int, Sequence[int]]) -> None:
-        """Add partitions in ZooKeeper or by a request, and wait until the partitions are ready."""
+        """Add partitions in ZooKeeper or by a request, and wait until they are ready."""
         self._require_ours(topic)
         running = self._running()
         with (
@@ -56,7 +59,10 @@ class AdministeredCluster(ABC):
         topics.delete_topic(self._running(), topic)
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
-        """Send the request to the partition's leader, which answers when all replicas know it."""
+        """Send DeleteRecords to the partition's leader.
+
+        It responds when all replicas have the change.
+        """
         self._require_ours(topic)
         with contextlib.closing(self.probe()) as probe:
             leader = probe.partition(topic, partition).leader
@@ -67,7 +73,7 @@ class AdministeredCluster(ABC):
         self._change_leadership(leadership.move, topic, partition, broker)
 
     def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Put a broker before the other candidates in the assignment."""
+        """Put a broker before the other candidates for the leadership in the assignment."""
         self._change_leadership(leadership.set_next_leader, topic, partition, broker)
 
     def _change_leadership(

@@ -71,10 +71,11 @@ class ShareOffsetsRequest(FlexibleRequest):
 def transactions(client: ProtocolClient, broker: int) -> frozenset[CoordinatedState]:
     """Return the states of all transactional ids that a broker coordinates.
 
-    The function sends two requests. It ignores an id that the coordinator removes between them.
+    The function sends two requests. If the coordinator removes an id between them, the id is
+    ignored.
 
     Raises:
-        UnreachableError: the broker does not respond, or refuses.
+        UnreachableError: the broker does not respond, or refuses the request.
     """
     request = ListTransactionsRequest(version=0, state_filters=[], producer_id_filters=[])
     [listed] = client.ask(broker, request)
@@ -99,7 +100,7 @@ def share_starts(
     """Return a share group's start offsets by partition; None for a partition without one.
 
     Raises:
-        UnreachableError: the broker does not respond, or refuses.
+        UnreachableError: the broker does not respond, or refuses the request.
     """
     [groups] = client.ask(broker, ShareOffsetsRequest.of(group, topic, partitions))
     starts: dict[int, int | None] = {}
@@ -114,4 +115,6 @@ def share_starts(
 
 def _refuse_errors(broker: int, code: int) -> None:
     if code:
-        raise UnreachableError(f"broker {broker} does not report its coordinator: error {code}")
+        raise UnreachableError(
+            f"broker {broker} does not report its coordinator's state: error {code}"
+        )

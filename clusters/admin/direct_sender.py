@@ -1,4 +1,4 @@
-"""Send a record once to a given broker, leader or not, without waiting for the response.
+"""Send a record once to a given broker, without waiting for the response.
 
 An ordinary client looks up the leader and retries. But a schedule needs a single write to a former
 leader that does not know of the new leader.
@@ -27,13 +27,13 @@ from highwater.harness.runs.recorder import Recorder
 
 _ACKS: Final = {"0": 0, "1": 1, "all": -1}
 _PRODUCE: Final = {0: 1, 1: 2, 2: 3}
-"""Version of the Produce request for each record format; 4.x supports version 3 and later."""
+"""Version of the Produce request for each record format. Brokers of 4.x support version 3 and
+later."""
 
 _CONNECT_S: Final = 3.0
 _TRANSPORT: Final = "_TRANSPORT"
 _PURGED: Final = "_PURGE_INFLIGHT"
-"""librdkafka's names for two errors: a broken connection, and a response that was not received in
-time."""
+"""librdkafka's names for two errors: the connection broke, and no response came in time."""
 
 _BATCH_BYTES_MAX: Final = 1 << 20
 
@@ -67,11 +67,11 @@ class DirectSender:
     def send(
         self, identity: str, partition: int, *, address: str, timestamp_ms: int | None = None
     ) -> None:
-        """Send a record and return after TCP has accepted it; the broker may never read it.
+        """Send a record. Return after TCP has accepted it; the broker may never read it.
 
         Args:
             address: ``host:port`` of the broker.
-            timestamp_ms: the record's timestamp; by default the present time.
+            timestamp_ms: the record's timestamp; by default the current time.
         """
         self.send_batch((identity,), partition, address=address, timestamp_ms=timestamp_ms)
 
@@ -83,7 +83,10 @@ class DirectSender:
         address: str,
         timestamp_ms: int | None = None,
     ) -> None:
-        """Send several records in one batch, like ``send``. The batch gets one response."""
+        """Send several records in one batch, like ``send``.
+
+        The broker sends one response for the batch.
+        """
         invoke_ns = self._recorder.clock()
         self._answers.update(dict.fromkeys(identities))
         now_ms = time.time_ns() // 1_000_000
@@ -125,7 +128,7 @@ class DirectSender:
     def _await_response(
         self, connection: BrokerConnection, request: Request, note: Callable[[SendOutcome], None]
     ) -> None:
-        """Wait for the response to a request; with acks=0 the broker sends no response."""
+        """Wait for the response to a request. With acks=0 there is no response."""
         try:
             if request.acks == 0:
                 note(SendOutcome(outcome=OK))

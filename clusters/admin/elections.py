@@ -1,4 +1,4 @@
-"""Elections on request, like ``kafka-leader-election`` (ElectLeaders, KIP-460)."""
+"""Request elections, like ``kafka-leader-election`` (ElectLeaders, KIP-460)."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -43,8 +43,8 @@ def elect_unclean(brokers: Mapping[int, Address], topic: str, partition: int) ->
     """Request an unclean election for a partition without a leader.
 
     Args:
-        brokers: the receivers of the request: the controller, or on KRaft any broker, which
-            forwards it.
+        brokers: the brokers that may get the request: the controller; on KRaft any broker, which
+            forwards the request.
 
     Raises:
         UnreachableError: no broker responded.
@@ -52,6 +52,10 @@ def elect_unclean(brokers: Mapping[int, Address], topic: str, partition: int) ->
     """
     with contextlib.closing(ProtocolClient(brokers, timeout_s=_ANSWER_S)) as client:
         codes = request_election(client, tuple(brokers), topic, partition, UNCLEAN)
-        done = {0, NOT_NEEDED} if client.repeated else {0}  # a silent broker may have done it
+        done = (
+            {0, NOT_NEEDED} if client.repeated else {0}
+        )  # an unresponsive broker may have elected
     if errors := [code for code in codes if code not in done]:
-        raise HarnessError(f"no leader is elected for {topic}-{partition}: error {errors[0]}")
+        raise HarnessError(
+            f"the controller elects no leader for {topic}-{partition}: error {errors[0]}"
+        )

@@ -1,4 +1,4 @@
-"""Commit offsets of many groups with one common expiry time, which ordinary clients cannot do.
+"""Commit offsets of many groups that expire at the same time. Ordinary clients cannot do this.
 
 OffsetCommit has a retention time in versions 2 to 4. In newer versions the broker's setting
 applies.
@@ -18,8 +18,8 @@ from highwater.clusters.core.interfaces import UnreachableError
 _VERSION: Final = 2
 _CONNECTIONS: Final = 24
 _AT_ONCE: Final = 2
-"""The number of requests in flight on a connection. It is small because the broker adds the
-retention time to the time at which it reads a request."""
+"""The number of requests in flight on a connection. The number is small, because the broker adds
+the retention time to the time at which it reads a request."""
 
 _ANSWERS_S: Final = 30.0
 
@@ -31,7 +31,7 @@ def commit_expiring(
 
     Args:
         coordinator: ``host:port`` of the broker that coordinates all of the groups.
-        expires_at: when all offsets expire, in seconds since 1970.
+        expires_at: time at which all offsets expire, in seconds since 1970.
 
     Raises:
         UnreachableError: the broker did not respond in time, or refused a commit.
@@ -52,7 +52,9 @@ def _commit(coordinator: str, groups: Sequence[str], topic: str, expires_at: flo
             answers = connection.ask(*requests)
             codes = {answer.topics[0].partitions[0].error_code for answer in answers}
             if codes != {0}:
-                raise UnreachableError(f"{coordinator} refuses a group's offset: errors {codes}")
+                raise UnreachableError(
+                    f"{coordinator} refuses to commit a group's offset: errors {codes}"
+                )
     finally:
         connection.close()
 

@@ -43,15 +43,15 @@ class BrokerConnection:
         try:
             self._socket = address.dial((address.host, address.port), timeout_s)
         except OSError as error:
-            raise UnreachableError(f"{address} does not answer: {error}") from error
-        with contextlib.suppress(OSError):  # macOS: already reset; a request will fail
+            raise UnreachableError(f"{address} does not respond: {error}") from error
+        with contextlib.suppress(OSError):  # macOS: the connection was reset; a request fails
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def ask(self, *requests: Request) -> list[Response]:
         """Send requests in a pipeline, then read their responses in the same order.
 
         Raises:
-            UnreachableError: the connection broke or a response took too long; do not use the
+            UnreachableError: the connection broke or a response took too long. Do not use the
                 connection again.
         """
         self.send(*requests)
@@ -61,7 +61,7 @@ class BrokerConnection:
         """Send requests without reading their responses.
 
         Raises:
-            UnreachableError: the connection broke; do not use the connection again.
+            UnreachableError: the connection broke. Do not use the connection again.
         """
         frames = []
         for request in requests:
@@ -71,37 +71,37 @@ class BrokerConnection:
         try:
             self._socket.sendall(b"".join(frames))
         except OSError as error:
-            raise UnreachableError(f"{self._address} does not listen: {error}") from error
+            raise UnreachableError(f"{self._address} closed the connection: {error}") from error
 
     def receive(self, *requests: Request) -> list[Response]:
         """Read the responses to requests that were sent, in the order of the requests.
 
         Raises:
             UnreachableError: the connection broke, a response took too long or is not a response of
-                Kafka; do not use the connection again.
+                Kafka. Do not use the connection again.
         """
         try:
             return [self._answer(request) for request in requests]
         except OSError as error:
-            raise UnreachableError(f"{self._address} does not answer: {error}") from error
+            raise UnreachableError(f"{self._address} does not respond: {error}") from error
         except (ValueError, struct.error, IndexError, EOFError) as error:
             raise UnreachableError(
-                f"{self._address} does not answer as a Kafka broker does: {error}"
+                f"{self._address} does not respond like a Kafka broker: {error}"
             ) from error
 
     def set_timeout(self, timeout_s: float) -> None:
-        """Set the timeout for each further response."""
+        """Set the timeout for each later response."""
         self._socket.settimeout(timeout_s)
 
     def shut_down(self) -> None:
-        """End the connection; a thread that waits for a response gets UnreachableError."""
+        """End the connection. A thread that waits for a response gets UnreachableError."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def _answer(self, request: Request) -> Response:
         (size,) = _SIZE.unpack(self._read(_SIZE.size))
         if not 0 <= size <= _ANSWER_BYTES_MAX:
-            raise ValueError(f"an answer announces {size} bytes")
+            raise ValueError(f"a response has an impossible size of {size} bytes")
         if isinstance(request, FlexibleRequest):
             return request.answer(self._read(size))
         response = ResponseClassRegistry.get_response_class(request.header)
@@ -125,8 +125,8 @@ class BrokerConnection:
 class ProtocolClient:
     """Connections to the nodes of a cluster, opened when needed. Not thread-safe.
 
-    A node that has not responded gets no request for a short time. So a paused broker costs an
-    observer one timeout a second instead of one timeout a request.
+    A node that has not responded gets no request for a short time. So a paused broker delays an
+    observer by one timeout a second, instead of one timeout for each request.
 
     Args:
         addresses: node id to address.
@@ -134,7 +134,7 @@ class ProtocolClient:
         clock: returns the monotonic time in seconds.
 
     Attributes:
-        repeated: whether the first node did not respond to the last request of ``ask_any``.
+        repeated: whether ``ask_any`` sent its last request to more than one node.
     """
 
     repeated = False
@@ -156,14 +156,16 @@ class ProtocolClient:
         self._not_before: dict[int, float] = {}
 
     def ask(self, node: int, *requests: Request) -> list[Response]:
-        """Send a request to one node, and return its response.
+        """Send requests to one node, and return its responses.
 
         Raises:
             UnreachableError: the node does not respond, or did not respond shortly before.
         """
         started_at = self._clock()
         if started_at < self._not_before.get(node, started_at):
-            raise UnreachableError(f"{self._addresses[node]} did not answer shortly before")
+            raise UnreachableError(
+                f"{self._addresses[node]} did not respond to a request shortly before"
+            )
         try:
             return self._connection(node).ask(*requests)
         except UnreachableError:
@@ -174,10 +176,10 @@ class ProtocolClient:
             raise
 
     def ask_any(self, nodes: Sequence[int], *requests: Request) -> list[Response]:
-        """Send a request to one node after another, until a node responds.
+        """Send requests to one node after another, until a node responds.
 
         Nodes with an open connection come first. A node that did not respond may have executed the
-        request; ``repeated`` is then true.
+        requests; ``repeated`` is then true.
 
         Raises:
             UnreachableError: no node responds.
@@ -188,7 +190,7 @@ class ProtocolClient:
                 return self.ask(node, *requests)
             except UnreachableError:
                 self.repeated = True
-        raise UnreachableError(f"none of the nodes {', '.join(map(str, nodes))} answers")
+        raise UnreachableError(f"none of the nodes {', '.join(map(str, nodes))} responds")
 
     def _connection(self, node: int) -> BrokerConnection:
         if node not in self._connections:

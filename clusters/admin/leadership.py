@@ -1,9 +1,9 @@
 """Move leadership as an administrator does, without a failure.
 
-The new leader becomes the first in the partition's assignment, which moves no data. Then the
-controller elects the preferred leader. On ZooKeeper (0.9 to 3.9) the harness writes a node below
-``/admin`` for each step, and the controller removes it; on KRaft each step is a request (KIP-455,
-KIP-460).
+The new leader becomes the first replica in the partition's assignment, which moves no data. Then
+the controller elects the preferred leader. On ZooKeeper (0.9 to 3.9) the harness writes a node
+below ``/admin`` for each step, and the controller removes it. On KRaft each step is a request
+(KIP-455, KIP-460).
 """
 
 import contextlib
@@ -26,10 +26,11 @@ from highwater.harness.base.waiting import NotYetError, await_condition
 LIMIT_S: Final = 30.0
 _ELECTIONS: Final = 3
 _ELECTION_S: Final = 5.0
-"""Twice the time that 0.10 needs while a frozen broker does not respond to the controller."""
+"""The time for an election. It is twice the time that 0.10 needs if a paused broker does not
+respond to the controller."""
 
 _NOTICE_S: Final = 1.0
-"""The time in which a broker detects a new ZooKeeper node for which it gets no event."""
+"""The time in which a broker finds a new ZooKeeper node about which it gets no event."""
 
 _NO_CONTROLLER: Final = {"version": 1, "brokerid": -1, "timestamp": "0"}
 
@@ -42,17 +43,17 @@ _ELECTED: Final = frozenset({0, elections.NOT_NEEDED})
 
 
 Freezer = Callable[..., AbstractContextManager[None]]
-"""During this context, every running broker is paused, except the brokers with these ids."""
+"""A function whose context pauses every running broker, except the brokers with the given ids."""
 
 LeadershipChange = Callable[[CoordinationView, Mapping[int, Address], Freezer, str, int, int], None]
 """The function ``move`` or ``set_next_leader``."""
 
 
 class ZooKeeperMover:
-    """Writes like ``kafka-reassign-partitions`` and ``kafka-preferred-replica-election``.
+    """Writes nodes like ``kafka-reassign-partitions`` and ``kafka-preferred-replica-election``.
 
-    The controller handles a new order of replicas as a reassignment. It waits until every replica
-    is in the ISR, and increases the leader epoch of the current leader
+    The controller handles a new order of replicas as a reassignment. The controller waits until
+    every replica is in the ISR, and increases the leader epoch of the current leader
     (``KafkaController.updateLeaderEpochAndSendRequest``). The election then increases the epoch
     again. If a replica is not in the ISR, this class writes the order to the topic's node, and
     forces the controller to read that node again.
@@ -88,7 +89,7 @@ class ZooKeeperMover:
         self._elect_controller_anew()
 
     def _elect_controller_anew(self) -> None:
-        """Elect the controller again: it resigns while all other brokers are paused.
+        """Force a new election of the same controller, while all other brokers are paused.
 
         A new controller does not watch its node for a short time. If it resigns then, it does not
         take part in the election (``KafkaController.ControllerChange``). Another broker is elected,
@@ -103,7 +104,9 @@ class ZooKeeperMover:
                 return
             if self.await_controller(epoch) == controller:
                 return
-        raise WaitTimeoutError(f"broker {controller} was not elected in {_ELECTIONS} elections")
+        raise WaitTimeoutError(
+            f"broker {controller} did not become controller in {_ELECTIONS} elections"
+        )
 
     def await_controller(self, epoch: int) -> int:
         """Wait until a broker is elected controller with a greater epoch, and return its id.
@@ -129,7 +132,7 @@ class ZooKeeperMover:
         elected, _ = await_condition(
             lambda: (self._view.controller(), self._view.read(_EPOCH)),
             lambda seen: seen[0] in candidates and seen[1] > epoch,
-            what=f"one of the brokers {sorted(candidates)} to be elected controller again",
+            what=f"one of the brokers {sorted(candidates)} to become controller in a new election",
             limit_s=limit_s,
             every_s=_EVERY_S,
             passing=(UnreachableError,),
@@ -142,10 +145,12 @@ class ZooKeeperMover:
 
     def _write_request(self, path: str, item: Mapping[str, Any]) -> None:
         if not self._view.create(path, {"version": 1, "partitions": [item]}):
-            raise HarnessError(f"ZooKeeper already has a node {path}, from another move")
+            raise HarnessError(
+                f"ZooKeeper already has a node {path}: another change is still running"
+            )
         await_condition(
             partial(self._require_done, path),
-            what=f"the controller to carry out {path}: {dict(item)}",
+            what=f"the controller to execute {path}: {dict(item)}",
             limit_s=LIMIT_S,
             every_s=_EVERY_S,
             passing=(UnreachableError,),
@@ -158,7 +163,7 @@ class ZooKeeperMover:
             )
 
     def close(self) -> None:
-        """Do nothing: the caller closes the view."""
+        """Do nothing, because the caller closes the view."""
 
 
 class KraftMover:
@@ -173,7 +178,7 @@ class KraftMover:
         self._client = ProtocolClient(brokers, timeout_s=_ANSWER_S)
 
     def prefer(self, topic: str, partition: int, replicas: Sequence[int]) -> None:
-        """Send AlterPartitionReassignments; a new order of the same replicas is applied at once."""
+        """Send AlterPartitionReassignments. A new order takes effect at once."""
         reassignment = AlterPartitionReassignmentsRequest.ReassignableTopic
         order = reassignment.ReassignablePartition(partition_index=partition, replicas=[*replicas])
         request: Any = AlterPartitionReassignmentsRequest(
@@ -212,7 +217,7 @@ def move(
     partition: int,
     broker: int,
 ) -> None:
-    """Make a broker the leader of a partition; no broker fails.
+    """Make a broker the leader of a partition. No broker fails.
 
     Args:
         brokers: id of each running broker to its address.
@@ -224,7 +229,9 @@ def move(
     """
     order = view.replicas(topic, partition)
     if broker not in order:
-        raise HarnessError(f"broker {broker} has no replica of {topic}-{partition}: {order}")
+        raise HarnessError(
+            f"broker {broker} has no replica of {topic}-{partition}; these brokers have: {order}"
+        )
     with contextlib.closing(_mover(view, brokers, frozen)) as mover:
         if order[0] != broker:
             mover.prefer(topic, partition, [broker, *(other for other in order if other != broker)])
@@ -249,8 +256,8 @@ def set_next_leader(
 ) -> None:
     """Change the assignment so that the controller elects this broker when the leader fails.
 
-    The controller elects the first replica in the assignment that is alive and in the ISR.
-    Arguments are as in ``move``.
+    The controller elects the first replica in the assignment that is alive and in the ISR. The
+    arguments are the same as in ``move``.
 
     Raises:
         WaitTimeoutError: the controller did not change the assignment in time.
@@ -276,7 +283,9 @@ def assign(
     *,
     awaited: bool = True,
 ) -> None:
-    """Reassign a partition to other replicas, and wait until exactly these exist and are in sync.
+    """Reassign a partition to other replicas.
+
+    Wait until exactly these replicas exist and are in sync.
 
     Args:
         awaited: False to return as soon as the controller has the request.
@@ -292,7 +301,7 @@ def assign(
     await_condition(
         lambda: (set(view.replicas(topic, partition)), set(view.partition(topic, partition).isr)),
         lambda seen: seen == (set(replicas), set(replicas)),
-        what=f"exactly the brokers {[*replicas]} to have {topic}-{partition}, all in sync",
+        what=f"{topic}-{partition} to have in-sync replicas on exactly the brokers {[*replicas]}",
         limit_s=2 * LIMIT_S,
         passing=(UnreachableError,),
     )

@@ -30,13 +30,13 @@ _CONTROLLER_ENDPOINTS = 2  # DescribeCluster's endpoint_type (KIP-919)
 _SESSION_SECRET: Final = 0xB3415C00  # ZooKeeperServer.superSecret, the same in 3.4 to 3.8
 _SESSION_S: Final = 10
 _ENSEMBLE_SESSION_S: Final = 2
-"""The session timeout. A client of a paused ZooKeeper connects to another ZooKeeper only after it.
-"""
+"""The session timeout. A client of a paused ZooKeeper waits for it before it connects to another
+ZooKeeper."""
 
 _UPDATES: Final = 20
 _STATUS: Final = b"srvr"
 _LEADS: Final = b"Mode: leader"
-# By default kazoo doubles its delay each time: the wait after an outage would be as long again.
+# By default kazoo doubles its delay each time: it could wait as long as the outage lasted.
 _RETRY_DELAY_MAX_S: Final = 0.25
 _LCG_FACTOR, _LCG_STEP, _LCG_MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1  # java.util.Random
 
@@ -55,7 +55,7 @@ class ZooKeeperView:
     """Reads the nodes in ZooKeeper that the controller itself writes.
 
     Args:
-        servers: the address of each ZooKeeper by its id; requests go to any of them.
+        servers: the address of each ZooKeeper by its id. A request may go to any ZooKeeper.
         timeout_s: limit for each response.
     """
 
@@ -84,7 +84,10 @@ class ZooKeeperView:
         return int(self.read("/controller")["brokerid"])
 
     def quorum_leader(self) -> int:
-        """Request the mode of each ZooKeeper in an ensemble; a single ZooKeeper is the leader."""
+        """Request the mode of each ZooKeeper, and return the leader.
+
+        A single ZooKeeper is the leader.
+        """
         if len(self._servers) == 1:
             return next(iter(self._servers))
         for server, address in self._servers.items():
@@ -94,17 +97,17 @@ class ZooKeeperView:
         raise UnreachableError("no ZooKeeper is the leader of the ensemble")
 
     def partition(self, topic: str, partition: int) -> PartitionState:
-        """Read the partition's ``state`` node."""
+        """Read the partition's node ``state``."""
         state: dict[str, Any] = self.read(f"/brokers/topics/{topic}/partitions/{partition}/state")
         return PartitionState(
             leader=state["leader"], leader_epoch=state["leader_epoch"], isr=tuple(state["isr"])
         )
 
     def live_brokers(self) -> frozenset[int]:
-        """Read the nodes below ``/brokers/ids``; a broker's node ends with its session."""
+        """Read the nodes below ``/brokers/ids``. A broker's node exists as long as its session."""
         try:
             names = self._wait(self._connected().get_children_async("/brokers/ids"))
-        except NoNodeError:  # the first broker that starts creates the node
+        except NoNodeError:  # no broker has started, so the node does not exist yet
             return frozenset()
         return frozenset(int(name) for name in names)
 
@@ -113,11 +116,11 @@ class ZooKeeperView:
         return tuple(self.read(f"/brokers/topics/{topic}")["partitions"][str(partition)])
 
     def topic_id(self, topic: str) -> str:
-        """Read the id in the topic's node; it exists since 2.8."""
+        """Read the id in the topic's node. Nodes have an id since 2.8."""
         return str(self.read(f"/brokers/topics/{topic}").get("topic_id", ""))
 
     def quorum(self) -> None:
-        """Return None, because the logs of ZooKeepers are not compared."""
+        """Return None, because ZooKeepers report no log end offsets."""
 
     def topic_state(self, topic: str) -> TopicState | None:
         """Read the topic's node, the node with its settings, and the state of each partition."""
@@ -157,7 +160,7 @@ class ZooKeeperView:
             client.stop()
         except KazooTimeoutError as error:
             raise UnreachableError(
-                f"ZooKeeper does not let us take over the session of broker {broker}"
+                f"ZooKeeper refuses to attach to the session of broker {broker}"
             ) from error
         finally:
             client.close()
@@ -182,10 +185,11 @@ class ZooKeeperView:
         return json.loads(data)
 
     def update(self, path: str, change: Callable[[Any], object]) -> None:
-        """Read a node, change its content in place, and write it; retry if another client wrote.
+        """Read a node, change its content in place, and write it. Retry if another client wrote it.
 
         Raises:
-            UnreachableError: ZooKeeper does not respond, or other writers keep changing the node.
+            UnreachableError: ZooKeeper does not respond, or other clients change the node each
+                time.
         """
         for _ in range(_UPDATES):
             data, state = self._at(path, self._connected().get_async)
@@ -195,7 +199,7 @@ class ZooKeeperView:
                 self._at(path, self._connected().set_async, content, state.version)
                 return
         raise UnreachableError(
-            f"other writers changed {path} in ZooKeeper during each of {_UPDATES} attempts"
+            f"other clients changed {path} in ZooKeeper during each of {_UPDATES} attempts"
         )
 
     def append(self, path: str, node: Mapping[str, Any]) -> None:
@@ -221,14 +225,14 @@ class ZooKeeperView:
         except (BadVersionError, NoNodeError, NodeExistsError):
             raise
         except (KazooException, KazooTimeoutError) as error:
-            raise UnreachableError(f"ZooKeeper does not answer: {type(error).__name__}") from error
+            raise UnreachableError(f"ZooKeeper does not respond: {type(error).__name__}") from error
 
     def _connected(self) -> KazooClient:
         if not self._started:
             try:
                 self._client.start(timeout=self._timeout_s)
             except KazooTimeoutError as error:
-                raise UnreachableError("ZooKeeper does not answer yet") from error
+                raise UnreachableError("ZooKeeper does not respond yet") from error
             self._started = True
         return self._client
 
@@ -240,9 +244,10 @@ class ZooKeeperView:
 
 
 class BrokersView:
-    """A cluster's state according to brokers. Every broker has its own copy of the metadata.
+    """A cluster's state as brokers report it. Every broker has its own copy of the metadata.
 
-    The copy of a paused or partitioned broker is old, and for a short time after the fault, too.
+    While a broker is paused or partitioned, its copy is old. The copy is also old for a short time
+    after the fault.
 
     Args:
         brokers: ids of the brokers that may get requests.
@@ -267,11 +272,11 @@ class BrokersView:
         return tuple(self._metadata_of(topic, partition).replica_nodes)
 
     def live_brokers(self) -> frozenset[int]:
-        """Return the brokers that Metadata lists; on KRaft these are the unfenced brokers."""
+        """Return the brokers that Metadata lists. On KRaft these are the unfenced brokers."""
         return frozenset(broker.node_id for broker in self._ask([]).brokers)
 
     def topic_id(self, topic: str) -> str:
-        """Read the id in the topic's metadata; the request has at least the version with ids."""
+        """Read the id in the topic's metadata, by a request version that has ids."""
         request_topics = [MetadataRequest.MetadataRequestTopic(name=topic, topic_id=None)]
         topics = self._ask(request_topics, version=max(self._metadata, METADATA_WITH_IDS)).topics
         return topic_id(topics[0].topic_id.bytes) if topics and topics[0].topic_id else ""
@@ -281,7 +286,7 @@ class BrokersView:
         return None
 
     def topic_state(self, topic: str) -> TopicState | None:
-        """Raise NotImplementedError: brokers' metadata does not prove ZooKeeper's content."""
+        """Raise NotImplementedError: the state in ZooKeeper cannot be read through brokers."""
         raise NotImplementedError(f"the state of {topic} in ZooKeeper cannot be read")
 
     def _metadata_of(self, topic: str, partition: int) -> Any:  # noqa: ANN401 - kafka-python's
@@ -290,7 +295,7 @@ class BrokersView:
             for metadata in topic_metadata.partitions:
                 if metadata.partition_index == partition:
                     return metadata
-        raise UnreachableError(f"{topic}-{partition} is not known yet")
+        raise UnreachableError(f"the brokers do not know {topic}-{partition} yet")
 
     def _ask(self, topics: list[Any] | None, *, version: int | None = None) -> Response:
         request = MetadataRequest(
@@ -303,7 +308,7 @@ class BrokersView:
         return response
 
     def _foremost(self) -> tuple[int, ...]:
-        """Return the brokers that get requests before all other brokers."""
+        """Return the brokers that get requests before other brokers."""
         return ()
 
     def close(self) -> None:
@@ -312,7 +317,7 @@ class BrokersView:
 
 
 class KraftView(BrokersView):
-    """A KRaft cluster's state: the leader from the quorum, partitions from up-to-date brokers.
+    """A KRaft cluster's state. The quorum reports the leader, up-to-date brokers report partitions.
 
     A broker's copy is milliseconds behind the controller's log. So the view first requests the end
     offset of each broker from the quorum's leader (DescribeQuorum, KIP-595). Then it sends its
@@ -351,7 +356,7 @@ class KraftView(BrokersView):
         """Return the quorum's state, with every controller's log, as the leader reports it."""
         state = self._leader_state()
         voters = {voter.replica_id: voter.log_end_offset for voter in state.current_voters}
-        # A leader remembers a removed voter for 5 minutes, even if the same id is a voter again.
+        # A leader still lists a removed voter for 5 minutes, even if the id is a voter again.
         others = {*self._brokers, *voters}
         return QuorumState(
             leader=state.leader_id,
@@ -378,7 +383,7 @@ class KraftView(BrokersView):
 
 
 def leader_state(client: ProtocolClient, controllers: Iterable[int]) -> Any:  # noqa: ANN401 - kafka-python's
-    """Return the quorum's state from its leader; only the leader answers DescribeQuorum.
+    """Return the quorum's state from its leader. Only the leader responds to DescribeQuorum.
 
     A leader that is isolated from the other controllers does not resign at once. So the response
     with the greatest epoch is used.
@@ -402,7 +407,7 @@ def leader_state(client: ProtocolClient, controllers: Iterable[int]) -> Any:  # 
 
 
 def known_leader(controller: Address, *, timeout_s: float = 1.0) -> int:
-    """Return the quorum's leader according to one controller; -1 if it knows no leader.
+    """Return the quorum's leader as one controller reports it; -1 if it knows no leader.
 
     Raises:
         UnreachableError: the controller does not respond.
@@ -414,7 +419,7 @@ def known_leader(controller: Address, *, timeout_s: float = 1.0) -> int:
 
 
 def zookeeper_status(server: Address, *, timeout_s: float = 1.0) -> bytes:
-    """Return a ZooKeeper's status text: its mode, or why it serves no requests.
+    """Return a ZooKeeper's status text: its mode, or the reason why it serves no requests.
 
     Raises:
         UnreachableError: the ZooKeeper does not respond.
@@ -426,9 +431,9 @@ def zookeeper_status(server: Address, *, timeout_s: float = 1.0) -> bytes:
             while part := connection.recv(1 << 12):
                 answer += part
     except OSError as error:
-        raise UnreachableError(f"ZooKeeper at {server} does not answer: {error}") from error
+        raise UnreachableError(f"ZooKeeper at {server} does not respond: {error}") from error
     if not answer:
-        raise UnreachableError(f"ZooKeeper at {server} does not answer")
+        raise UnreachableError(f"ZooKeeper at {server} does not respond")
     return answer
 
 
@@ -442,7 +447,7 @@ def quorum_request(version: int) -> Any:  # noqa: ANN401 - kafka-python creates 
 
 
 def session_password(session: int) -> bytes:
-    """Return a ZooKeeper session's password: 16 bytes from a Java ``Random`` seeded with the id."""
+    """Return a ZooKeeper session's password: 16 bytes of a Java ``Random`` whose seed is the id."""
     state = (session ^ _SESSION_SECRET ^ _LCG_FACTOR) & _LCG_MASK
     password = b""
     for _ in range(4):

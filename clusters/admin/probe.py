@@ -23,18 +23,18 @@ _CONSUMER = -1
 _DEBUGGING_CONSUMER = -2
 _LATEST, _EARLIEST = -1, -2
 _OFFSET_OUT_OF_RANGE = 1
-_LEADER_ERRORS = frozenset({0, 5})  # 5: a new leader; its HW is still below its epoch (KIP-207)
+_LEADER_ERRORS = frozenset({0, 5})  # 5: a new leader's HW is still before its epoch (KIP-207)
 _UNKNOWN_LEADER_EPOCH = 75
 _SESSIONLESS = -1
 
 
 class ClusterProbe:
-    """Implements Probe of ``clusters.core.interfaces``. Not thread-safe.
+    """Implements Probe in ``clusters.core.interfaces``. Not thread-safe.
 
-    The LEO comes from a ListOffsets request of a debugging consumer (replica id -2), which every
-    release allows to read beyond the high watermark. The HW comes from a Fetch at the log's end, so
-    that the response has no records. The Fetch is sent first on the same connection. So a HW above
-    the LEO is only observed if the replica was truncated between the two requests.
+    The LEO comes from a ListOffsets request of a debugging consumer (replica id -2). Every release
+    allows such a consumer to read beyond the high watermark. The HW comes from a Fetch at the log's
+    end, whose response has no records. The Fetch is sent first on the same connection. So a HW
+    above the LEO is only observed if the replica was truncated between the two requests.
 
     Args:
         versions: returns a broker's request versions, which change with an upgrade.
@@ -52,7 +52,7 @@ class ClusterProbe:
         self._last_leo: dict[tuple[int, str, int], int] = {}
 
     def controller(self) -> int:
-        """Return the id of the active controller; on KRaft this is the quorum's leader."""
+        """Return the id of the active controller. On KRaft this is the quorum's leader."""
         return self._view.controller()
 
     def quorum_leader(self) -> int:
@@ -84,7 +84,9 @@ class ClusterProbe:
             offset = _offset(listed)
         fetched, listed = self._ask_both(broker, topic, partition, offset)
         leo = _offset(listed)
-        if fetched.error_code == _OFFSET_OUT_OF_RANGE:  # truncated since the last call
+        if (
+            fetched.error_code == _OFFSET_OUT_OF_RANGE
+        ):  # the replica was truncated since the last call
             fetched, listed = self._ask_both(broker, topic, partition, leo)
             leo = _offset(listed)
         if fetched.error_code:
@@ -101,19 +103,13 @@ class ClusterProbe:
         return _offset(listed)
 
     def leads(self, broker: int, topic: str, partition: int) -> bool:
-        """Return whether a broker believes that it leads.
-
-        If so, it responds to consumers without an error.
-        """
+        """Return whether a broker acts as leader: it responds to consumers without an error."""
         request = self._list_offsets(broker, topic, partition, replica_id=_CONSUMER)
         [listed] = self._client.ask(broker, request)
         return listed.topics[0].partitions[0].error_code in _LEADER_ERRORS
 
     def knows_epoch(self, broker: int, topic: str, partition: int, epoch: int) -> bool:
-        """Return whether a broker knows a leader epoch.
-
-        If not, it refuses a fetch with this epoch.
-        """
+        """Return whether a broker knows a leader epoch. If not, it refuses a fetch with it."""
         fetch = self._fetch(broker, topic, partition, 0, epoch=epoch)
         [fetched] = self._client.ask(broker, fetch)
         if fetched.error_code or not fetched.responses:
@@ -121,7 +117,7 @@ class ClusterProbe:
         return bool(fetched.responses[0].partitions[0].error_code != _UNKNOWN_LEADER_EPOCH)
 
     def producers(self, broker: int, topic: str, partition: int) -> frozenset[int]:
-        """Return the ids of producers of which a leader has state (KIP-664)."""
+        """Return the ids of the producers whose state a leader has (KIP-664)."""
         place = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[partition])
         request = DescribeProducersRequest(version=0, topics=[place])
         [answer] = self._client.ask(broker, request)
@@ -140,7 +136,7 @@ class ClusterProbe:
     def share_starts(
         self, broker: int, group: str, topic: str, partitions: Sequence[int]
     ) -> Mapping[int, int | None]:
-        """Return a share group's start offsets by partition; None without one (KIP-932)."""
+        """Return a share group's start offsets by partition; None for no offset (KIP-932)."""
         return coordinator_states.share_starts(self._client, broker, group, topic, partitions)
 
     def close(self) -> None:

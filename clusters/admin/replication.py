@@ -1,4 +1,4 @@
-"""List the partitions of all topics with a replica that is not in sync."""
+"""List the partitions, of any topic, that have a replica that is not in sync."""
 
 from typing import Final
 
@@ -27,7 +27,7 @@ class ReplicationView:
         try:
             topics = self._admin.list_topics(timeout=_ANSWER_S).topics
         except KafkaException as error:
-            raise UnreachableError(f"no broker lists the topics: {error}") from error
+            raise UnreachableError(f"no broker returns the list of topics: {error}") from error
         behind = [
             f"{name}-{number} (in sync: {sorted(partition.isrs)} of {sorted(partition.replicas)})"
             for name, topic in sorted(topics.items())
@@ -38,5 +38,5 @@ class ReplicationView:
         return behind[:_LISTED] + more
 
     def close(self) -> None:
-        """End the client's connections."""
+        """Close the client's connections."""
         del self._admin

@@ -14,7 +14,7 @@ Note = Callable[[str, int | None], None]
 def await_sessions(
     cluster: Cluster, probe: Probe, *, what: str, limit_s: float, note: Note
 ) -> None:
-    """Wait until every broker has its session. No fault may be active.
+    """Wait until every broker has a session. No fault may be active.
 
     A broker exits if its session ends before its start is complete (``KafkaServer.startup``). This
     can happen on a busy machine or while ZooKeeper is paused. This function restarts such a broker,
@@ -32,7 +32,10 @@ def await_sessions(
         for broker in cluster.brokers.values():
             if broker.state == "down":
                 broker.start()
-                note(f"broker {broker.id} had ended by itself, and was started again", broker.id)
+                note(
+                    f"broker {broker.id} had exited by itself, and the harness restarted it",
+                    broker.id,
+                )
         return probe.live_brokers()
 
     await_condition(

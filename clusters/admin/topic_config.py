@@ -18,7 +18,7 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.releases.release import Release
 
 Changes = Mapping[str, str | None]
-"""The new value of each setting by its name; None restores the brokers' default."""
+"""The new value of each setting by its name. None restores the brokers' default."""
 
 _TOPIC: Final = 2
 BROKER: Final = 4
@@ -28,8 +28,8 @@ GROUP: Final = 32
 _SET, _DELETE = 0, 1
 _ANSWER_S: Final = 5.0
 _BY_PATH: Final = (0, 10, 1)
-"""The first release whose notifications have the path of the changed entity. Older notifications
-have its kind and its name."""
+"""The first release whose notifications contain the path of the changed topic. Older notifications
+contain its kind and its name."""
 
 
 def write(view: ZooKeeperView, release: Release, topic: str, changes: Changes) -> None:
@@ -56,10 +56,10 @@ def write(view: ZooKeeperView, release: Release, topic: str, changes: Changes) -
 def request(
     brokers: Mapping[int, Address], name: str, changes: Changes, *, kind: int = _TOPIC
 ) -> None:
-    """Send the changes to a running broker; the broker forwards them to the KRaft controller.
+    """Send the changes to a running broker. The broker forwards them to the KRaft controller.
 
     Args:
-        name: name of the topic, or of a resource of another ``kind``.
+        name: name of the topic, or of another resource whose kind is ``kind``.
 
     Raises:
         UnreachableError: no broker responded.

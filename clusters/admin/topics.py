@@ -1,8 +1,8 @@
 """Create topics and partitions with given replicas, and wait until they are ready.
 
-Topics are created with CreateTopics. Up to 0.10.0 that request does not exist; the harness writes
-the topic to ZooKeeper, and the controller reads it there. Partitions are added in ZooKeeper if the
-cluster has it, as ``kafka-topics --alter`` does; on KRaft they are added with CreatePartitions.
+Topics are created with CreateTopics. Up to 0.10.0 that request does not exist: the harness writes
+the topic to ZooKeeper, and the controller reads it there. If the cluster has ZooKeeper, partitions
+are added there, as ``kafka-topics --alter`` does. On KRaft they are added with CreatePartitions.
 """
 
 import contextlib
@@ -74,12 +74,12 @@ def add_partitions(
 
     Args:
         brokers: the running brokers.
-        added: number of each new partition to its replicas; the numbers follow the topic's last
-            partition.
+        added: number of each new partition to its replicas. The first number follows the topic's
+            last partition.
 
     Raises:
         HarnessError: Kafka refuses the partitions; the message has the reason.
-        UnreachableError: no node that can add them answers.
+        UnreachableError: no node that can add partitions responds.
         WaitTimeoutError: the partitions were not ready in time.
     """
     if isinstance(view, ZooKeeperView):
@@ -90,7 +90,7 @@ def add_partitions(
             [response] = client.ask_any(tuple(brokers), _addition(name, added))
             done = {_NONE, _INVALID_PARTITIONS} if client.repeated else {_NONE}
         [result] = response.results
-        if result.error_code not in done:  # a broker without an answer may have added them
+        if result.error_code not in done:  # an unresponsive broker may have added them
             raise HarnessError(
                 f"Kafka refuses to add partitions to topic {name!r}:"
                 f" {result.error_message or f'error {result.error_code}'}"
@@ -105,7 +105,7 @@ def delete_topic(brokers: Mapping[int, Address], name: str) -> None:
         brokers: the running brokers, which forward the request to the controller.
 
     Raises:
-        HarnessError: Kafka refuses.
+        HarnessError: the controller refuses.
         WaitTimeoutError: the topic still existed after the limit.
     """
     request = DeleteTopicsRequest(
@@ -132,11 +132,11 @@ def delete_topic(brokers: Mapping[int, Address], name: str) -> None:
 def delete_records(
     brokers: Mapping[int, Address], leader: int, name: str, partition: int, before: int
 ) -> None:
-    """Delete the records of a partition below an offset (KIP-107).
+    """Delete the records of a partition before an offset (KIP-107).
 
     Raises:
-        HarnessError: the leader refuses, or a replica did not learn of it in time.
-        UnreachableError: the leader does not run, or does not answer.
+        HarnessError: the leader refuses, or a replica did not delete them in time.
+        UnreachableError: the leader does not run, or does not respond.
     """
     topic = DeleteRecordsRequest.DeleteRecordsTopic
     place = topic.DeleteRecordsPartition(partition_index=partition, offset=before)
@@ -146,7 +146,7 @@ def delete_records(
         timeout_ms=int(_ANSWER_S * 1000),
     )
     if leader not in brokers:
-        raise UnreachableError(f"{name}-{partition} has no leader that runs")
+        raise UnreachableError(f"the leader of {name}-{partition} does not run")
     with contextlib.closing(ProtocolClient(brokers, timeout_s=2 * _ANSWER_S)) as client:
         [response] = client.ask(leader, request)
     [result] = response.topics[0].partitions
@@ -205,7 +205,7 @@ def _write(
         view.create(f"/config/topics/{name}", {"version": 1, "config": dict(settings)})
         if not view.create(f"/brokers/topics/{name}", {"version": 1, "partitions": partitions}):
             raise HarnessError(
-                f"Kafka {release.name} refuses to create topic {name!r}: ZooKeeper already has it",
+                f"Kafka {release.name} cannot create topic {name!r}: the topic exists in ZooKeeper",
                 hint="Give every topic its own name.",
             )
 
@@ -246,17 +246,17 @@ def _send(
     probe: Probe,
     request: Any,  # noqa: ANN401 - for the same reason
 ) -> None:
-    """Send the request to a node that may create topics; retry while no such node answers."""
+    """Send the request to a node that may create topics. Retry until such a node responds."""
     may_exist = False
 
     def create() -> None:
         nonlocal may_exist
-        # Before KRaft only the controller creates topics; since then every broker forwards.
+        # On ZooKeeper only the controller creates topics. On KRaft every broker forwards requests.
         nodes = brokers if release.coordination == "kraft" else [probe.controller()]
         try:
             [response] = client.ask_any(nodes, request)
         except UnreachableError:
-            may_exist = True  # the silent node may have created the topic
+            may_exist = True  # an unresponsive node may have created the topic
             raise
         [result] = response.topics
         if result.error_code == _NONE or (result.error_code == _EXISTS and may_exist):

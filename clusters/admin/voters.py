@@ -1,6 +1,6 @@
 """Add and remove voters of a running KRaft quorum, as ``kafka-metadata-quorum`` does (KIP-853).
 
-The quorum's leader answers once the new set of voters is committed. kafka-python does not have
+The quorum's leader responds after the new set of voters is committed. kafka-python does not have
 AddRaftVoter and RemoveRaftVoter. Both requests have version 0 and no cluster id, and identify a
 voter by its node id and its directory id. Both responses have the same fields.
 """
@@ -27,10 +27,10 @@ _LIMIT_S: Final = 60.0
 _ANSWER_S: Final = 10.0
 _DONE: Final = 0
 _REFUSED: Final = {35: "the voters of this quorum are fixed", 42: "the request is not valid"}
-# The leader returns these errors only if no change of voters is pending: the last is committed.
+# The leader returns these errors only if the last change of voters is committed.
 _ALREADY_VOTER, _NO_VOTER = 126, 127
 _ONE_ENTRY: Final = b"\2"
-"""The byte for length 1 of a compact array, because the format adds one to a length."""
+"""The byte for a compact array of length 1: the format adds one to the length."""
 
 _TEXT: Final = String("utf-8")
 _VOTER: Final = struct.Struct(">i16s")
@@ -90,7 +90,7 @@ def add_voter(
 ) -> None:
     """Add a running controller to the voters.
 
-    The controller must have caught up with the leader's log.
+    The controller must first have the complete log of the leader.
 
     Args:
         controllers: controller id to the address at which the harness reaches that controller.
@@ -99,11 +99,11 @@ def add_voter(
 
     Raises:
         HarnessError: the quorum's voters are fixed.
-        WaitTimeoutError: the controller is not a voter in time.
+        WaitTimeoutError: the controller did not become a voter in time.
     """
     limit_ms = int(_ANSWER_S * 1000)
     request = VoterRequest.add(voter, directory, CONTROLLER_LISTENER, endpoint, limit_ms=limit_ms)
-    _ask_leader(controllers, request, _ALREADY_VOTER, f"controller {voter} to be a voter")
+    _ask_leader(controllers, request, _ALREADY_VOTER, f"controller {voter} to become a voter")
 
 
 def remove_voter(controllers: Mapping[int, Address], voter: int, directory: UUID) -> None:
@@ -114,7 +114,7 @@ def remove_voter(controllers: Mapping[int, Address], voter: int, directory: UUID
         WaitTimeoutError: the controller is still a voter after the limit.
     """
     request = VoterRequest.remove(voter, directory)
-    _ask_leader(controllers, request, _NO_VOTER, f"controller {voter} to be no longer a voter")
+    _ask_leader(controllers, request, _NO_VOTER, f"controller {voter} to stop being a voter")
 
 
 def _ask_leader(
@@ -123,10 +123,10 @@ def _ask_leader(
     already: int,
     what: str,
 ) -> None:
-    """Send a request to the leader, again and again, until the leader has executed it.
+    """Send a request to the leader repeatedly, until the leader has executed it.
 
     Args:
-        already: the error code for a change that was already made.
+        already: the error code that means that the change was already made.
     """
 
     def answer() -> tuple[int, str]:
@@ -134,7 +134,9 @@ def _ask_leader(
         [response] = client.ask(leader, request)
         code = int(response.error_code)
         if code in _REFUSED:
-            raise HarnessError(f"Kafka refuses: {response.error_message or _REFUSED[code]}")
+            raise HarnessError(
+                f"Kafka refuses to change voters: {response.error_message or _REFUSED[code]}"
+            )
         return code, response.error_message or ""
 
     with contextlib.closing(ProtocolClient(controllers, timeout_s=_ANSWER_S)) as client:

@@ -18,7 +18,7 @@ from highwater.harness.base.waiting import await_condition
 
 
 class RealNode:
-    """A broker, ZooKeeper or controller; ClusterNode of ``clusters.core.interfaces``."""
+    """A broker, ZooKeeper or controller: ClusterNode of ``clusters.core.interfaces``."""
 
     def __init__(self, node_id: int, node: Node) -> None:
         self._id = node_id
@@ -60,7 +60,7 @@ class RealNode:
         self._limit(resource.RLIMIT_FSIZE, 0 if limited else None)
 
     def limit_descriptors(self, *, limited: bool) -> None:
-        """Set the limit of the node's JVM to its first free descriptor, or to its hard limit."""
+        """Set the JVM's limit to its first free descriptor, or to its hard limit."""
         used = {path.name for path in Path(f"/proc/{self._pid()}/fd").iterdir()}
         free = next(number for number in itertools.count() if str(number) not in used)
         self._limit(resource.RLIMIT_NOFILE, free if limited else None)
@@ -70,7 +70,7 @@ class RealNode:
         self._node.limit_container(cpus=cpus, spare_mb=spare_mb)
 
     def lose_packets(self, share: float) -> None:
-        """Lose a share of the packets that reach the node's container."""
+        """Drop a share of the packets that reach the node's container."""
         packet_loss.lose(self._pid(), share)
 
     def inject_calls(self, rule: CallRule) -> AbstractContextManager[Callable[[], int]]:
@@ -78,35 +78,35 @@ class RealNode:
         return syscall_injection.injected(self._pid(), rule, self._node.log)
 
     def shift_clock(self, offset_s: float) -> None:
-        """Write the offset where the library in the node's JVM reads it."""
+        """Write the offset to the file that the library in the node's JVM reads."""
         broker_clock.shift(self._node.log, offset_s)
 
     def _pid(self) -> int:
         """Return the id of the node's JVM on this machine.
 
         Raises:
-            HarnessError: the node is down, or its process is not on this Linux.
+            HarnessError: the node is down, or its process is not on this Linux machine.
         """
         if sys.platform != "linux" or not self.pids:
             raise HarnessError(
                 f"{self._node.name} is down, or is not a process of this machine",
-                hint="Its process can be changed only on Linux, where its process is.",
+                hint="Run Highwater on the node's own machine, under Linux.",
             )
         return self.pids[0]
 
     def _limit(self, limit: int, most: int | None) -> None:
-        """Set a limit of the node's JVM; None: its hard limit."""
+        """Set a limit of the node's JVM. None means its hard limit."""
         hard = resource.prlimit(self._pid(), limit)[1]
         resource.prlimit(self._pid(), limit, (hard if most is None else most, hard))
 
     def require_down(self, hint: str) -> None:
         """Raise a HarnessError unless the node is down."""
         if self.state != "down":
-            raise HarnessError(f"{self._node.name} runs", hint=hint)
+            raise HarnessError(f"{self._node.name} is running", hint=hint)
 
 
 class RealCoordinator(RealNode):
-    """One ZooKeeper or KRaft controller; it implements Coordinator of ``clusters.core.interfaces``.
+    """One ZooKeeper or KRaft controller. It implements Coordinator in ``clusters.core.interfaces``.
 
     Args:
         controller_id: id of the ZooKeeper or controller.
@@ -124,7 +124,7 @@ class RealCoordinator(RealNode):
         self._ask = ask
 
     def install(self, level: Level) -> None:
-        """Install other jars for a KRaft controller that is down. ZooKeeper is never upgraded."""
+        """Install other jars for a KRaft controller that is down. ZooKeepers are never upgraded."""
         if level.release.coordination == "kraft":
             self.require_down("Stop it first.")
             with disk_errors(self._layout.directory):
@@ -157,7 +157,7 @@ class RealCoordinator(RealNode):
 
         await_condition(
             ask,
-            what=f"{self._node.name} to answer",
+            what=f"{self._node.name} to respond",
             limit_s=START_LIMIT_S,
             passing=(UnreachableError,),
         )

@@ -1,4 +1,4 @@
-"""Turn log directories into evidence: move or copy the judge's files, and remove all others."""
+"""Make evidence from log directories: keep the files that a judge reads, remove all others."""
 
 import contextlib
 import re
@@ -26,8 +26,8 @@ _DERIVED = {".index", ".timeindex", ".txnindex"}
 def prune(replicas: Path, coordination: Path) -> Path:
     """Remove internal topics below ``replicas/<broker id>``, and index files everywhere.
 
-    Index files are also removed from the remote tier beside ``replicas``. Coordinators' topics
-    that were used are first copied to a folder beside ``replicas``.
+    Index files are also removed from the remote tier beside ``replicas``. Coordinators' topics that
+    were used are first copied to a folder beside ``replicas``.
 
     Raises:
         HarnessError: a file cannot be removed.
@@ -43,15 +43,15 @@ def prune(replicas: Path, coordination: Path) -> Path:
                     file.unlink()
     except OSError as error:
         raise HarnessError(
-            f"the replicas in {replicas} cannot be frozen: {error.strerror} ({error.filename})"
+            f"the replicas in {replicas} cannot be prepared: {error.strerror} ({error.filename})"
         ) from error
     return replicas
 
 
 def merge_log_dirs(replicas: Path) -> None:
-    """Move the content of brokers' further log directories to ``replicas/<broker id>``.
+    """Move the content of the brokers' additional log directories to ``replicas/<broker id>``.
 
-    Each replica is in only one directory. Checkpoint files get the lines of all directories.
+    Each replica is in only one log directory. Checkpoint files get the lines of all directories.
 
     Raises:
         HarnessError: a file cannot be moved.
@@ -72,9 +72,10 @@ def merge_log_dirs(replicas: Path) -> None:
 
 
 def copy_topics(replicas: Path, topics: Collection[str], target: Path) -> None:
-    """Copy topics' replicas and the broker-wide files below ``replicas/<broker id>`` to target.
+    """Copy the topics' replicas, and the files of whole brokers, to the folder ``target``.
 
-    Coordinators' topics and the topics' remote tier are copied to directories next to the target.
+    The files are below ``replicas/<broker id>``. Coordinators' topics and the topics' remote tier
+    are copied to directories next to ``target``.
 
     Raises:
         HarnessError: a file cannot be copied.
@@ -110,7 +111,10 @@ def copy_metadata_logs(coordination: Path, target: Path) -> None:
         for log in sorted(coordination.glob(f"controller*/{_METADATA_LOG}/")):
             copy = target / log.relative_to(coordination)
             copy.mkdir(parents=True, exist_ok=True)
-            for pattern in ("*.log", "*.checkpoint"):  # snapshots are written before segments go
+            for pattern in (
+                "*.log",
+                "*.checkpoint",
+            ):  # Kafka writes a snapshot before it deletes segments
                 for file in log.glob(pattern):
                     with contextlib.suppress(FileNotFoundError):
                         shutil.copy2(file, copy / file.name)
@@ -121,10 +125,10 @@ def copy_metadata_logs(coordination: Path, target: Path) -> None:
 
 
 def _copy_coordinators(replicas: Path, parent: Path) -> None:
-    """Copy coordinators' topics, and the broker-wide files.
+    """Copy coordinators' topics, and the brokers' checkpoint files.
 
-    A coordinators' topic that was used has a replica on every broker. A topic with one replica, on
-    several brokers, was not used.
+    If a coordinators' topic was used, it has a replica on every broker. If a cluster of several
+    brokers has only one replica, the topic was not used.
     """
     target = parent / COORDINATORS_FOLDER
     folders_of_brokers = list(log_dirs(replicas))

@@ -49,7 +49,7 @@ _GONE_S = 10.0
 
 
 class RealBroker(RealNode):
-    """One broker; it implements Broker of ``clusters.core.interfaces``."""
+    """One broker. It implements Broker in ``clusters.core.interfaces``."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class RealBroker(RealNode):
 
     @property
     def address(self) -> str:
-        """``host:port``."""
+        """The broker's address, as ``host:port``."""
         return str(self._node.address)
 
     @property
@@ -88,7 +88,7 @@ class RealBroker(RealNode):
 
     @property
     def directory(self) -> Path:
-        """The broker's only log directory, or its first one."""
+        """The broker's first log directory."""
         return self.log_directories[0]
 
     @property
@@ -101,7 +101,7 @@ class RealBroker(RealNode):
         return (self.directory / name).read_text(encoding="utf-8")
 
     def take_unflushed(self) -> Mapping[Path, float]:
-        """Return the unflushed files in the broker's flush trace, and remove the trace."""
+        """Return the files in the broker's flush trace without a flush; remove the trace."""
         trace = flush_trace.trace_of(self._node.log)
         files = flush_trace.unflushed(trace)
         trace.unlink()
@@ -126,7 +126,7 @@ class RealBroker(RealNode):
 
 
 class RealCluster(AdministeredCluster):
-    """A cluster of real brokers (Cluster of ``clusters.core.interfaces``); a driver opens it.
+    """A cluster of real brokers (Cluster in ``clusters.core.interfaces``). A driver opens it.
 
     Args:
         release: release of every node, until another release is installed.
@@ -172,7 +172,7 @@ class RealCluster(AdministeredCluster):
 
     @property
     def release(self) -> Release:
-        """Release of the brokers; while brokers differ, the oldest one."""
+        """Release of the brokers. If brokers differ, the oldest release."""
         releases = [broker.level.release for broker in self._brokers.values()]
         return min(releases, key=lambda release: release.number, default=self._release)
 
@@ -209,7 +209,8 @@ class RealCluster(AdministeredCluster):
         """Send a request to which only this ZooKeeper or controller can respond.
 
         Raises:
-            UnreachableError: the node does not respond; or a majority runs without this node.
+            UnreachableError: the node does not respond; or, although a majority runs, the node
+                knows no leader.
         """
         address = self.address_of(controller_id)
         states = [controller.state for controller in self._controllers.values()]
@@ -236,12 +237,12 @@ class RealCluster(AdministeredCluster):
 
     @property
     def pids(self) -> frozenset[int]:
-        """Process ids of all running nodes on this machine, with ZooKeepers and controllers."""
+        """Process ids of all nodes that run on this machine, including ZooKeepers."""
         return frozenset(pid for node in self._nodes for pid in node.pids)
 
     @property
     def network(self) -> Network | None:
-        """The links between the cluster's nodes; None without a relay."""
+        """The connections between the cluster's nodes. None without a relay."""
         if self._wiring is None:
             return None
         return Network(
@@ -252,7 +253,7 @@ class RealCluster(AdministeredCluster):
         )
 
     def _topic_id(self, topic: str) -> str:
-        """Return the topic id in this release's fetch requests; "" if these have the name."""
+        """Return the topic id in this release's fetch requests; "" if they have the name."""
         with contextlib.closing(self._view()) as view:
             return view.topic_id(topic)
 
@@ -262,8 +263,8 @@ class RealCluster(AdministeredCluster):
         with disk_errors(replicas.parent):
             if replicas.exists() and any(replicas.iterdir()):
                 raise HarnessError(
-                    f"{replicas} holds replicas of another cluster",
-                    hint="Give every cluster a directory of its own.",
+                    f"{replicas} has replicas of another cluster",
+                    hint="Choose another directory: every cluster needs its own.",
                 )
             self._layout.prepare()
             controllers, brokers = self._prepare_controllers(), self._prepare_brokers()
@@ -277,8 +278,8 @@ class RealCluster(AdministeredCluster):
     def _await_voters(self) -> None:
         """Wait until the first set of voters is committed, before any broker reads it.
 
-        A broker that has read the voters from a leader, and then truncates that part of its log,
-        never reads the voters again. It then finds no controller
+        A broker may read the voters from a leader, and then truncate that part of its log. Such a
+        broker never reads the voters again, and finds no controller
         (docs/findings/forgotten-voters.md).
         """
         with contextlib.closing(self._view()) as view:
@@ -326,7 +327,7 @@ class RealCluster(AdministeredCluster):
             )
 
     def finalize_features(self, levels: Mapping[str, int]) -> None:
-        """Send the KRaft controller the levels that are higher than its finalized levels."""
+        """Send to the KRaft controller the levels that are higher than its finalized levels."""
         kraft_features.finalize_features(self._running(), levels)
 
     def configure_group(self, group: str, changes: Mapping[str, str | None]) -> None:
@@ -334,7 +335,7 @@ class RealCluster(AdministeredCluster):
         topic_config.request(self._running(), group, changes, kind=topic_config.GROUP)
 
     def configure_controllers(self, changes: Mapping[str, str | None]) -> None:
-        """Send each KRaft controller the changes of its own settings (KIP-919)."""
+        """Send to each KRaft controller the changes of its own settings (KIP-919)."""
         addresses = self._site.public.coordination
         for controller, at in addresses.items():
             topic_config.request(
@@ -394,10 +395,10 @@ class RealCluster(AdministeredCluster):
         shutil.rmtree(self._layout.scratch, ignore_errors=True)
 
     def _await_session_end(self, broker_id: int) -> None:
-        """Wait until a broker's old session has ended, since ZooKeeper refuses a second session.
+        """Wait until a broker's old session has ended. ZooKeeper refuses a second session.
 
-        A KRaft broker needs no such wait, because it repeats its registration until the controller
-        accepts it.
+        A KRaft broker does not need this: it repeats its registration until the controller accepts
+        it.
         """
         if self._release.coordination == "kraft":
             return
@@ -412,7 +413,10 @@ class RealCluster(AdministeredCluster):
             )
 
     def _view(self, brokers: Mapping[int, Address] | None = None) -> CoordinationView:
-        """Return a view of ZooKeeper or KRaft; a KRaft view queries ``brokers`` (default: all)."""
+        """Return a view of ZooKeeper or KRaft.
+
+        A KRaft view uses ``brokers`` (default: all brokers).
+        """
         if self._release.coordination == "zookeeper":
             return ZooKeeperView(self._site.public.coordination)
         return KraftView(
@@ -424,8 +428,8 @@ class RealCluster(AdministeredCluster):
     def _await_registration(self) -> None:
         expected = frozenset(self._brokers)
         with contextlib.closing(self._view()) as view:
-            # Look only at brokers' ports: ZooKeeper 3.4 spins for ever if a client disconnects
-            # before ZooKeeper has loaded its data, as a look at ZooKeeper's port would do.
+            # Connect only to brokers' ports. If a client disconnects before ZooKeeper 3.4 has
+            # loaded its data, that ZooKeeper loops for ever.
             brokers = self._site.public.brokers.values()
             self._await_ports([node for node in self._nodes if node.address in brokers])
             for node in self._nodes:
@@ -443,7 +447,7 @@ class RealCluster(AdministeredCluster):
         cancelled = threading.Event()
 
         def look(broker: Node) -> None:
-            for starting in self._nodes:  # brokers wait for each other: one death is fatal
+            for starting in self._nodes:  # brokers wait for each other: none may exit
                 starting.require_alive()
             if not cancelled.is_set():
                 broker.require_listening()
@@ -482,7 +486,7 @@ class RealCluster(AdministeredCluster):
 
 
 def rehearse(release: Release, site: Site, directory: Path) -> None:
-    """Start one broker, create a topic, and stop, while the JVM writes its class archive."""
+    """Start one broker, create a topic, and stop the broker. The JVM writes its class archive."""
     with contextlib.closing(RealCluster(release, directory, site, broker_config={})) as cluster:
         cluster.open()
         cluster.create_topic("rehearsal", [[1]], {})
@@ -507,7 +511,7 @@ def _in_parallel(verb: Callable[[Node], None], nodes: Sequence[Node]) -> None:
 
 
 def _live(view: CoordinationView) -> frozenset[int]:
-    """Return the registered brokers; an empty set if no coordinator responds."""
+    """Return the registered brokers. If no coordinator responds, return an empty set."""
     try:
         return view.live_brokers()
     except UnreachableError:

@@ -25,11 +25,11 @@ _LIMIT_S: Final = 120
 
 
 def base_image(client: Client) -> str:
-    """Return the name of the base image; pull or build the image if it does not exist yet.
+    """Return the name of the base image. Pull or build the image if it does not exist yet.
 
-    The image is ``HIGHWATER_BASE_IMAGE``, if that is set, or an image that was built earlier.
-    Otherwise the function builds an image from Debian's packages if apt-get exists, or pulls one
-    from a registry.
+    If the variable ``HIGHWATER_BASE_IMAGE`` is set, it names the image. Otherwise the function uses
+    an image that it built earlier. If there is none, it builds one from Debian's packages with
+    apt-get, or without apt-get pulls one from a registry.
     """
     configured = os.environ.get(VARIABLE)
     if configured:
@@ -45,11 +45,11 @@ def base_image(client: Client) -> str:
 
 
 def source(client: Client) -> str:
-    """Describe the source from which ``base_image`` will take the image."""
+    """Describe where ``base_image`` will get the image."""
     configured = os.environ.get(VARIABLE)
     if configured:
         return (
-            f"{configured} ({VARIABLE}), {'here' if find(client, configured) else 'to be pulled'}"
+            f"{configured} ({VARIABLE}), {'exists' if find(client, configured) else 'to be pulled'}"
         )
     if find(client, BUILT):
         return f"{BUILT}, built here"
@@ -80,8 +80,8 @@ def _pull(client: Client, name: str) -> None:
     except HarnessError as error:
         raise HarnessError(
             error.message,
-            hint=f"If no image registry answers, load an image (docker load) and name it in "
-            f"{VARIABLE}; on Debian it is built from packages, if apt-get can download them.",
+            hint=f"Load an image with docker load, and set {VARIABLE} to its name. On Debian, "
+            "Highwater builds the image if apt-get can download packages.",
         ) from error
 
 
@@ -111,8 +111,8 @@ def _unpack(folder: Path, root: Path) -> None:
         stderr = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").strip()
         raise HarnessError(
             f"the base image cannot be made from Debian's packages: {stderr or error}",
-            hint="Run apt-get update, check the network, or name an image that Docker has in "
-            f"{VARIABLE}.",
+            hint="Run apt-get update, check the network, or set "
+            f"{VARIABLE} to the name of an image that Docker has.",
         ) from error
 
 

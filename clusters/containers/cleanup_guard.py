@@ -1,8 +1,8 @@
 """Wait until a harness ends, and remove its remaining containers: ``-m …cleanup_guard CLAIM``.
 
-The guard's standard input is a pipe whose other end only the harness holds. The pipe ends when the
-harness ends, even by SIGKILL. A harness that closed its cluster has already removed the claim, so
-the guard does nothing.
+The guard's standard input is a pipe from the harness. The pipe ends when the harness ends, even by
+SIGKILL. If the harness closed its cluster, it has already removed the claim (see
+``clusters.containers.ownership``), and the guard does nothing.
 """
 
 import sys
@@ -11,12 +11,12 @@ import time
 from highwater.clusters.containers import ownership
 from highwater.clusters.containers.daemon import connected
 
-_QUIET_S = 2.0  # longer than Docker needs for a request that was already sent
+_QUIET_S = 2.0  # Docker completes a request that was already sent in less time
 _EVERY_S = 0.25
 
 
 def main(claim: str) -> None:
-    """Remove resources with the claim's label until no new resource appears for 2 seconds."""
+    """Remove containers and networks with the claim's label until none appears for 2 seconds."""
     sys.stdin.read()
     if not ownership.is_open(claim):
         return

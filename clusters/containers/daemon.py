@@ -20,8 +20,8 @@ Client = Any  # docker.DockerClient, which ships no types
 _IN_A_CONTAINER = (Path("/.dockerenv"), Path("/run/.containerenv"))
 """Files that Docker and Podman put into their containers."""
 _INSTALL = (
-    "Install and start it (Debian: apt-get install docker.io iptables; elsewhere Docker Desktop or "
-    "Docker Engine), or run on local processes: --cluster local."
+    "Install and start Docker (Debian: apt-get install docker.io iptables; otherwise Docker "
+    "Desktop or Docker Engine), or run on local processes: --cluster local."
 )
 
 
@@ -33,7 +33,7 @@ def connected() -> Iterator[Client]:
         HarnessError: no daemon responds, or Docker reports an error during the ``with`` block.
     """
     place = os.environ.get("DOCKER_HOST", "at its default address")
-    with errors(f"does not answer ({place})"):
+    with errors(f"does not respond ({place})"):
         from testcontainers.core.docker_client import DockerClient  # noqa: PLC0415 - see above
 
         client = DockerClient().client
@@ -45,7 +45,7 @@ def connected() -> Iterator[Client]:
 
 
 def user(client: Client) -> str:
-    """Return the owner (``uid:gid``) of this user's directories inside a container.
+    """Return the owner (``uid:gid``), inside a container, of this user's directories.
 
     A daemon without root rights maps its own user to root (``name=rootless`` in docker info).
     """
@@ -55,26 +55,28 @@ def user(client: Client) -> str:
 
 
 def _require_here(url: str) -> None:
-    """Raise a HarnessError if the daemon is on another machine, whose folders it would mount."""
+    """Raise a HarnessError if the daemon is on another machine.
+
+    It would mount that machine's folders.
+    """
     place = urlsplit(url)
     if place.scheme == "http+docker" and place.hostname != "ssh":
         return
     if place.hostname not in _LOOPBACK:
         raise HarnessError(
             f"Docker's daemon is on another machine ({url})",
-            hint="Its containers would not have the folders and addresses that Highwater uses:"
-            " unset DOCKER_HOST, or run on local processes: --cluster local.",
+            hint="Its containers cannot use this machine's folders and addresses."
+            " Unset DOCKER_HOST, or run on local processes: --cluster local.",
         )
 
 
 def _require_same_machine(client: Client) -> None:
-    """Raise a HarnessError if this process runs in a container, and the daemon outside of it."""
     inside = any(marker.exists() for marker in _IN_A_CONTAINER)
     if inside and client.info().get("Name") != socket.gethostname():
         raise HarnessError(
             "Docker's daemon runs outside of this container",
-            hint="Its containers would not have the folders and addresses that Highwater uses:"
-            " run Highwater outside, or on local processes: --cluster local.",
+            hint="Its containers cannot use this container's folders and addresses."
+            " Run Highwater outside, or on local processes: --cluster local.",
         )
 
 
@@ -91,8 +93,8 @@ def errors(doing: str) -> Iterator[None]:
         full = "no space left on device" in explanation.lower()
         raise HarnessError(
             f"Docker {doing}: {explanation}",
-            hint="Make room on the disk with Docker's data (docker info names the folder; "
-            "docker system prune removes unused data)."
+            hint="Free space on the disk with Docker's data. docker info names the folder; "
+            "docker system prune removes unused data."
             if full
             else "",
         ) from error
@@ -101,7 +103,7 @@ def errors(doing: str) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the operating system's reason, from inside nested exceptions."""
+    """Return the operating system's reason, which nested exceptions contain."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in errno.errorcode and cause.strerror:

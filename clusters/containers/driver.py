@@ -1,9 +1,10 @@
 """The docker driver: one container for each broker, ZooKeeper and controller.
 
-All containers of a cluster are in one network. Each container has a fixed address, to which its
-peers connect. Clients and the probe connect to a loopback address, at which the container's port is
-published. Folders of the run are mounted at the same paths. So log directories and logs are at the
-same places as with local processes, even after the container or the harness has ended.
+All containers of a cluster are in one network. Each container has a fixed address, to which the
+other containers connect. Clients and the probe connect to a loopback address, at which Docker
+publishes the container's port. Folders of the run are mounted at the same paths. So log directories
+and logs have the same paths as with local processes, even after the container or the harness has
+ended.
 """
 
 import contextlib
@@ -46,18 +47,18 @@ _SUBNET_ATTEMPTS: Final = 20
 _LARGEST_PREFIX: Final = 24
 _PERIOD_US: Final = 100_000
 _MEMORY: Final = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-_NOT_FROZEN: Final = "unable to freeze"  # runc's report after it gave up
+_NOT_FROZEN: Final = "unable to freeze"  # runc's error when it stops trying
 
 
 def open_site(
     release: Release, *, brokers: int, wired: bool, options: NodeOptions
 ) -> "ContainerSite":
-    """Return a site for containers, for 0.10.2 and later; build a release's image at its first use.
+    """Return a site for containers, for 0.10.2 and later. Build a release's image at its first use.
 
     Raises:
         HarnessError: Docker or an image is missing.
     """
-    del wired  # nodes in containers have an address for their peers anyway
+    del wired  # nodes in containers always have an address for other nodes
     ownership.sweep()
     with connected() as client:
         image = release_image(client, release, _rehearse)
@@ -114,7 +115,10 @@ class ContainerSite:
         return {}
 
     def wire_host(self, broker: int) -> str:
-        """Return this machine's address in the network: the gateway, the same for all brokers."""
+        """Return this machine's address in the network: the gateway.
+
+        All brokers use the same gateway.
+        """
         del broker
         with socket.socket() as probe:
             try:
@@ -122,12 +126,12 @@ class ContainerSite:
             except OSError as error:
                 raise HarnessError(
                     f"the wire cannot listen at {self._gateway}, the gateway of Docker's network",
-                    hint="The wire needs Docker on the same Linux; use --cluster local here.",
+                    hint="The wire needs Docker on the same Linux machine. Use --cluster local.",
                 ) from error
         return self._gateway
 
     def begin(self, plan: NodePlan) -> "ContainerProcess":
-        """Start the node's container; create it if it does not exist or the plan has changed."""
+        """Start the node's container. Create it if it is missing or the plan has changed."""
         require_free(plan.public, plan.title)
         with errors(f"cannot start the container of {plan.title}"):
             if self._plans.get(plan.name) == plan:
@@ -144,7 +148,7 @@ class ContainerSite:
         from testcontainers.core.config import testcontainers_config  # noqa: PLC0415 - for the same reason
         from testcontainers.core.container import DockerContainer  # noqa: PLC0415 - for the same reason
 
-        testcontainers_config.ryuk_disabled = True  # claims replace ryuk, and need no image
+        testcontainers_config.ryuk_disabled = True  # claims do the same, and need no image
         coordination = plan.public in self.public.coordination.values()
         port = COORDINATION_PORT if coordination else BROKER_PORT
         endpoint = EndpointConfig("1.41", ipv4_address=plan.inside.host)
@@ -208,7 +212,7 @@ class ContainerProcess:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The JVM's id; empty if the container's processes are not among those of this machine."""
+        """The JVM's process id. Empty if this machine does not have the container's processes."""
         with contextlib.suppress(HarnessError, OSError), errors("lost a container"):
             self._container.reload()
             pid = int(self._container.attrs["State"]["Pid"])
@@ -243,7 +247,7 @@ class ContainerProcess:
             if not self.wait(_TAKES_EFFECT_S):
                 raise WaitTimeoutError(
                     f"{self._title} did not end after SIGKILL within {_TAKES_EFFECT_S:g} s",
-                    hint="The machine may be out of memory or stuck on its disk.",
+                    hint="Check the machine: its memory may be full, or its disk may not respond.",
                 )
 
     def terminate(self, *, limit_s: float) -> bool:
@@ -260,7 +264,7 @@ class ContainerProcess:
             self._container.remove(force=True, v=True)
 
     def _freeze(self) -> None:
-        """Freeze the container. Retry, because a long system call can make this fail."""
+        """Freeze the container. Retry, because a long system call can prevent this."""
         from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
 
         def freeze() -> None:
@@ -283,7 +287,7 @@ class ContainerProcess:
                 self.state = after
 
     def _ask(self, doing: str, verb: Callable[[], None]) -> None:
-        """Call Docker. Ignore an error if the container has exited."""
+        """Call Docker. Ignore the error if the container has exited."""
         try:
             with errors(f"{doing} {self._title}"):
                 verb()
@@ -301,7 +305,7 @@ class ContainerProcess:
 
 
 def _rehearse(image: Image, release: Release, folder: Path) -> None:
-    """Start a cluster of one broker for an image, while the JVM writes its class archive."""
+    """Start a cluster of one broker for an image. The JVM writes its class archive."""
     rehearse(release, ContainerSite(release, image, 1), folder)
 
 
@@ -309,7 +313,7 @@ def _group(subnet: str) -> str:
     """Return the first three numbers of the addresses in a range.
 
     Raises:
-        HarnessError: the range is smaller than /24, so that it does not contain every node address.
+        HarnessError: the range is smaller than /24, so it does not contain every node address.
     """
     network = ip_network(subnet)
     if network.prefixlen > _LARGEST_PREFIX:
@@ -340,7 +344,7 @@ def _claim_network(client: Client, claim: Claim) -> tuple[str, str]:
         ipam = IPAMConfig(pool_configs=[IPAMPool(subnet=subnet)])
         try:
             network = Network(docker_network_kw={**labels, "ipam": ipam}).create()
-        except APIError:  # another process was faster
+        except APIError:  # another process has taken the range
             continue
         return network.name, _group(subnet)
     raise HarnessError("Docker provides no range of addresses for a network")

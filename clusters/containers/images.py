@@ -1,9 +1,9 @@
 """Images of Kafka releases. An image is built once, from the local driver's jars and Java.
 
-Above the base image (``clusters.containers.base_image``) are these layers: Java with an archive of
-Java's classes, which all releases share; a release's jars; and an archive of the jars' classes,
-which a training run in a container writes. A tag is a digest of the image's inputs. So an image is
-reused until the jars or Java change.
+An image has these layers above the base image (``clusters.containers.base_image``). First: Java
+with an archive of Java's classes, which all releases share. Second: a release's jars. Third: an
+archive of the jars' classes, which a start in a container writes. A tag is a digest of the image's
+inputs. So an image is reused until the jars or Java change.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ RECIPE = "1"
 """A version that must change when the Dockerfiles in this module change."""
 _JAVA: Final = "/opt/java"
 _JARS: Final = "/opt/kafka"
-# The JVM takes the shell's place, and both its outputs go to the end of the node's log.
+# The JVM replaces the shell. Both outputs of the JVM are appended to the node's log.
 INTO_LOG: Final = ("/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1')
 _ARCHIVE: Final = Archive(base=Path(f"{_JAVA}.jsa"), top=Path(f"{_JARS}.jsa"))
 
@@ -61,7 +61,7 @@ class DockerState:
     """The state of a Docker daemon that responds.
 
     Attributes:
-        base: the location of the base image, or the source for its build.
+        base: the name of the base image, or how it will be built.
         releases: releases that have an image, with today's jars or with older jars.
         left: number of Highwater's containers, including those of running clusters.
     """
@@ -72,12 +72,12 @@ class DockerState:
     left: int
 
     def __str__(self) -> str:
-        return f"{self.version} answers; {self.left} containers of Highwater exist"
+        return f"{self.version} responds; {self.left} containers of Highwater exist"
 
 
 def docker_state() -> DockerState:
-    """Request the daemon's state. Pull no image and build none."""
-    with connected() as client, errors("does not answer"):
+    """Request the daemon's state. Do not pull or build an image."""
+    with connected() as client, errors("does not respond"):
         built = client.images.list(filters={"label": RELEASE_LABEL})
         return DockerState(
             version=str(client.version()["Version"]),
@@ -88,7 +88,7 @@ def docker_state() -> DockerState:
 
 
 def release_image(client: Client, release: Release, rehearse: TrainingRun) -> Image:
-    """Return the release's image; build it if it does not exist yet."""
+    """Return the release's image. Build it if it does not exist yet."""
     base = base_image(client)
     java = _digest(RECIPE, find(client, base).id, jvm.release_file())
     tag = f"{REPOSITORY}:{release.name}-{_digest(java, lock_file(release).read_bytes())}"
@@ -107,7 +107,7 @@ def release_image(client: Client, release: Release, rehearse: TrainingRun) -> Im
 def _ensure_java(client: Client, base: str, tag: str) -> None:
     if sys.platform != "linux":
         raise HarnessError(
-            "images contain this machine's Java, so they can only be built on Linux",
+            "an image contains this machine's Java, so Highwater builds images only on Linux",
             hint="Run on local processes: --cluster local.",
         )
     with exclusive(cache_directory() / "image-java.lock"):
@@ -126,7 +126,7 @@ def _ensure_java(client: Client, base: str, tag: str) -> None:
 def _build_release(
     client: Client, release: Release, below: str, tag: str, rehearse: TrainingRun
 ) -> None:
-    """Add the jars, start a broker once, and add the class archive that this start wrote."""
+    """Add the jars, start a broker once, and add the class archive that the start wrote."""
     bare = f"{tag}-bare"
     _build(client, bare, below, {f"{_JARS}/{path.name}": path for path in classpath(release)})
     with tempfile.TemporaryDirectory(prefix="highwater-") as name:

@@ -1,4 +1,4 @@
-"""Ownership of containers: one claim per cluster, to find containers of a harness that has ended.
+"""Ownership of containers. A claim for each cluster identifies the containers of an ended harness.
 
 All containers and networks that the docker driver creates have the labels ``highwater`` and
 ``highwater.claim``. A claim is a locked file in the cache. The system releases the lock when the
@@ -32,7 +32,7 @@ _GUARD_ENDS_S = 2.0
 
 
 class Claim:
-    """A name for all resources of one cluster in Docker; locked until ``close`` or our own end."""
+    """A name for all resources of one cluster in Docker. Its lock ends with this process."""
 
     def __init__(self) -> None:
         self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -40,7 +40,7 @@ class Claim:
         unlocked = folder / f".{self.name}"
         self._file = unlocked.open("w")
         fcntl.flock(self._file, fcntl.LOCK_EX)
-        unlocked.rename(folder / self.name)  # no process sees it unlocked while we run
+        unlocked.rename(folder / self.name)  # under this name, the file is always locked
         self._guard = subprocess.Popen(
             [sys.executable, "-m", "highwater.clusters.containers.cleanup_guard", self.name],
             stdin=subprocess.PIPE,
@@ -56,11 +56,11 @@ class Claim:
         return {LABEL: "1", CLAIM_LABEL: self.name}
 
     def close(self) -> None:
-        """Release the claim. The guard removes all containers and networks with its label."""
+        """Release the claim. The guard removes the containers and networks with its label."""
         self._file.close()
         assert self._guard.stdin is not None
         self._guard.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # the guard goes on until it is done
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the guard continues
             self._guard.wait(_GUARD_ENDS_S)
 
 
@@ -72,7 +72,7 @@ def remove(client: Client, claim: str) -> int:
     from docker.errors import APIError  # noqa: PLC0415 - see clusters.containers.daemon
 
     def remove_container(resource: Any) -> None:  # noqa: ANN401 - docker ships no types
-        with contextlib.suppress(APIError):  # removed, or being removed
+        with contextlib.suppress(APIError):  # another process removes it
             client.api.remove_container(resource["Id"], v=True, force=True)
 
     by_label = {"label": f"{CLAIM_LABEL}={claim}"}
@@ -87,7 +87,7 @@ def remove(client: Client, claim: str) -> int:
 
 
 def forget(claim: str) -> None:
-    """Remove the claim's file, if no container or network has the claim's label."""
+    """Remove the claim's file. No container or network may have the claim's label any more."""
     (_folder() / claim).unlink(missing_ok=True)
 
 
@@ -108,7 +108,7 @@ def sweep() -> int:
 
 def _dead() -> Iterator[str]:
     for path in _folder().glob("[!.]*"):
-        # An OSError means: the file is locked, or another run has removed it.
+        # An OSError means that the file is locked, or that another run has removed it.
         with contextlib.suppress(OSError), path.open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield path.name

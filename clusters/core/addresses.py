@@ -26,14 +26,14 @@ _QUORUM_PORT, _ELECTION_PORT = 2888, 3888
 _GROUPS = 250 * 250
 _BLOCK = 128
 _PORTS = range(20_000, 32_000)
-"""The ports below the range from which operating systems assign ports."""
+"""Ports that are below the range from which operating systems choose ports."""
 _BLOCKS = _PORTS[::_BLOCK]
-"""The first port of each block; a cluster takes one block."""
+"""The first port of each block. Each cluster has one block."""
 
 
 Connector = Callable[[tuple[str, int], float], socket.socket]
-"""Opens a connection to an address that is ready for requests, within the given seconds for each
-step. May raise OSError."""
+"""A function that opens a connection to an address. The connection is ready for requests. The limit
+is in seconds for each step. The function may raise OSError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class EnsemblePorts:
     """Ports of one ZooKeeper for other ZooKeepers.
 
     Attributes:
-        quorum: port for followers, while this ZooKeeper leads.
+        quorum: port for followers, while this ZooKeeper is the leader.
     """
 
     quorum: int = _QUORUM_PORT
@@ -72,7 +72,7 @@ class EnsemblePorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InternalAddresses:
-    """The addresses at which nodes connect to each other, if not the public addresses."""
+    """The addresses at which nodes connect to each other, if they are not the public ones."""
 
     brokers: Mapping[int, Address]
     coordination: Mapping[int, Address]
@@ -82,8 +82,8 @@ class InternalAddresses:
 class AddressGroup:
     """Addresses of one cluster, reserved until ``close`` or the end of this process.
 
-    Where all of 127.0.0.0/8 can be used (Linux), a cluster takes a free group 127.x.y.0/24, and
-    every node has its own address with the well-known port. Elsewhere (macOS) all nodes share
+    On Linux, all addresses in 127.0.0.0/8 can be used: a cluster takes a free group 127.x.y.0/24,
+    and every node has its own address with the well-known port. On macOS, all nodes share
     127.0.0.1, and each node has its own port in a free block.
 
     Attributes:
@@ -123,17 +123,17 @@ class AddressGroup:
             }
 
     def _claim_group(self) -> str:
-        """Reserve a group of addresses with a bound socket, which this process's end closes."""
+        """Reserve a group of addresses with a bound socket, until this process ends."""
         start = os.getpid() * 7
         for attempt in range(_GROUPS):
             high, low = divmod((start + attempt) % _GROUPS, 250)
             group = f"127.{high + 2}.{low + 2}"
             if self._claimed(f"{group}.1", _CLAIM_PORT):
                 return group
-        raise HarnessError("no free loopback group is left in 127.0.0.0/8")
+        raise HarnessError("no free group of loopback addresses is left in 127.0.0.0/8")
 
     def _claim_ports(self, count: int) -> range:
-        """Reserve a block of ports by binding its first port."""
+        """Reserve a block of ports: bind the first port of the block."""
         assert count < _BLOCK, count
         for attempt in range(len(_BLOCKS)):
             first = _BLOCKS[(os.getpid() * 7 + attempt) % len(_BLOCKS)]
@@ -145,7 +145,7 @@ class AddressGroup:
         raise HarnessError(f"no free ports are left from {_BLOCKS.start} to {_BLOCKS.stop}")
 
     def _claimed(self, host: str, port: int) -> bool:
-        """Bind a socket to an address to reserve it; return whether the address was free."""
+        """Bind a socket to an address to reserve it. Return whether the address was free."""
         claim = socket.socket()
         try:
             claim.bind((host, port))
@@ -162,7 +162,7 @@ class AddressGroup:
 
 
 Addresses = AddressGroup | InternalAddresses
-"""Addresses of a cluster's nodes, as clients or peers see them."""
+"""Addresses of a cluster's nodes, as clients or as other nodes use them."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -184,7 +184,7 @@ def broker_host(group: str, broker_id: int) -> str:
 
 
 def controller_ids(count: int) -> tuple[int, ...]:
-    """Return the ids of a cluster's controllers or ZooKeepers, by their number."""
+    """Return the ids of a cluster's controllers or ZooKeepers; ``count`` is their number."""
     return tuple(range(FIRST_CONTROLLER, FIRST_CONTROLLER + count))
 
 
@@ -194,10 +194,11 @@ def coordination_host(group: str, controller_id: int) -> str:
 
 
 def require_free(address: Address, node: str) -> None:
-    """Raise an error if another process listens on the address, and name that process.
+    """Raise an error if another process listens on the address.
 
     Raises:
-        HarnessError: another process uses the port. The message names it, if the system shows it.
+        HarnessError: another process uses the port. The message names the process, if the system
+            shows it.
     """
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -208,13 +209,13 @@ def require_free(address: Address, node: str) -> None:
                 raise HarnessError(f"{node} cannot use {address}: {error.strerror}") from error
             raise HarnessError(
                 f"{node} cannot start: port {address.port} of {address.host} is in use"
-                f"{_holder(address)}",
+                f"{_by_process(address)}",
                 hint="End that process, or start the run again to get other addresses.",
             ) from error
 
 
-def _holder(address: Address) -> str:
-    covering = {address.host, "0.0.0.0", "::"}  # noqa: S104 - we look for these, we bind nothing
+def _by_process(address: Address) -> str:
+    covering = {address.host, "0.0.0.0", "::"}  # noqa: S104 - compared, never bound
     with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections("tcp"):
             local = connection.laddr

@@ -1,6 +1,6 @@
 """The Protocols through which faults, workloads and stories use a cluster of any driver.
 
-A driver (such as ``local``) opens a cluster of real brokers and returns these Protocols; no other
+A driver (such as ``local``) opens a cluster of real brokers and returns these Protocols. No other
 package knows whether a broker is a process or a container.
 """
 
@@ -20,7 +20,7 @@ BrokerState = Literal["running", "paused", "down"]
 
 
 class UnreachableError(HarnessError):
-    """A broker did not respond in time, which is normal during faults."""
+    """A node did not respond in time, which is normal during faults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +28,8 @@ class PartitionState:
     """A partition's state at the controller: ZooKeeper's state node, or KRaft's metadata.
 
     Attributes:
-        leader: broker id, -1 if the partition has no leader.
-        leader_epoch: None where Metadata has no leader epochs (external clusters before 2.4).
+        leader: broker id, or -1 if the partition has no leader.
+        leader_epoch: None if Metadata has no leader epochs (external clusters before 2.4).
         isr: broker ids in the controller's order.
     """
 
@@ -40,7 +40,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaState:
-    """A replica's state at its broker: the offset of the next record, and the broker's own HW."""
+    """A replica's state at its broker: the offset of its next record, and its own HW."""
 
     leo: int
     hw: int
@@ -48,12 +48,12 @@ class ReplicaState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumState:
-    """A KRaft quorum according to its leader (DescribeQuorum, KIP-595).
+    """A KRaft quorum as its leader reports it (DescribeQuorum, KIP-595).
 
     Attributes:
         leader: node id of the leader.
-        hw: the high watermark of the metadata log: every record below it is committed.
-        voters: node id to log end offset, up to which the voter's log equals the leader's.
+        hw: the high watermark of the metadata log: every record before it is committed.
+        voters: node id to log end offset. Before it, the voter's log equals the leader's.
         observers: node id to log end offset for nodes without a vote, except brokers.
     """
 
@@ -66,7 +66,7 @@ class QuorumState:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatedState:
-    """The state of a transactional id, according to its coordinator."""
+    """The state of a transactional id, as its coordinator reports it."""
 
     name: str
     state: str
@@ -94,7 +94,7 @@ class NodeOptions:
     """Properties of a cluster's nodes that need more than Kafka settings.
 
     Attributes:
-        trace_flushes: whether the system calls that flush and rename files are traced.
+        trace_flushes: whether strace records the system calls that flush and rename files.
         log_dirs: number of log directories of each broker.
         racks: number of racks to which brokers are assigned in turn; 0 for brokers without racks.
         controllers: number of ZooKeepers or KRaft controllers, an odd number; ids count from 100.
@@ -116,10 +116,10 @@ PLAIN: Final = NodeOptions()
 
 
 class ClusterView(Protocol):
-    """The cluster's state according to ZooKeeper, KRaft or brokers."""
+    """The cluster's state as ZooKeeper, KRaft or brokers report it."""
 
     def controller(self) -> int:
-        """Return the id of the active controller; on KRaft this is the quorum's leader.
+        """Return the id of the active controller. On KRaft this is the quorum's leader.
 
         Raises:
             UnreachableError: no node that knows the controller responded.
@@ -165,7 +165,7 @@ class ClusterView(Protocol):
 class Probe(ClusterView, Protocol):
     """Requests to a running cluster.
 
-    Every result is the state according to one broker or quorum.
+    Every result is the state as one broker or quorum reports it.
     """
 
     def replica(self, broker: int, topic: str, partition: int) -> ReplicaState:
@@ -183,21 +183,21 @@ class Probe(ClusterView, Protocol):
         """
 
     def leads(self, broker: int, topic: str, partition: int) -> bool:
-        """Return whether a broker believes that it leads the partition.
+        """Return whether a broker acts as the leader of the partition.
 
         Raises:
             UnreachableError: the broker is down or paused.
         """
 
     def knows_epoch(self, broker: int, topic: str, partition: int, epoch: int) -> bool:
-        """Return whether a broker knows a leader epoch, whichever broker leads (2.1 and later).
+        """Return whether a broker, leader or follower, knows a leader epoch (2.1 and later).
 
         Raises:
             UnreachableError: the broker is down or paused.
         """
 
     def producers(self, broker: int, topic: str, partition: int) -> frozenset[int]:
-        """Return the ids of producers of which a leader has state (2.8 and later).
+        """Return the ids of the producers whose state a leader has (2.8 and later).
 
         Raises:
             UnreachableError: the broker is down or paused, or does not lead the partition.
@@ -213,7 +213,7 @@ class Probe(ClusterView, Protocol):
     def share_starts(
         self, broker: int, group: str, topic: str, partitions: Sequence[int]
     ) -> Mapping[int, int | None]:
-        """Return a share group's start offsets by partition; None without one (KIP-932).
+        """Return a share group's start offsets by partition; None for no offset (KIP-932).
 
         Raises:
             UnreachableError: the broker is down or paused, or does not coordinate the group.
@@ -225,16 +225,16 @@ class ClusterNode(Protocol):
 
     @property
     def id(self) -> int:
-        """Id of the broker or controller, or ``myid`` of the ZooKeeper, from 100 on."""
+        """Id of the broker or controller, or ``myid`` of the ZooKeeper (from 100 on)."""
 
     @property
     def state(self) -> BrokerState:
-        """The state after the last method call; ``down`` if the process exited by itself."""
+        """The state after the last method call. It is ``down`` if the process exited by itself."""
 
     def install(self, level: Level) -> None:
         """Install other jars for a node that is down, or set another protocol and message format.
 
-        ZooKeeper is never upgraded.
+        ZooKeepers are never upgraded.
 
         Raises:
             HarnessError: the node is not down, or those jars do not exist.
@@ -243,74 +243,78 @@ class ClusterNode(Protocol):
     def start(self) -> None:
         """Start the node with its old data.
 
-        Returns when a broker's port responds after the end of its old session, or when a controller
-        or ZooKeeper responds and belongs to a majority, if a majority runs.
+        A broker's start returns when its old session has ended and its port responds. The start of
+        a controller or ZooKeeper returns when it responds. If a majority runs, it must also belong
+        to the majority.
 
         Raises:
             HarnessError: the node exited before. The message has the last lines of its log.
         """
 
     def stop(self) -> None:
-        """Shut the node down cleanly (SIGTERM), as an administrator does, and await its exit."""
+        """Shut the node down cleanly (SIGTERM), as an administrator does, and wait for its exit."""
 
     def kill(self) -> None:
         """Send SIGKILL, whether the node is paused or not."""
 
     def pause(self) -> None:
-        """Send SIGSTOP: the node is frozen, but its sockets stay open."""
+        """Send SIGSTOP. The process stops, but its sockets stay open."""
 
     def resume(self) -> None:
         """Send SIGCONT."""
 
     @property
     def log_directories(self) -> tuple[Path, ...]:
-        """All log directories of a broker; the data directory of a ZooKeeper or controller."""
+        """All log directories of a broker. For a ZooKeeper or controller, its data directory."""
 
     def limit_writes(self, *, limited: bool) -> None:
-        """Make every write to a file fail, or let writes succeed again, as a restart also does.
+        """Make every write to a file fail, or let writes succeed again.
+
+        A restart ends the limit, too.
 
         Raises:
             HarnessError: the node is down, or is not a process of this machine.
         """
 
     def limit_descriptors(self, *, limited: bool) -> None:
-        """Let the node open no further file or connection, or as many as at its start.
+        """Stop the node from opening more files and connections, or allow this again.
 
         Raises:
             HarnessError: the node is down, or is not a process of this machine.
         """
 
     def limit_container(self, *, cpus: float | None = None, spare_mb: int | None = None) -> None:
-        """Set the limits of the node's container, also for its later starts; None: no limit.
+        """Set the limits of the node's container, also for its later starts. None means no limit.
 
         Args:
-            cpus: processors that it may use, such as 0.1.
-            spare_mb: megabytes of memory that it may use beyond those in use now, without files.
+            cpus: number of processors that the node may use, such as 0.1.
+            spare_mb: megabytes of memory that the node may use in addition to those in use now.
+                Cached files do not count.
 
         Raises:
-            HarnessError: the node is in no container.
+            HarnessError: the node is not in a container.
         """
 
     def lose_packets(self, share: float) -> None:
-        """Lose a share of the packets that reach the node's container, from 0 to 1.
+        """Drop a share (from 0 to 1) of the packets that reach the node's container.
 
         Raises:
-            HarnessError: the node is in no container of this machine, or this user is not root.
+            HarnessError: the node is not in a container of this machine, or this user is not root.
         """
 
     def inject_calls(self, rule: CallRule) -> AbstractContextManager[Callable[[], int]]:
         """Delay system calls of the running node, or let them fail, while the context is open.
 
-        The context is a function that returns how many calls were changed so far.
+        The context is a function that returns the number of calls that were changed so far.
 
         Raises:
             HarnessError: the node is down, or cannot be traced on this machine.
         """
 
     def shift_clock(self, offset_s: float) -> None:
-        """Set how many seconds the node's wall clock is ahead of this machine's clock.
+        """Set by how many seconds the node's wall clock is ahead of this machine's clock.
 
-        Use this only where nodes have clocks of their own. A restart keeps the offset.
+        This works only if nodes have clocks of their own. A restart keeps the offset.
 
         Raises:
             HarnessError: the node has the clock of this machine.
@@ -330,9 +334,9 @@ class Broker(ClusterNode, Protocol):
 
     @property
     def directory(self) -> Path:
-        """The broker's log directory, or the first if it has several.
+        """The broker's log directory; if it has several, the first.
 
-        Files in it may be changed from outside while the broker is down.
+        While the broker is down, other programs may change files in it.
         """
 
     def read(self, name: str) -> str:
@@ -345,8 +349,8 @@ class Broker(ClusterNode, Protocol):
     def take_unflushed(self) -> Mapping[Path, float]:
         """Return small files that the broker replaced without a flush, with times; clear the list.
 
-        Use this only where flushes are traced, and while the broker is down. Times are seconds
-        since 1970.
+        This works only if flushes are traced, and while the broker is down. Times are seconds since
+        1970.
 
         Raises:
             HarnessError: the broker's flushes are not traced.
@@ -364,7 +368,7 @@ class Coordinator(ClusterNode, Protocol):
 
         Args:
             renewed: whether the directory gets a new id. In a quorum whose voters can be added and
-                removed, the node is then a different voter (KIP-853).
+                removed, the node is then another voter (KIP-853).
 
         Raises:
             HarnessError: the node is not down.
@@ -376,7 +380,7 @@ class Cluster(Protocol):
 
     @property
     def release(self) -> Release:
-        """The release of the brokers; while brokers differ, the oldest one."""
+        """The release of the brokers. If brokers differ, the oldest release."""
 
     @property
     def directory(self) -> Path:
@@ -384,7 +388,7 @@ class Cluster(Protocol):
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
-        """Broker id to broker, in order of id; without ZooKeepers and controllers."""
+        """Broker id to broker, in order of id. ZooKeepers and controllers are not included."""
 
     @property
     def controllers(self) -> Mapping[int, Coordinator]:
@@ -400,13 +404,13 @@ class Cluster(Protocol):
 
     @property
     def network(self) -> Network | None:
-        """The links between the cluster's nodes, for network faults; None without a relay."""
+        """The connections between the cluster's nodes, for network faults. None without a relay."""
 
     def probe(self) -> Probe:
         """Return a new probe with its own connections. Not thread-safe. The caller closes it."""
 
     def finalize(self, level: Level) -> None:
-        """Finalize every feature of a level's protocol on a KRaft cluster whose brokers all run.
+        """Finalize every feature of a level's protocol. KRaft only; all brokers must run.
 
         Raises:
             HarnessError: the controller refuses, or a broker does not get the change in time.
@@ -415,10 +419,10 @@ class Cluster(Protocol):
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
     ) -> None:
-        """Create a topic with the given placement; the first replica is the preferred leader.
+        """Create a topic with the given placement. The first replica is the preferred leader.
 
-        Waits until the probe reports for every partition that leader, a full ISR and a response
-        from every replica.
+        The method waits until every partition has that leader and a full ISR, and every replica
+        responds to the probe.
         """
 
     def delete_topic(self, topic: str) -> None:
@@ -432,22 +436,22 @@ class Cluster(Protocol):
 
         Raises:
             HarnessError: Kafka refuses.
-            UnreachableError: no node that can add them responds.
+            UnreachableError: no node that can add partitions responds.
         """
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
-        """Delete a partition's records below an offset (KIP-107), and wait until it is done.
+        """Delete a partition's records before an offset (KIP-107). Wait until all replicas did so.
 
         Raises:
             HarnessError: the leader refuses.
-            UnreachableError: the leader does not answer, or there is none.
+            UnreachableError: the leader does not respond, or there is no leader.
         """
 
     def move_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Move leadership to a member of the ISR as an administrator does; no broker fails.
+        """Move leadership to a member of the ISR, as an administrator does. No broker fails.
 
         The method puts the broker first in the assignment, and requests the election of the
-        preferred leader. It returns when the controller has elected the leader; brokers may not
+        preferred leader. It returns when the controller has elected the leader. Brokers may not
         know this yet.
 
         Raises:
@@ -457,7 +461,7 @@ class Cluster(Protocol):
     def reassign(
         self, topic: str, partition: int, replicas: Sequence[int], *, awaited: bool = True
     ) -> None:
-        """Reassign a partition to other replicas; return when exactly these exist and are in sync.
+        """Reassign a partition to other replicas. Return when exactly these exist and are in sync.
 
         Without ``awaited`` the method returns as soon as the controller has the request.
 
@@ -466,15 +470,17 @@ class Cluster(Protocol):
         """
 
     def configure(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        """Change settings of a topic that is in use; None restores the brokers' default.
+        """Change settings of a topic that is in use. None restores the brokers' default.
 
         Raises:
-            UnreachableError: no node that can change them responds.
+            UnreachableError: no node that can change settings responds.
             HarnessError: Kafka refuses.
         """
 
     def finalize_features(self, levels: Mapping[str, int]) -> None:
-        """Finalize features at these levels or higher (KRaft, KIP-584), on every running broker.
+        """Finalize features at these levels or higher (KRaft, KIP-584).
+
+        Every running broker gets the levels.
 
         Raises:
             HarnessError: Kafka refuses.
@@ -482,23 +488,25 @@ class Cluster(Protocol):
         """
 
     def configure_group(self, group: str, changes: Mapping[str, str | None]) -> None:
-        """Change settings of a group; the group need not exist yet (KRaft, KIP-848).
+        """Change settings of a group. The group need not exist yet (KRaft, KIP-848).
 
         Raises:
-            UnreachableError: no node that can change them responds.
+            UnreachableError: no node that can change settings responds.
             HarnessError: Kafka refuses.
         """
 
     def configure_controllers(self, changes: Mapping[str, str | None]) -> None:
-        """Change settings of all KRaft controllers, which no broker has (KIP-919, since 3.7).
+        """Change the own settings of all KRaft controllers (KIP-919, since 3.7).
+
+        Brokers do not change.
 
         Raises:
-            UnreachableError: a controller does not answer.
+            UnreachableError: a controller does not respond.
             HarnessError: Kafka refuses.
         """
 
     def elect_unclean(self, topic: str, partition: int) -> None:
-        """Elect a live replica, in the ISR or not, for a partition without a leader (2.4+).
+        """Elect a live replica, in the ISR or not, for a partition without a leader (since 2.4).
 
         Raises:
             UnreachableError: no node that can start the election responds.
@@ -506,9 +514,9 @@ class Cluster(Protocol):
         """
 
     def remove_voter(self, controller_id: int) -> None:
-        """Remove a controller, running or not, from the quorum's voters (KIP-853, 3.9 and later).
+        """Remove a controller, running or not, from the quorum's voters (KIP-853, since 3.9).
 
-        Returns when the removal is committed.
+        The method returns when the removal is committed.
 
         Raises:
             HarnessError: Kafka refuses, or the voters of this quorum are fixed.
@@ -516,10 +524,10 @@ class Cluster(Protocol):
         """
 
     def add_voter(self, controller_id: int) -> None:
-        """Add a running controller to the voters again, after ``remove_voter`` removed it."""
+        """Add a running controller to the voters again, after ``remove_voter``."""
 
     def set_next_leader(self, topic: str, partition: int, broker: int) -> None:
-        """Choose the member of the ISR that is elected when the leader fails.
+        """Choose the member of the ISR that the controller elects when the leader fails.
 
         The method changes the order of the assignment if needed, but not the leader epoch.
 
@@ -531,18 +539,18 @@ class Cluster(Protocol):
         """End a broker's session at once, as after missing heartbeats.
 
         Returns:
-            False on KRaft, where a session ends only without heartbeats.
+            False on KRaft, where only missing heartbeats end a session.
 
         Raises:
             UnreachableError: the broker has no session, or ZooKeeper does not respond.
         """
 
     def snapshot(self, topics: Collection[str], directory: Path) -> None:
-        """Copy the current replicas of topics; the cluster continues afterwards.
+        """Copy the current replicas of topics. The cluster continues afterwards.
 
         Every running broker is paused during the copy, so that every copied file is consistent.
-        ``directory`` gets the files that ``freeze`` would leave for the topics: a folder for each
-        broker id with ``<topic>-<partition>/*`` and the broker-wide files.
+        ``directory`` gets a folder for each broker id. The folder has the broker's
+        ``<topic>-<partition>/*`` and checkpoint files, as after ``freeze``.
 
         Raises:
             HarnessError: a file cannot be copied.
@@ -552,8 +560,8 @@ class Cluster(Protocol):
         """Pause every broker, then kill all brokers, and leave the log directories unchanged.
 
         Returns:
-            The folder ``replicas`` with one folder for each broker id:
-            ``<topic>-<partition>/*.log`` and ``leader-epoch-checkpoint``, and the broker-wide
+            The folder ``replicas`` with one folder for each broker id. That folder has
+            ``<topic>-<partition>/*.log``, ``leader-epoch-checkpoint`` and the broker's
             ``*-checkpoint`` files. Preallocated index files and Kafka's internal topics are
             removed. The cluster cannot be used after this.
         """

@@ -13,7 +13,7 @@ _TO_ESCAPE: Final = re.compile(r"[^ -\[\]-~]|^ ")
 
 
 def to_properties(settings: Mapping[str, str]) -> str:
-    """Return settings as an ASCII text; names must not contain a character to escape."""
+    """Return settings as an ASCII text. Names must not contain a character that needs an escape."""
     return "".join(f"{name}={_TO_ESCAPE.sub(_escape, value)}\n" for name, value in settings.items())
 
 
@@ -32,7 +32,7 @@ def from_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Yield lines without comments; a line and its continuation lines are joined."""
+    """Yield lines without comments. Continuation lines are joined to their first line."""
     line = ""
     for natural in _LINE.split(text):
         part = natural.lstrip(_BLANKS)

@@ -1,4 +1,4 @@
-"""Rules for a broker's system calls that a fault delays, or lets fail."""
+"""Rules that delay a broker's system calls, or make them fail."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class CallRule:
     Attributes:
         calls: names of system calls, as in ``strace -e trace=``.
         action: the change of each call, as in ``strace -e inject=``: ``error=EIO:when=1``.
-        files: only calls on these files are changed; empty for any file.
+        files: only calls on these files are changed; empty for all files.
     """
 
     calls: str

@@ -1,1 +1,1 @@
-"""External clusters, whose faults are injected and healed by commands in an inventory."""
+"""External clusters. Commands in an inventory inject and heal the faults."""

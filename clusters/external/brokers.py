@@ -1,4 +1,4 @@
-"""A broker of an external cluster: its methods run commands and verify that these worked."""
+"""A broker of an external cluster. Its methods run commands and verify that they worked."""
 
 import contextlib
 from collections.abc import Callable, Mapping
@@ -25,13 +25,13 @@ _SILENT_S: Final = 15.0
 
 @dataclass(slots=True, kw_only=True)
 class ExternalBroker:
-    """A broker that an inventory describes; it implements Broker of ``clusters.core.interfaces``.
+    """A broker that an inventory describes. It implements Broker of ``clusters.core.interfaces``.
 
     Before a fault, the commands that heal the broker are written to the journal. When the broker
-    responds again, the commands are removed.
+    responds again, they are removed from the journal.
 
     Attributes:
-        hold: descriptor that damaging commands keep open, so that the guard can wait for them.
+        hold: descriptor that a fault's command keeps open until it exits. The guard waits for this.
     """
 
     id: int
@@ -96,8 +96,8 @@ class ExternalBroker:
     def restart(self) -> None:
         """Restart the broker with the inventory's restart command, or with stop and start.
 
-        An earlier connection must end, because after a quick restart the broker may respond again
-        before the harness has noticed its end.
+        A restart may be so quick that the harness does not notice it. So the method also checks
+        that an earlier connection has ended.
         """
         if not self.inventory.can("restart"):
             try:
@@ -123,10 +123,10 @@ class ExternalBroker:
         self.heal()
 
     def heal(self) -> None:
-        """Undo all damage that was done to the broker.
+        """Heal all faults of the broker.
 
-        Signals are delayed meanwhile, because after an interruption the next process would run the
-        commands again.
+        Signals are delayed in the meantime. After an interruption, the next process would run the
+        healing commands again.
         """
         damage = self.journal.entry.wounds.get(self.id)
         if damage is None:
@@ -151,35 +151,35 @@ class ExternalBroker:
         cures = (self.inventory.command(healing_verb, self.id),)
         before = self.journal.entry.wounds.get(self.id)
         self.journal.record_damage(self.id, (*(before.cures if before else ()), *cures))
-        self.state = state  # even if the command fails: the broker must be healed from now on
+        self.state = state  # also if the command fails: it may have had an effect
         try:
             command.run(hold=self.hold)
             self._await_silence(verb, command.line, alive or (lambda: answers(self.host)))
         except HarnessError as error:
             error.hint = (
-                "The damage is healed at the end of the run. If that fails, by hand:\n"
+                "The run heals the broker at its end. If that fails, run these commands:\n"
                 f"{self.journal.entry.manual_steps()}"
             )
             raise
         self.journal.record_damage(self.id, cures)
 
     def _await_silence(self, verb: str, line: str, alive: Callable[[], bool]) -> None:
-        """Wait until the broker does not respond. If it still responds, the command failed."""
+        """Wait until the broker does not respond. If it still responds, raise an error."""
 
         def silent() -> None:
             if alive():
-                raise NotYetError("it answers")
+                raise NotYetError("it responds")
 
         try:
             await_condition(silent, what="the broker to stop responding", limit_s=_SILENT_S)
         except WaitTimeoutError as error:
             raise HarnessError(
                 f"the command to {verb} broker {self.id} ended with status 0, but the broker still"
-                f" answers {_SILENT_S:g} s later: {line}"
+                f" responds {_SILENT_S:g} s later: {line}"
             ) from error
 
     def _out_of_reach(self, *_: object) -> NoReturn:
         raise HarnessError(
-            f"the files of broker {self.id} are not accessible: the cluster is external",
-            hint="Disk faults and upgrades need a cluster that Highwater starts.",
+            f"this fault is not possible on broker {self.id}: the cluster is external",
+            hint="Use this fault on a cluster that Highwater starts.",
         )

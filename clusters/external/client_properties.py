@@ -23,7 +23,7 @@ _INLINE: Final = (
     "ssl.keystore.key",
 )
 _TO_PEM: Final = (
-    "Convert a PKCS12 store with `openssl pkcs12 -in STORE -out FILE.pem`; a JKS store first with"
+    "Convert a PKCS12 store by `openssl pkcs12 -in STORE -out FILE.pem`. For a JKS store, first run"
     " `keytool -importkeystore -srckeystore STORE -destkeystore STORE.p12 -deststoretype PKCS12`."
 )
 
@@ -47,7 +47,7 @@ def read_properties(path: Path) -> dict[str, str]:
         if name in properties:
             raise UsageError(
                 f"{path}: {name} is not supported",
-                hint="Write it into a PEM file, and name the file with ssl.…store.location.",
+                hint="Write the value to a PEM file, and set ssl.…store.location to its path.",
             )
     if store := properties.get("ssl.truststore.location"):
         settings["ssl.ca.location"] = _pem(path, "ssl.truststore.location", store)
@@ -71,7 +71,7 @@ def _complete(path: Path, settings: Mapping[str, str]) -> dict[str, str]:
             if not present:
                 raise UsageError(
                     f"{path} has no {name}",
-                    hint="SASL needs it; GSSAPI and OAUTHBEARER are not supported.",
+                    hint="Add this property for SASL. GSSAPI and OAUTHBEARER are not supported.",
                 )
     return dict(settings)
 
@@ -84,7 +84,7 @@ def _pem(path: Path, name: str, store: str) -> str:
             f"{path}: {name} cannot be read: {error}", hint="Check the path and its permissions."
         ) from error
     if _PEM not in content:
-        raise UsageError(f"{path}: {name} is no PEM file: {store}", hint=_TO_PEM)
+        raise UsageError(f"{path}: {name} is not a PEM file: {store}", hint=_TO_PEM)
     return store
 
 
@@ -92,7 +92,7 @@ def _credentials(path: Path, jaas: str) -> dict[str, str]:
     if not any(module in jaas for module in _MODULES):
         raise UsageError(
             f"{path}: the login module of sasl.jaas.config is not supported",
-            hint=f"Supported are {' and '.join(_MODULES)}.",
+            hint=f"Use one of {' and '.join(_MODULES)}.",
         )
     words = {
         name: re.sub(r"\\(.)", r"\1", quoted) or bare

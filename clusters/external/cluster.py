@@ -1,4 +1,4 @@
-"""An external cluster: changes that can be made, and reliably undone, from outside."""
+"""An external cluster. The harness makes only changes that it can undo from outside."""
 
 import contextlib
 import logging
@@ -42,7 +42,7 @@ _LOG: Final = logging.getLogger("highwater.external")
 
 
 def heal_leftovers(inventory: Path, say: Callable[[str], None] = _LOG.warning) -> int:
-    """Heal the faults that killed runs with this inventory left; return the number of clusters."""
+    """Heal the faults of killed runs with this inventory; return the number of healed clusters."""
     folders = folders_to_heal(inventory)
     for folder in folders:
         nothing = ClusterDamage(cluster_id="", inventory=str(inventory), addresses={})
@@ -55,12 +55,15 @@ def heal_leftovers(inventory: Path, say: Callable[[str], None] = _LOG.warning) -
 
 
 def delete_left_topics(path: Path, say: Callable[[str], None]) -> None:
-    """Delete topics with the prefix that dead runs on this machine made, and name those runs.
+    """Delete topics with the inventory's prefix that ended runs of this machine created.
 
     Other topics may belong to a run on another machine, and are not deleted.
 
+    Args:
+        say: gets a sentence about each topic.
+
     Raises:
-        HarnessError: no broker responds, or a run works on the cluster.
+        HarnessError: no broker responds, or a run is active on the cluster.
     """
     inventory = Inventory.read(path)
     identity = recognise(inventory)
@@ -75,11 +78,11 @@ def delete_left_topics(path: Path, say: Callable[[str], None]) -> None:
     try:
         for topic in left:
             if topic not in made:
-                say(f"the topic {topic} is not deleted: no run of this machine created it")
+                say(f"the topic {topic} is not deleted, because no run of this machine created it")
                 continue
             healer.delete(topic)
             say(
-                f"the topic {topic} is deleted, made by the run {made[topic].run} at"
+                f"the topic {topic} is deleted; the run {made[topic].run} created it at"
                 f" {made[topic].at}"
             )
     finally:
@@ -87,12 +90,12 @@ def delete_left_topics(path: Path, say: Callable[[str], None]) -> None:
 
 
 def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster":
-    """Lock and open a cluster, after healing the faults that a killed run left.
+    """Lock and open a cluster. First heal the faults that a killed run left.
 
     Raises:
-        UsageError: the user has confirmed another cluster, or the inventory does not fit.
-        HarnessError: no broker responds, another run works on the cluster, or a ``check`` command
-            fails.
+        UsageError: the user has confirmed another cluster, or the inventory does not match it.
+        HarnessError: no broker responds, another run is active on the cluster, or a ``check``
+            command fails.
     """
     path = resolved(path)
     inventory = Inventory.read(path)
@@ -106,7 +109,7 @@ def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster"
     journal = Journal.locked(journal_folder(identity.cluster_id), entry)
     with contextlib.ExitStack() as undo:
         undo.callback(journal.release)
-        recover(journal, _LOG.warning)  # damage by a run with another inventory
+        recover(journal, _LOG.warning)  # faults of a run with another inventory
         journal.entry = entry
         opened = ExternalCluster(inventory, identity, journal, directory)
         undo.pop_all()
@@ -117,9 +120,9 @@ def open_cluster(path: Path, confirm: str, directory: Path) -> "ExternalCluster"
 
 
 class ExternalCluster(AdministeredCluster):
-    """A Cluster (``clusters.core.interfaces``) from an inventory; use ``open_cluster``.
+    """A Cluster (``clusters.core.interfaces``) from an inventory. ``open_cluster`` opens it.
 
-    It uses only the brokers in the inventory, and changes only topics that it created.
+    The cluster uses only the brokers in the inventory, and changes only topics that it created.
     """
 
     def __init__(
@@ -174,33 +177,33 @@ class ExternalCluster(AdministeredCluster):
         return ClusterProbe(lambda _: self.release.wire, self._addresses, self._view())
 
     def finalize(self, level: Level) -> NoReturn:
-        _refuse(f"brokers are not upgraded to {level}")
+        _refuse(f"brokers cannot be upgraded to {level}")
 
     def create_topic(
         self, name: str, assignment: Sequence[Sequence[int]], settings: Mapping[str, str]
     ) -> None:
         """Create a topic that ``close`` deletes.
 
-        Its name shows other runs that this run is active.
+        The topic's name shows other runs that this run is active.
         """
         if not name.startswith(self._inventory.prefix):
-            _refuse(f"the topic {name} does not begin with {self._inventory.prefix}")
+            _refuse(f"the name of the topic {name} must begin with {self._inventory.prefix}")
         with contextlib.closing(self._view()) as view:
             if name in view.topics():
-                _refuse(f"the topic {name} exists already, and is not ours")
+                _refuse(f"the topic {name} already exists, and this run did not create it")
         self._journal.record_topic(name, self.directory)
         with contextlib.closing(self.probe()) as probe:
             topics.create_topic(self.release, self._addresses, probe, name, assignment, settings)
         self._refuse_others()
 
     def finalize_features(self, levels: Mapping[str, int]) -> NoReturn:
-        _refuse(f"the features {[*levels]} are not ours")
+        _refuse(f"the features {[*levels]} cannot be changed")
 
     def configure_group(self, group: str, changes: Mapping[str, str | None]) -> NoReturn:
-        _refuse(f"the settings {[*changes]} of group {group} are not ours")
+        _refuse(f"the settings {[*changes]} of group {group} cannot be changed")
 
     def configure_controllers(self, changes: Mapping[str, str | None]) -> NoReturn:
-        _refuse(f"the controllers' settings {[*changes]} are not ours")
+        _refuse(f"the controllers' settings {[*changes]} cannot be changed")
 
     def add_voter(self, controller_id: int) -> NoReturn:
         _refuse(f"controller {controller_id} is not accessible")
@@ -211,10 +214,10 @@ class ExternalCluster(AdministeredCluster):
         _refuse(f"the session of broker {broker} is not accessible")
 
     def snapshot(self, topics: Collection[str], directory: Path) -> None:
-        """Copy topics' replicas with the inventory's command, one broker after the other.
+        """Copy topics' replicas with the inventory's command, one broker after another.
 
-        No client writes to the topics any more, and every process on the broker's machine can read
-        the data that the broker has written. So a copy is complete although the broker runs.
+        No client writes to the topics any more. Every process on the broker's machine can read the
+        data that the broker has written. So a copy is complete although the broker runs.
         """
         for topic in topics:
             self._require_ours(topic)
@@ -231,9 +234,9 @@ class ExternalCluster(AdministeredCluster):
                 freeze.copy_topics(Path(temporary), topics, directory)
 
     def freeze(self) -> Path:
-        """Copy our topics' replicas, if the inventory has a ``copy`` command.
+        """Copy the replicas of this run's topics, if the inventory has a ``copy`` command.
 
-        The brokers continue.
+        The brokers continue to run.
         """
         replicas = self.directory / "replicas"
         if self._inventory.can("copy"):
@@ -243,9 +246,9 @@ class ExternalCluster(AdministeredCluster):
     def close(self) -> None:
         """Heal every broker, delete the topics, and unlock. Never raises an error.
 
-        Faults that cannot be healed remain in the journal, and are logged to standard error.
-        Signals are delayed until the end, because after a second Ctrl-C the guard would start
-        healing again.
+        Faults that cannot be healed stay in the journal, and are logged to standard error. Signals
+        are delayed until the end. Otherwise, after a second Ctrl-C, the guard would start to heal
+        again.
         """
         if not self._closed:
             with interruptions.hold_signals():
@@ -287,30 +290,33 @@ class ExternalCluster(AdministeredCluster):
             topics = {topic for topic in view.topics() if topic.startswith(self._inventory.prefix)}
         if others := sorted(topics - set(self._journal.entry.topics)):
             raise HarnessError(
-                f"another run works on this cluster, or a dead run left topics there:"
+                "another run is active on the cluster, or a killed run left topics there:"
                 f" {', '.join(others)}",
                 hint="Wait until that run ends. If no run is active, highwater heal --inventory"
-                " FILE deletes topics that a run of this machine has left.",
+                " FILE deletes the topics that runs of this machine created.",
             )
 
     def _require_ours(self, topic: str) -> None:
         if topic not in self._journal.entry.topics:
-            _refuse(f"the topic {topic} is not ours")
+            _refuse(f"the topic {topic} cannot be changed, because this run did not create it")
 
     def _running(self) -> dict[int, Address]:
         damaged = [id_ for id_, broker in self._brokers.items() if broker.state != "running"]
         return {id_: address for id_, address in self._addresses.items() if id_ not in damaged}
 
     def _paused(self, *_: int) -> AbstractContextManager[None]:
-        """Raise HarnessError; a reassignment on KRaft never calls this method."""
-        _refuse("brokers cannot be frozen during an administrator's change")
+        """Raise HarnessError. A reassignment on KRaft never calls this method."""
+        _refuse("brokers cannot be paused during an administrator's change")
 
     def _view(self, _: Mapping[int, Address] | None = None) -> MetadataView:
         return MetadataView(self.release, self._addresses, frozenset(self._inventory.brokers))
 
 
 def _guard(journal: Journal, commands_end: int) -> "subprocess.Popen[bytes]":
-    """Start the guard, which shares our lock, and heals the faults if this process is killed."""
+    """Start the guard, which shares the journal's lock.
+
+    If this process is killed, it heals the faults.
+    """
     return subprocess.Popen(
         [sys.executable, "-m", _GUARD, str(journal.folder), str(commands_end), str(journal.lock)],
         stdin=subprocess.PIPE,
@@ -324,5 +330,5 @@ def _guard(journal: Journal, commands_end: int) -> "subprocess.Popen[bytes]":
 
 def _refuse(what: str) -> NoReturn:
     raise HarnessError(
-        f"{what}, on an external cluster", hint="docs/external.md lists what is possible."
+        f"{what}, on an external cluster", hint="docs/external.md lists the possible changes."
     )

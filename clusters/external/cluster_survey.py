@@ -1,7 +1,7 @@
-"""Read the facts about a running cluster, in few requests, without changing anything.
+"""Read the facts about a running cluster, in few requests, without any change.
 
 The requests are ApiVersions, Metadata, DescribeConfigs and, on KRaft, DescribeQuorum. ``unseen``
-names the facts that the user is not authorized to read.
+has a sentence about each fact that the user is not authorized to read.
 """
 
 import contextlib
@@ -41,12 +41,13 @@ _TOPICS_AT_ONCE: Final = 500
 _API_VERSIONS, _DESCRIBE_CONFIGS, _DESCRIBE_QUORUM = 18, 32, 55
 _WITH_FEATURES: Final = 3
 _METADATA: Final = 2
-"""The Metadata version with the cluster's id (0.10.1); every later release supports it."""
+"""The first Metadata version with the cluster's id (0.10.1). Every later release supports it."""
 _TOPIC, _BROKER = 2, 4
 _WITH_NODES: Final = 2
-"""The DescribeQuorum version with the controllers' addresses (3.9, KIP-853)."""
+"""The first DescribeQuorum version with the controllers' addresses (3.9, KIP-853)."""
 _INHERITED: Final = (2, 4, 5)
-"""Sources of a setting that a broker has by itself: for it alone, in its file, or by default."""
+"""Sources of a setting that a broker has without the cluster: set for this broker only, set in its
+file, or Kafka's default."""
 
 _TOPIC_SETTINGS: Final = (
     "remote.storage.enable",
@@ -63,11 +64,14 @@ _TOPIC_SETTINGS: Final = (
 )
 _BROKER_SETTINGS: Final = (PROTOCOL, VERIFICATION, POSITIONS_RETENTION)
 
-_REFUSALS: Final = {29: "the user may not describe it", 31: "the user may not describe the cluster"}
+_REFUSALS: Final = {
+    29: "the user is not authorized to describe it",
+    31: "the user is not authorized to describe the cluster",
+}
 
 
 class _Versions:
-    """A broker's newest version of each API and of each feature."""
+    """A broker's newest supported version of each API, and its levels of each feature."""
 
     def __init__(self, apis: Response, features: Response | None) -> None:
         self.apis = {api.api_key: api.max_version for api in apis.api_keys}
@@ -87,7 +91,7 @@ class ClusterSurvey:
     Args:
         bootstrap: ``host:port``, or several, separated by commas.
         dial: opens a connection, with TLS and SASL if needed.
-        named: the release of all brokers, if the user knows it.
+        named: the release of all brokers, if the user has named it.
     """
 
     def __init__(self, bootstrap: str, dial: Connector, named: ReleaseRange | None = None) -> None:
@@ -135,14 +139,13 @@ class ClusterSurvey:
         )
 
     def _first(self) -> tuple[BrokerConnection, _Versions]:
-        """Return a connection to the first bootstrap broker that responds, and its versions."""
         failures = []
         for text in self._bootstrap.split(","):
             try:
                 address = replace(Address.parse(text.strip()), dial=self._dial)
             except ValueError as error:
                 raise UsageError(
-                    f"--bootstrap {text!r} is no address", hint="Write HOST:PORT,HOST:PORT."
+                    f"--bootstrap {text!r} is not an address", hint="Write HOST:PORT,HOST:PORT."
                 ) from error
             try:
                 connection = BrokerConnection(address, timeout_s=_CONNECT_S)
@@ -153,8 +156,8 @@ class ClusterSurvey:
                 connection.set_timeout(_ANSWER_S)
                 return connection, versions
         raise HarnessError(
-            f"no broker of the cluster answers: {'; '.join(failures)}",
-            hint="Check --bootstrap, and for TLS and SASL also --command-config.",
+            f"no broker of the cluster responds: {'; '.join(failures)}",
+            hint="Check --bootstrap. For TLS and SASL, also check --command-config.",
         )
 
     def _ask(self, connection: BrokerConnection, *requests: Request) -> list[Response]:
@@ -183,7 +186,7 @@ class ClusterSurvey:
         if visible and not matching:
             raise UsageError(
                 f"no topic matches {pattern!r}",
-                hint=f"The user may see {count(len(visible), 'topic')}.",
+                hint=f"The user is authorized to see {count(len(visible), 'topic')}.",
             )
         return [_facts(topic) for topic in sorted(matching, key=lambda topic: topic.name)]
 
@@ -229,7 +232,10 @@ class ClusterSurvey:
         return len(partitions[0].current_voters) if partitions else None, nodes or []
 
     def _unclean_controllers(self, nodes: Sequence[Any]) -> bool | None:
-        """Return whether a controller allows unclean elections; None if none or not all answer."""
+        """Return whether a controller allows unclean elections.
+
+        None if not all controllers respond.
+        """
         values = set()
         for node in nodes:
             listener = node.listeners[0]

@@ -1,8 +1,8 @@
 """Read the facts about a cluster from its configuration files, without a running broker.
 
 The files are ``server.properties``, Strimzi's ``Kafka``, ``KafkaNodePool`` and ``KafkaTopic``
-resources, and compose files whose services have ``KAFKA_…`` in their environment. A setting that no
-file has gets Kafka's default.
+resources, and compose files whose services have ``KAFKA_…`` in their environment. If no file has a
+setting, Kafka's default is used.
 """
 
 import fnmatch
@@ -39,7 +39,7 @@ from highwater.harness.releases.cluster_facts import (
 from highwater.harness.releases.release import Coordination
 
 DEFAULTS: Final = "any topic with the brokers' defaults"
-"""The name for all topics that no file has, with the brokers' defaults."""
+"""The name for all topics that are in no file. Such topics have the brokers' defaults."""
 
 _MIN_ISR: Final = "min.insync.replicas"
 _RETENTION: Final = "retention.bytes"
@@ -62,15 +62,16 @@ _BROKERS_NAME: Final = {
         *_TIMESTAMP_LIMITS,
     )
 } | {_TOMBSTONES: "log.cleaner.delete.retention.ms"}
-"""A topic's setting to the broker's setting that is its default, where the names differ."""
+"""A topic's setting to the broker's setting that is its default, if the two names differ."""
 
 
 class _InternalTopic(NamedTuple):
-    """The brokers' settings for one of Kafka's own topics.
+    """The brokers' settings for one of Kafka's internal topics.
 
     Attributes:
-        replicas: the setting for its replicas, 3 by default.
-        min_isr: the setting for its min.insync.replicas; the brokers' own one, or 2 by default.
+        replicas: the setting for its number of replicas, 3 by default.
+        min_isr: the setting for its min.insync.replicas, 2 by default. For some topics it is the
+            brokers' ``min.insync.replicas``.
         since: the first release that has the topic.
     """
 
@@ -98,9 +99,9 @@ _INTERNAL: Final[Mapping[str, _InternalTopic]] = {
 _OWN_REPLICAS: Final = "3"
 _OWN_MIN_ISR: Final = "2"
 _RENEWED_TIER: Final = (4, 3)
-"""The first release in which the tier's topic has its own min.insync.replicas (KIP-1235)."""
+"""From this release on, the tier's topic has its own setting for min.insync.replicas (KIP-1235)."""
 _CLEAN_FROM: Final = (0, 11)
-"""The first release in which unclean elections are off by default (KIP-106)."""
+"""From this release on, unclean elections are off by default (KIP-106)."""
 _VERIFIED_FROM: Final = (3, 6)
 _POSITIONS_KEPT_LONGER: Final = (2, 0)
 _POSITIONS_KEPT: Final = "10080"
@@ -116,14 +117,14 @@ _VARIABLE: Final = re.compile(r"\$\{?\w+(?::?-(?P<default>[^}]*))?\}?")
 _PREFIX: Final = re.compile(r"KAFKA_(?:CFG_)?")
 _TAG: Final = re.compile(r"(?:^|[-:v])(\d+\.\d+(?:\.\d+)*)")
 _CONFLUENT: Final = {5: 2, 6: 2, 7: 3, 8: 4}
-"""The major version of Confluent Platform to Kafka's; their minor versions are the same from 7 on,
-6.x has 2.6 and later."""
+"""Confluent Platform's major version to Kafka's. From 7 on, their minor versions are the same. 6.x
+has Kafka 2.6 and later."""
 _MINOR_OF_6: Final = 6
 
 
 @dataclass(kw_only=True)
 class _Files:
-    """The files' contents, in Kafka's own names of settings."""
+    """The files' contents. Settings have Kafka's names."""
 
     nodes: list["_Node"] = field(default_factory=list)
     topics: list[tuple[str, int | None, int | None, Settings]] = field(default_factory=list)
@@ -133,7 +134,7 @@ class _Files:
     zookeeper: bool = False
     features: dict[str, int] = field(default_factory=dict)
     controllers: list[Settings] = field(default_factory=list)
-    """The settings of nodes that are controllers, or may be."""
+    """The settings of nodes that are controllers, or may be controllers."""
     unseen: list[str] = field(default_factory=list)
 
 
@@ -159,19 +160,19 @@ def read_files(
 
     Args:
         paths: the files, all of one cluster.
-        named: the release of the brokers, if the user knows it.
+        named: the release of the brokers, if the user has named it.
         pattern: pattern for topic names, with ``*`` and ``?``.
-        internal: whether Kafka's own topics count as any topics, too.
+        internal: whether to include Kafka's internal topics.
 
     Raises:
-        UsageError: a file cannot be read, none describes a broker, or no topic's name matches.
+        UsageError: a file cannot be read, no file describes a broker, or no topic's name matches.
     """
     files = _Files()
     for path in paths:
         _read(path, files)
     if not files.nodes:
         raise UsageError(
-            f"{', '.join(map(str, paths))}: the files have no broker's settings",
+            f"{', '.join(map(str, paths))}: no file has settings of a broker",
             hint="Give server.properties, Strimzi's Kafka resource or a compose file.",
         )
     alike = max(files.in_pools, 1) if len(files.nodes) == 1 else 1
@@ -208,10 +209,10 @@ def read_files(
 
 
 class _BrokerDefaults:
-    """The brokers' settings, and Kafka's defaults where they have none.
+    """The brokers' settings. If they do not have a setting, Kafka's default is used.
 
     Attributes:
-        used: the defaults that were needed, because no file has the setting.
+        used: the defaults that were used, because no file has the setting.
     """
 
     def __init__(self, nodes: Sequence[_Node]) -> None:
@@ -220,16 +221,16 @@ class _BrokerDefaults:
         self.used: dict[str, str] = {}
 
     def before(self, line: Number) -> bool:
-        """Return whether the brokers are known to be older than a release."""
+        """Return whether the brokers are certainly older than a release."""
         return self.release is not None and self.release.first < line
 
     def may_have(self, topic: str) -> bool:
-        """Return whether the brokers may have one of Kafka's own topics."""
+        """Return whether the brokers may have one of Kafka's internal topics."""
         tiered = topic != REMOTE_TIER or self.value(_TIER, "false") != "false"
         return tiered and not self.before(_INTERNAL[topic].since)
 
     def value(self, name: str, default: str) -> str | None:
-        """Return the brokers' weakest value of a setting; None if it comes from the environment."""
+        """Return the brokers' weakest value of a setting. None if it comes from the environment."""
         if any(name in node.open for node in self._nodes):
             return None
         values = {node.settings.get(name, default) for node in self._nodes}
@@ -241,12 +242,12 @@ class _BrokerDefaults:
         """Return the brokers' smallest value of a setting that is a number.
 
         Raises:
-            UsageError: it is no number.
+            UsageError: the value is not a number.
         """
         return _number(name, self.value(name, default) or default)
 
     def settings(self, given: Settings) -> dict[str, str]:
-        """Return the settings in force of a topic, given its own settings."""
+        """Return the settings in force of a topic, from its own settings and the defaults."""
         kafka = {
             _MIN_ISR: "1",
             UNCLEAN: "true" if self.before(_CLEAN_FROM) else "false",
@@ -271,7 +272,10 @@ class _BrokerDefaults:
         return any(name in node.settings for node in self._nodes)
 
     def _retention_ms(self) -> str:
-        """Return the default of ``log.retention.ms``: minutes decide before hours (KafkaConfig)."""
+        """Return the default of ``log.retention.ms``.
+
+        Minutes have priority over hours (KafkaConfig).
+        """
         for name, unit_ms in _RETENTION_UNITS_MS.items():
             if self._has(name):
                 return str(max(self.number(name, "-1") * unit_ms, -1))
@@ -330,7 +334,7 @@ def _coordination(files: _Files, nodes: Sequence[_Node]) -> Coordination:
         return "kraft"
     if files.zookeeper or any("zookeeper.connect" in node.settings for node in nodes):
         return "zookeeper"
-    files.unseen.append("no file says whether the cluster is on KRaft; taken as KRaft")
+    files.unseen.append("no file says whether the cluster uses KRaft; KRaft is assumed")
     return "kraft"
 
 
@@ -357,7 +361,7 @@ def _add(
     release: ReleaseRange | None = None,
     count: int = 1,
 ) -> None:
-    """Add brokers with these settings, if they are brokers."""
+    """Add brokers with these settings, unless the settings are those of a controller only."""
     settings = {name: _plain(value) for name, value in given.items()}
     opened = frozenset(name for name, value in settings.items() if _VARIABLE.search(value))
     files.unseen += [f"{where}: {name} is {settings[name]}" for name in sorted(opened)]
@@ -377,11 +381,11 @@ def _number(name: str, value: object) -> int:
     try:
         return int(str(value))
     except ValueError as error:
-        raise UsageError(f"{name} is {value!r}, which is no number") from error
+        raise UsageError(f"{name} is {value!r}, which is not a number") from error
 
 
 def _plain(value: object) -> str:
-    """Return a value as Kafka reads it; a variable has its default."""
+    """Return a value as Kafka reads it. A variable with a default becomes its default."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return _VARIABLE.sub(lambda match: match["default"] or match[0], text)
 
@@ -396,7 +400,7 @@ def _resource(where: str, document: Mapping[str, Any], files: _Files) -> None:
         version = _release(str(kafka.get("version", "")))
         files.features |= metadata_of(str(kafka.get("metadataVersion", "")))
         if rack := kafka.get("rack"):
-            files.unseen.append(f"{name}: racks are the nodes' {rack.get('topologyKey', 'labels')}")
+            files.unseen.append(f"{name}: racks come from node {rack.get('topologyKey', 'labels')}")
         replicas = _number("replicas", kafka.get("replicas") or 1)
         config = kafka.get("config") or {}
         _add(files, name, config, version, replicas)
@@ -413,7 +417,7 @@ def _resource(where: str, document: Mapping[str, Any], files: _Files) -> None:
         ]
         files.topics.append((spec.get("topicName") or name, sizes[0], sizes[1], config))
     else:
-        files.unseen.append(f"{where}: {kind or 'a document'} {name}, which is not read")
+        files.unseen.append(f"{where}: {kind or 'a document'} {name} is not supported")
 
 
 def _compose(where: str, services: Mapping[str, Any], files: _Files) -> None:
@@ -426,7 +430,7 @@ def _compose(where: str, services: Mapping[str, Any], files: _Files) -> None:
 
 
 def _settings(environment: Mapping[str, Any] | Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Yield Kafka's settings from a container's environment, as its images read it."""
+    """Yield Kafka's settings from a container's environment, as its image reads it."""
     pairs: list[Any] = (
         [*environment.items()]
         if isinstance(environment, Mapping)
@@ -439,7 +443,7 @@ def _settings(environment: Mapping[str, Any] | Sequence[str]) -> Iterator[tuple[
 
 
 def _release(text: str) -> ReleaseRange | None:
-    """Return the release in a version or an image's tag; None if it has none."""
+    """Return the release in a version or an image's tag. None if the text has no release."""
     tags = _TAG.findall(text)
     if not tags:
         return None

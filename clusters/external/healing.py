@@ -1,4 +1,4 @@
-"""Heals the damage that a journal lists: called by the run itself, its guard, and the next run.
+"""Heal the faults that a journal lists. The run itself, its guard, or the next run does this.
 
 Healing needs only the journal.
 """
@@ -35,15 +35,15 @@ UP_LIMIT_S: Final = 180.0
 _SESSION_LIMIT_S: Final = 30.0
 _DELETE_LIMIT_S: Final = 60.0
 _AWAY_S: Final = 3.0
-"""A deleted topic must stay away for this time: by default, brokers create a topic again when a
-client asks for it, and our clients ask every second."""
+"""A deleted topic must stay deleted for this number of seconds. By default, brokers create a topic
+again when a client requests it, and our clients request it every second."""
 
 _STEADY_S: Final = 5.0
-"""A resumed broker may need this time to notice the end of its session, and a newly elected
-controller may need it to send the change."""
+"""A resumed broker may need these seconds to notice the end of its session. A new controller may
+need them to send the change."""
 
 Say = Callable[[str], None]
-"""Called with a line about each step that is done."""
+"""A function that gets a line about each completed step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class ClusterHealer:
     Attributes:
         addresses: the addresses of all brokers of the cluster.
         client: settings of librdkafka for access.
-        locks: broker id to a lock that is held while the broker is healed.
+        locks: broker id to a lock, which is held while the broker is healed.
     """
 
     kafka: Release
@@ -64,9 +64,10 @@ class ClusterHealer:
     )
 
     def heal(self, broker: int, cures: tuple[Command, ...]) -> None:
-        """Run a broker's healing commands, unless it answers, and wait until it has a session.
+        """Run a broker's healing commands, unless it responds, and wait until it has a session.
 
-        A second caller waits, then finds the broker healed: no command is run twice.
+        If two threads call this, the second waits, and then finds the broker healed. No command is
+        run twice.
         """
         with self.locks[broker]:
             self._heal(broker, cures)
@@ -81,7 +82,7 @@ class ClusterHealer:
             return
         failed: list[str] = []
         for cure in cures:
-            with _noting(failed):  # perhaps an earlier run has healed this already
+            with _noting(failed):  # a command may fail if an earlier run has healed the broker
                 cure.run()
         try:
             self._await_up(broker)
@@ -89,7 +90,7 @@ class ClusterHealer:
             raise HarnessError("\n".join([error.message, *failed])) from error
 
     def _comes_up(self, broker: int) -> bool:
-        """Return whether a broker that is restarting becomes ready by itself."""
+        """Return whether a broker that is restarting becomes ready without a command."""
         try:
             self._await_up(broker)
         except WaitTimeoutError:
@@ -100,23 +101,22 @@ class ClusterHealer:
         address = self.addresses[broker]
         await_condition(
             partial(self._require_up, broker),
-            what=f"broker {broker} at {address} to answer and to have a session",
+            what=f"broker {broker} at {address} to respond and to have a session",
             limit_s=UP_LIMIT_S,
             every_s=0.1,
         )
 
     def _require_up(self, broker: int) -> None:
-        """Raise NotYetError while a broker does not respond, or has no session."""
         if not answers(self.addresses[broker]):
-            raise NotYetError("it does not answer")
+            raise NotYetError("it does not respond")
         if not self._has_session(broker):
-            raise NotYetError("it answers, but has no session")
+            raise NotYetError("it responds, but has no session")
 
     def _await_session_end(self, broker: int) -> None:
-        """Wait for a broker's old session to end; until then ZooKeeper refuses a new one.
+        """Wait for a broker's old session to end. Until then ZooKeeper refuses a new session.
 
-        If no broker responds, wait for the longest usual session timeout. KRaft brokers need no
-        wait, since they repeat their registration.
+        If no broker responds, wait for the longest usual session timeout. A KRaft broker needs no
+        wait, because it repeats its registration.
         """
         if self.kafka.coordination == "kraft":
             return
@@ -140,12 +140,12 @@ class ClusterHealer:
             return view.live_brokers()
 
     def settle(self) -> None:
-        """Wait until every broker has listed all brokers in its metadata for some seconds.
+        """Wait until every broker lists all brokers in its metadata, for some seconds.
 
         Until the controller notices the end of a broker's session, all metadata still lists that
         broker. In Kafka 0.10.2, the deletion of a topic with a replica on such a broker never ends,
-        and the controller creates no topics any more (docs/findings/stuck-deletion.md). KRaft
-        remembers which broker has to delete which replica.
+        and the controller creates no topics any more (docs/findings/stuck-deletion.md). A KRaft
+        controller has no such problem: it remembers which broker must delete which replica.
         """
         if self.kafka.coordination == "kraft":
             return
@@ -158,7 +158,7 @@ class ClusterHealer:
             )
 
     def delete(self, topic: str) -> None:
-        """Delete a topic, again if it appears again, and wait until it stays away."""
+        """Delete a topic, and wait until it stays deleted. If it appears again, delete it again."""
         self.settle()
         bootstrap = ",".join(map(str, self.addresses.values()))
         settings = {"bootstrap.servers": bootstrap, "log_level": "0"}
@@ -167,13 +167,13 @@ class ClusterHealer:
             await_condition(
                 partial(_delete, admin, view, topic),
                 SteadyCondition[frozenset[str]](lambda seen: topic not in seen, for_s=_AWAY_S),
-                what=f"the topic {topic} to be deleted, and to stay away for {_AWAY_S:g} s"
-                " (is delete.topic.enable on, and does a client still ask for it?)",
+                what=f"topic {topic} to stay deleted for {_AWAY_S:g} s"
+                " (is delete.topic.enable on? does a client still use it?)",
                 limit_s=_DELETE_LIMIT_S,
                 every_s=0.5,
                 passing=(UnreachableError, KafkaException),
             )
-            if POSITIONS in view.topics():  # else brokers would create it to find the group
+            if POSITIONS in view.topics():  # a request would create it
                 await_condition(
                     partial(_delete_group, admin, group_of(topic)),
                     what=f"the group of {topic} to be deleted (does a member still run?)",
@@ -186,12 +186,11 @@ class ClusterHealer:
 
 
 def _delete(admin: AdminClient, view: MetadataView, topic: str) -> frozenset[str]:
-    """Request the deletion of a topic if it is listed; return the topics of the previous list."""
     listed = view.topics()
     if topic not in listed:
         return listed
     [done] = admin.delete_topics([topic], operation_timeout=5, request_timeout=10).values()
-    with contextlib.suppress(KafkaException):  # the topic is being deleted already, or is gone
+    with contextlib.suppress(KafkaException):  # the topic is already deleted, or soon
         done.result()
     return listed
 
@@ -199,8 +198,8 @@ def _delete(admin: AdminClient, view: MetadataView, topic: str) -> frozenset[str
 def _delete_group(admin: AdminClient, group: str) -> None:
     """Delete a consumer group of the harness, if it exists.
 
-    Brokers before 1.1 cannot delete groups (KIP-229): there the group's committed offsets have
-    ended with the topic.
+    Brokers before 1.1 cannot delete groups (KIP-229). There the group's committed offsets were
+    deleted together with the topic.
 
     Raises:
         NotYetError: the group still has members.
@@ -214,11 +213,11 @@ def _delete_group(admin: AdminClient, group: str) -> None:
 
 
 def recover(journal: Journal, say: Say, healer: ClusterHealer | None = None) -> None:
-    """Heal all damage that a journal lists. Signals are held back until the healing ends.
+    """Heal all faults that a journal lists. Signals are delayed until the healing ends.
 
     Raises:
         UsageError: the inventory is missing or broken.
-        HarnessError: some damage could not be healed; it stays in the journal.
+        HarnessError: a fault could not be healed; it stays in the journal.
     """
     entry = journal.entry
     if not entry:
@@ -261,8 +260,8 @@ def unhealed_error(entry: ClusterDamage, failed: list[str]) -> HarnessError:
     """Return the error for a cluster that could not be healed."""
     then = f"highwater heal --inventory {entry.inventory}"
     return HarnessError(
-        "\n".join(["not all damage on the cluster could be healed:", *failed]),
-        hint=f"By hand:\n{entry.manual_steps()}\nThen: {then}",
+        "\n".join(["some faults on the cluster could not be healed:", *failed]),
+        hint=f"Run these commands:\n{entry.manual_steps()}\nThen run: {then}",
     )
 
 

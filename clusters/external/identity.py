@@ -1,4 +1,4 @@
-"""Checks that a cluster is the intended one, before the harness changes it."""
+"""Check that a cluster is the intended cluster, before the harness changes it."""
 
 from dataclasses import replace
 from typing import Final
@@ -19,7 +19,7 @@ FETCH: Final[dict[int, tuple[int, ...]]] = {
     12: (2, 7), 13: (3, 1), 15: (3, 5), 16: (3, 7), 17: (3, 9), 18: (4, 1),
 }  # fmt: skip
 """Fetch version to the first release that supports it (ApiKeys, and FetchRequest.json since 2.5).
-No other request got a new version in so many releases."""
+No other request has a new version in so many releases."""
 
 
 def identify(inventory: Inventory, confirm: str | None) -> ClusterIdentity:
@@ -27,23 +27,23 @@ def identify(inventory: Inventory, confirm: str | None) -> ClusterIdentity:
     identity = recognise(inventory)
     if confirm == identity.code:
         return identity
-    coded = f"the cluster at {inventory.bootstrap} has the code {identity.code}"
-    stands_for = f"It stands for {identity.stands_for}."
+    cluster_has_code = f"the cluster at {inventory.bootstrap} has the code {identity.code}"
+    code_identifies = f"The code identifies {identity.stands_for}."
     if confirm is None:
         raise UsageError(
-            f"{coded}. {stands_for}",
+            f"{cluster_has_code}. {code_identifies}",
             hint=f"To inject faults into this cluster, confirm it: --confirm {identity.code}",
         )
     if confirm == identity.cluster_id:
         raise UsageError(
-            f"{coded}, and its id {confirm} does not confirm it:"
-            f" other clusters may have the same id. {stands_for}",
+            f"{cluster_has_code}; its id {confirm} is not enough,"
+            f" because other clusters may have the same id. {code_identifies}",
             hint=f"To inject faults into this cluster, confirm it: --confirm {identity.code}",
         )
     raise UsageError(
-        f"{coded}, not {confirm}. {stands_for}",
-        hint="Check the inventory's bootstrap and the value of --confirm, and whether a broker"
-        " is down or has moved.",
+        f"{cluster_has_code}, not {confirm}. {code_identifies}",
+        hint="Check the inventory's bootstrap and the value of --confirm. The code also changes"
+        " if a broker is down or has another address.",
     )
 
 
@@ -52,7 +52,7 @@ def recognise(inventory: Inventory) -> ClusterIdentity:
     kafka = release(inventory.kafka)
     if kafka.number < OLDEST:
         raise UsageError(
-            f"Kafka {kafka.name} has no cluster ids, so the intended cluster cannot be verified",
+            f"Kafka {kafka.name} has no cluster ids, so Highwater cannot verify the cluster",
             hint="Cluster ids came with 0.10.1 (KIP-78).",
         )
     identity = _query_any(inventory)
@@ -73,22 +73,22 @@ def _query_any(inventory: Inventory) -> ClusterIdentity:
             address = Address.parse(text.strip())
         except ValueError as error:
             raise UsageError(
-                f"bootstrap {text!r} is no address", hint="Write host:port,host:port."
+                f"bootstrap {text!r} is not an address", hint="Write host:port,host:port."
             ) from error
         try:
             return query_identity(replace(address, dial=dial))
         except UnreachableError as error:
             failures.append(error.message)
     raise HarnessError(
-        f"no broker of the cluster answers: {'; '.join(failures)}",
+        f"no broker of the cluster responds: {'; '.join(failures)}",
         hint="Check bootstrap and [client] in the inventory.",
     )
 
 
 def _check_release(kafka: Release, identity: ClusterIdentity) -> None:
-    """Raise if brokers of a release cannot have the cluster's Fetch version and coordination.
+    """Raise an error if no broker of this release has the cluster's Fetch version and coordination.
 
-    For a release that is not in the catalogue, the nearest older one may be named.
+    If the cluster's release is not in the catalogue, the user may name the nearest older release.
     """
     oldest = max(
         first for version, first in FETCH.items() if version <= max(3, identity.fetch_version)
@@ -106,6 +106,6 @@ def _check_release(kafka: Release, identity: ClusterIdentity) -> None:
         until = f" and older than {'.'.join(map(str, newest))}" if newer else ""
         kind = "KRaft" if identity.kraft else "ZooKeeper"
         raise UsageError(
-            f"the brokers are no Kafka {kafka.name}: they are {written} or newer{until}, on {kind}",
-            hint=f"The catalogue has: {', '.join(entry.name for entry in fitting) or 'none'}.",
+            f"the brokers are not Kafka {kafka.name}, but {written} or newer{until}, on {kind}",
+            hint=f"Releases that match: {', '.join(entry.name for entry in fitting) or 'none'}.",
         )

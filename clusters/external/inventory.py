@@ -1,8 +1,8 @@
 """The inventory of an external cluster: addresses, and commands for faults.
 
 The inventory is a TOML file; docs/external.md has complete examples. Commands are lines for
-``/bin/sh``. In a command, ``{id}``, ``{host}`` and the other keys in a broker's table are replaced
-by values that are quoted for the shell.
+``/bin/sh``. In a command, ``{id}``, ``{host}`` and the other keys in a broker's table are
+placeholders. Their values are quoted for the shell.
 """
 
 import os
@@ -38,7 +38,7 @@ _COPY_ONLY: Final = frozenset({"topic", "into"})
 
 
 class Commands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Command lines for one broker; a fault whose command is missing is not possible.
+    """Command lines for one broker. A fault without its command is not possible.
 
     When a command exits with status 0, it must have taken effect. A command must be idempotent,
     because healing may repeat ``resume`` and ``start``.
@@ -71,10 +71,10 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """One command as the harness will run it.
+    """One command as the harness runs it.
 
     Attributes:
-        what: what the command does, such as ``pause broker 2``.
+        what: text about the command, such as ``pause broker 2``.
         line: argument of ``/bin/sh -c``.
     """
 
@@ -86,14 +86,14 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     def run(self, *, hold: int | None = None) -> None:
         """Run the command and wait for its end.
 
-        The output goes to a file, because a background process may hold a pipe open.
+        The output goes to a file, because a background process could keep a pipe open.
 
         Args:
-            hold: a descriptor that the command and its children hold open until they exit.
+            hold: a descriptor that the command and its children keep open until they exit.
 
         Raises:
-            HarnessError: the command failed, or was killed after its limit; the message has the
-                end of its output.
+            HarnessError: the command failed, or was killed after its limit. The message has the end
+                of its output.
         """
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
@@ -116,9 +116,13 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
                 return
             output.seek(max(0, output.seek(0, os.SEEK_END) - _TAIL_BYTES))
             tail = output.read().decode(errors="replace").strip()
-        how = f"hung for {self.limit_s:g} s" if status is None else f"ended with status {status}"
+        how = (
+            f"ran longer than {self.limit_s:g} s"
+            if status is None
+            else f"ended with status {status}"
+        )
         raise HarnessError(
-            f"the command to {self.what} {how}: {self.line}\nIt said: {tail or 'nothing'}"
+            f"the command to {self.what} {how}: {self.line}\nIts output: {tail or '(none)'}"
         )
 
 
@@ -127,9 +131,9 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     Attributes:
         bootstrap: ``host:port,host:port`` of some brokers.
-        kafka: the catalogue's release that the cluster runs, or the nearest older release.
-        brokers: brokers that may be damaged and that get the topic's replicas: broker id to the
-            placeholders that commands may use.
+        kafka: the cluster's release in the catalogue, or the nearest older release.
+        brokers: brokers that may get faults and that get the topic's replicas. Each broker id has
+            the placeholders that commands may use.
         client: settings of librdkafka for access, such as ``security.protocol``.
         prefix: prefix of every topic that the harness creates on the cluster.
         copied: state of a broker while its directories are copied: ``live``, ``paused`` or
@@ -147,7 +151,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read an inventory from a file, and check it."""
+        """Read an inventory from a file, and check its content."""
         hint = "docs/external.md has complete examples."
         try:
             text = path.read_text(encoding="utf-8")
@@ -168,12 +172,12 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return set(verbs) <= set(self.commands.named())
 
     def command(self, verb: str, broker: int, **extra: str) -> Command:
-        """Return a command for one broker, with values in place of the placeholders."""
+        """Return a command for one broker, with values instead of placeholders."""
         line = self.commands.named().get(verb)
         if line is None:
             raise UsageError(
                 f"the inventory has no command to {verb} a broker",
-                hint="Add it below [commands], or leave out the faults that need it.",
+                hint="Add the command below [commands], or leave out the faults that need it.",
             )
         values = {"id": str(broker), **self.brokers[broker], **extra}
         filled = _PLACEHOLDER.sub(lambda match: shlex.quote(str(values[match[1]])), line)
@@ -187,15 +191,15 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def _check(self, path: Path) -> None:
         if not self.brokers:
-            raise UsageError(f"{path} names no broker", hint="Add [brokers.1] with host = ….")
+            raise UsageError(f"{path} has no broker", hint="Add [brokers.1] with host = ….")
         if not _TOPIC.fullmatch(self.prefix) or self.prefix.startswith("__"):
             raise UsageError(
-                f"{path}: topics cannot be called {self.prefix!r}…",
+                f"{path}: topic names cannot begin with {self.prefix!r}",
                 hint="Use letters, digits, '.', '_' and '-'; a leading '__' is Kafka's own prefix.",
             )
         if invalid := [verb for verb, limit in self.limits.items() if limit <= 0]:
             raise UsageError(
-                f"{path}: the limit of {invalid[0]} is not positive", hint="Give seconds."
+                f"{path}: the limit of {invalid[0]} is not positive", hint="Write seconds."
             )
         for verb, line in self.commands.named().items():
             for broker, names in self.brokers.items():
@@ -210,13 +214,13 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         copy = self.commands.copy
         if copy is not None and _COPY_ONLY - set(_PLACEHOLDER.findall(copy)):
             raise UsageError(
-                f"{path}: the command to copy names no topic or no target",
+                f"{path}: the copy command does not use both {{topic}} and {{into}}",
                 hint="Write {topic} for the topic to copy, and {into} for the target folder.",
             )
         needed = {"paused": ("pause", "resume"), "stopped": ("stop", "start"), "live": ()}
         if copy is not None and not self.can(*needed[self.copied]):
             raise UsageError(
-                f"{path}: brokers cannot be {self.copied} for the copy",
+                f"{path}: copied is {self.copied!r}, but the commands for this are missing",
                 hint=f"Add commands to {' and '.join(needed[self.copied])}.",
             )
 

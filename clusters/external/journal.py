@@ -1,9 +1,11 @@
-"""Journal of the faults and topics of an external cluster, written before each fault.
+"""Journal of the faults and topics of an external cluster.
 
-The folder ``$XDG_STATE_HOME/highwater/clusters/<cluster id>`` has these files. ``lock`` is locked
-by the harness and its guard, ``running`` by the harness alone. ``open.json`` exists until all
-faults are healed; it lists the healing commands, also for the user. ``topics.jsonl`` lists every
-topic that was made on the cluster.
+The journal is written before each fault.
+
+The folder ``$XDG_STATE_HOME/highwater/clusters/<cluster id>`` has these files. The harness and its
+guard lock ``lock``; only the harness locks ``running``. ``open.json`` exists until all faults are
+healed; it lists the healing commands, also for the user. ``topics.jsonl`` lists every topic that
+runs created on the cluster.
 """
 
 import contextlib
@@ -56,7 +58,7 @@ class ClusterDamage(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.wounds or self.topics)
 
     def steps_left(self) -> str:
-        """Return the remaining steps as a part of a sentence; "" if there are none."""
+        """Return the remaining steps as a part of a sentence. Return "" if no step remains."""
         brokers, topics = ", ".join(map(str, self.wounds)), ", ".join(self.topics)
         steps = [f"broker {brokers} is healed"] if brokers else []
         steps += [f"the topic {topics} is deleted"] if topics else []
@@ -70,7 +72,7 @@ class ClusterDamage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MadeTopic(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic that a run of this machine has made.
+    """A topic that a run of this machine created.
 
     Attributes:
         run: the run's directory.
@@ -83,7 +85,7 @@ class MadeTopic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    """The journal entry of one cluster, locked until ``release`` and until its guard ends.
+    """The journal of one cluster, locked until ``release`` is called and the guard has ended.
 
     Attributes:
         entry: the current faults.
@@ -99,7 +101,7 @@ class Journal:
 
     @classmethod
     def locked(cls, folder: Path, entry: ClusterDamage) -> Self:
-        """Lock and read the journal of a cluster; use ``entry`` if the journal is empty."""
+        """Lock and read the journal of a cluster. Use ``entry`` if the journal is empty."""
         folder.mkdir(parents=True, exist_ok=True)
         running = os.open(folder / "running", os.O_RDWR | os.O_CREAT, 0o600)
         lock = -1
@@ -112,14 +114,14 @@ class Journal:
 
     @classmethod
     def inherited(cls, folder: Path, lock: int) -> Self:
-        """Read the journal of a harness that has ended; this process has inherited its lock."""
+        """Read the journal of a harness that has ended. This process has inherited its lock."""
         entry = read(folder)
         if entry is None:
-            raise HarnessError(f"{folder} has nothing to heal")
+            raise HarnessError(f"the journal {folder} lists no faults to heal")
         return cls(folder, entry, lock)
 
     def record_damage(self, broker: int, cures: tuple[Command, ...]) -> None:
-        """Record that a broker will get a fault, or record its final healing commands."""
+        """Record that a broker will get a fault, or replace its healing commands."""
         with self._updating() as entry:
             wounds = {**entry.wounds, broker: DamagedBroker(broker=broker, cures=cures)}
             self.entry = replace(entry, wounds=wounds)
@@ -151,7 +153,7 @@ class Journal:
 
     @contextlib.contextmanager
     def _updating(self) -> Iterator[ClusterDamage]:
-        """Yield the entry; after the block has replaced it, write the new entry to disk."""
+        """Yield the entry. When the block has replaced it, write the new entry to disk."""
         with self._thread:
             yield self.entry
             path = self.folder / "open.json"
@@ -176,7 +178,7 @@ def read(folder: Path) -> ClusterDamage | None:
     """Return the faults that must be healed, or None.
 
     Raises:
-        HarnessError: the file is malformed, which a crash alone cannot cause.
+        HarnessError: the file is malformed. A crash of the harness alone cannot cause this.
     """
     path = folder / "open.json"
     try:
@@ -186,12 +188,12 @@ def read(folder: Path) -> ClusterDamage | None:
     except (OSError, msgspec.MsgspecError) as error:
         raise HarnessError(
             f"{path} cannot be read: {error}",
-            hint="The file lists damage of an ended run: heal that by hand, then delete the file.",
+            hint="The file lists faults of an ended run. Heal these by hand, then delete it.",
         ) from error
 
 
 def topics_made(folder: Path) -> dict[str, MadeTopic]:
-    """Return every topic that was made on a cluster. An incomplete last line is ignored."""
+    """Return every topic that runs created on a cluster. An incomplete last line is ignored."""
     path = folder / _TOPICS
     made: dict[str, MadeTopic] = {}
     for line in path.read_bytes().splitlines() if path.exists() else ():
@@ -216,7 +218,7 @@ def _clusters() -> Path:
 
 
 def _lock_file(path: Path, running: int) -> int:
-    """Lock a file. If the guard of an ended harness has the lock, wait until it has healed.
+    """Lock a file. If the guard of an ended harness has the lock, wait until the guard has healed.
 
     A harness with the lock also locks ``running``, which no guard inherits. A process id would not
     show whether that harness still runs, because the id may belong to another container or another
@@ -233,17 +235,17 @@ def _lock_file(path: Path, running: int) -> int:
                 fcntl.flock(running, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise HarnessError(
-                    f"another run works on this cluster (process {holder})",
-                    hint="Two runs at once would heal each other's faults. Wait until it ends.",
+                    f"another run is active on this cluster (process {holder})",
+                    hint="Wait until that run ends: two runs would heal each other's faults.",
                 ) from None
             fcntl.flock(running, fcntl.LOCK_UN)
-            raise NotYetError(f"its lock is held for process {holder}, which has ended") from error
-        fcntl.flock(running, fcntl.LOCK_EX)  # a process that only tests it holds it for a moment
+            raise NotYetError(f"the guard of the ended process {holder} has the lock") from error
+        fcntl.flock(running, fcntl.LOCK_EX)  # another process may test it for a moment
 
     try:
         await_condition(
             acquire,
-            what="the guard of a dead run to heal the cluster",
+            what="the guard of an ended run to heal the cluster",
             limit_s=_HEALING_S,
         )
     except BaseException:

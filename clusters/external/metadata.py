@@ -1,7 +1,7 @@
-"""A cluster's metadata according to its brokers, for clients from outside.
+"""A cluster's metadata as its brokers report it, for clients from outside.
 
-Every broker has its own copy of the metadata. The copy of a paused or partitioned broker is old,
-and for a short time after the fault, too.
+Every broker has its own copy of the metadata. While a broker is paused or partitioned, its copy is
+old. The copy is also old for a short time after the fault.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class ClusterIdentity:
 
     @property
     def stands_for(self) -> str:
-        """Return the text behind ``code``: the cluster's id, its brokers' ids and addresses."""
+        """Return the text whose digest is ``code``: the cluster's id, brokers and addresses."""
         brokers = (f"{broker}={self.addresses[broker]}" for broker in sorted(self.addresses))
         return f"cluster {self.cluster_id}, brokers {', '.join(brokers)}"
 
@@ -43,7 +43,7 @@ class ClusterIdentity:
     def code(self) -> str:
         """Return 8 hexadecimal digits that change when an id or an address changes.
 
-        Many clusters may have the same id: all clusters made from one compose file do.
+        A cluster's id is not enough: all clusters made from one compose file have the same id.
         """
         return hashlib.sha256(self.stands_for.encode()).hexdigest()[:8]
 
@@ -79,7 +79,7 @@ def answers(address: Address, *, timeout_s: float = 0.5) -> bool:
 
 
 class LastingConnection:
-    """A connection to a running broker, which ends when the broker's process exits.
+    """A connection to a running broker. It ends when the broker's process exits.
 
     Raises:
         UnreachableError: the broker does not respond.
@@ -106,7 +106,7 @@ class MetadataView(BrokersView):
     """A CoordinationView (``clusters.admin.metadata``) that sends requests only to brokers.
 
     Args:
-        ours: ids of the brokers that may get faults. Only these brokers are live.
+        ours: ids of the brokers that may get faults. ``live_brokers`` returns only these.
     """
 
     def __init__(
@@ -128,8 +128,8 @@ class MetadataView(BrokersView):
         epoch, newest = state.leader_epoch, self._epochs.get((topic, partition), -1)
         if epoch is not None and epoch < newest:
             raise UnreachableError(
-                f"the broker knows {topic}-{partition} up to leader epoch {epoch},"
-                f" and another broker knew epoch {newest}"
+                f"the broker reports leader epoch {epoch} for {topic}-{partition},"
+                f" but an earlier response had epoch {newest}"
             )
         self._epochs[topic, partition] = newest if epoch is None else epoch
         return state
@@ -137,7 +137,7 @@ class MetadataView(BrokersView):
     def controller(self) -> int:
         """Return the controller in the metadata, or the quorum's leader on KRaft.
 
-        On KRaft the metadata names a random broker as the controller.
+        On KRaft the metadata has a random broker as the controller.
         """
         controller = self._described_leader() if self._kraft else int(self._ask([]).controller_id)
         if controller < 0:
@@ -166,7 +166,7 @@ class MetadataView(BrokersView):
         return super().live_brokers() & self._ours
 
     def unlisted(self, brokers: Iterable[int]) -> str:
-        """Return a sentence about a broker that does not list all ``brokers``; "" if all do."""
+        """Return a sentence about a broker that does not list all ``brokers``, or ""."""
         expected = frozenset(brokers)
         request = MetadataRequest(version=self._metadata, topics=[])
         for broker in sorted(expected):

@@ -1,7 +1,7 @@
-"""The releases that a broker may run, by the features that it supports.
+"""The releases that a broker may have, according to its supported features.
 
-No response from a broker contains its release. On KRaft the newest supported metadata.version
-increases with each minor release; on ZooKeeper the newest version of Fetch does so with most of
+No response of a broker contains its release. On KRaft, the newest supported metadata.version
+increases with each minor release. On ZooKeeper, the newest version of Fetch increases with most of
 them. Patch releases such as 4.0.0, 4.0.1 and 4.0.2 do not differ.
 """
 
@@ -25,7 +25,7 @@ _LAST_ON_ZOOKEEPER: Final = (3, 9)
 
 
 def release_range(apis: Mapping[int, int], features: Mapping[str, int]) -> ReleaseRange | None:
-    """Return the releases that a broker may run; None if it may not be Apache Kafka.
+    """Return the releases that a broker may have. None if it may not be Apache Kafka.
 
     Args:
         apis: API key to the newest supported version of that API.
@@ -58,12 +58,12 @@ def at_least(release: ReleaseRange | None, protocol: str) -> ReleaseRange | None
 
 
 def named_release(text: str) -> ReleaseRange:
-    """Return the release that a user names; it need not be in the catalogue.
+    """Return the release that a user names. It need not be in the catalogue.
 
     Raises:
         UsageError: the text is not a version.
     """
     number = numbers(text)
     if len(number) < 3:  # noqa: PLR2004 - Kafka's versions have at least three parts
-        raise UsageError(f"--kafka {text!r} is no release", hint="Write, for example, 4.0.2.")
+        raise UsageError(f"--kafka {text!r} is not a release", hint="Write, for example, 4.0.2.")
     return ReleaseRange(first=number, below=None, exact=True)

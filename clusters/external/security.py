@@ -1,7 +1,7 @@
 """TLS and SASL for the probe, with the same settings as librdkafka.
 
 librdkafka reads its settings itself. The probe has its own sockets, and applies the settings in
-``SUPPORTED``; only librdkafka uses the other settings.
+``SUPPORTED``. Only librdkafka uses the other settings.
 """
 
 import socket
@@ -127,7 +127,7 @@ def _authenticate(opened: socket.socket, sasl: Mapping[str, str]) -> None:
     if handshake.error_code:
         offered = ", ".join(handshake.mechanisms)
         raise ConnectionError(
-            f"the broker does not offer SASL {sasl['sasl_mechanism']}, but {offered}"
+            f"the broker does not support SASL {sasl['sasl_mechanism']}. It supports: {offered}"
         )
     while not mechanism.is_done():
         request = SaslAuthenticateRequest(version=0, auth_bytes=mechanism.auth_bytes())

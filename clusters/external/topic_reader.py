@@ -27,16 +27,17 @@ _OF_TOPIC, _KAFKAS_DEFAULT = 1, 5
 
 
 def read_topic(kafka: Release, identity: ClusterIdentity, name: str) -> ExistingTopic:
-    """Return a topic's settings and replicas, and change nothing.
+    """Return a topic's settings and replicas. Nothing is changed.
 
     Raises:
-        UsageError: the topic does not exist, is Kafka's own, or may not be described by the user.
+        UsageError: the topic does not exist, is an internal topic of Kafka, or the user is not
+            authorized to describe it.
         UnreachableError: no broker responds.
     """
     if kafka.number < _DESCRIBED:
         raise UsageError(
             f"brokers of Kafka {kafka.name} do not return a topic's settings",
-            hint="Brokers do so since 0.11: give the settings as options, without --like.",
+            hint="This needs 0.11 or later. Give the settings as options, without --like.",
         )
     described = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=_TOPIC, resource_name=name, configuration_keys=None
@@ -79,17 +80,17 @@ def _replicas(metadata: Response, name: str) -> tuple[tuple[int, ...], ...]:
     topics = {topic.name: topic for topic in metadata.topics}
     if name in OWN_TOPICS or (name in topics and topics[name].is_internal):
         raise UsageError(
-            f"{name} is Kafka's own topic, with settings that no other topic should have",
-            hint="Name a topic that clients write to.",
+            f"{name} is an internal topic of Kafka, and other topics must not copy its settings",
+            hint="Choose a topic that clients write to.",
         )
     if name not in topics:
         visible = [other for other, topic in topics.items() if not topic.is_internal]
         near = get_close_matches(name, visible, n=3, cutoff=0.4)
         raise UsageError(
-            f"there is no topic {name}, or the user may not see it",
+            f"there is no topic {name}, or the user is not authorized to see it",
             hint=f"Did you mean {' or '.join(near)}?"
             if near
-            else f"The user may see {count(len(visible), 'topic')}.",
+            else f"The user is authorized to see {count(len(visible), 'topic')}.",
         )
     topic = topics[name]
     if topic.error_code:

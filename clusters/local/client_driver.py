@@ -1,4 +1,4 @@
-"""The process of a client driver (docs/driver.md), under a guard, with pipes for its lines."""
+"""The process of a client driver (docs/driver.md). A guard watches it; pipes carry its lines."""
 
 import contextlib
 import os
@@ -23,10 +23,10 @@ class ClientDriverProcess:
 
     Args:
         command: the program and its arguments, relative to the current directory.
-        log: file to which its standard error is appended.
+        log: file to which the driver's standard error is appended.
 
     Attributes:
-        requests: its standard input.
+        requests: the driver's standard input.
     """
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
@@ -34,7 +34,7 @@ class ClientDriverProcess:
         pipes = {name: self._folder / name for name in ("requests", "answers")}
         for pipe in pipes.values():
             os.mkfifo(pipe, 0o600)
-        # Open for both directions, so that neither side waits until the other has opened its end.
+        # Each pipe is opened for both directions: no side waits until the other has opened it.
         self.requests = FileIO(os.open(pipes["requests"], os.O_RDWR), "wb")
         self._answers = FileIO(os.open(pipes["answers"], os.O_RDWR), "rb")
         self._log = log
@@ -51,7 +51,7 @@ class ClientDriverProcess:
         )
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of the driver's standard output until its end; then close the output."""
+        """Yield the lines of the driver's standard output until its end. Then close the output."""
         begun = b""
         answers = select.poll()
         answers.register(self._answers, select.POLLIN)
@@ -65,11 +65,11 @@ class ClientDriverProcess:
                     return
 
     def last_words(self) -> str:
-        """Return the last line of the driver's standard error; empty without a line."""
+        """Return the last line of the driver's standard error. Empty without a line."""
         return last_line(self._log)
 
     def end_input(self, limit_s: float) -> bool:
-        """Close the driver's standard input; return whether it exits by itself within the limit."""
+        """Close the driver's standard input. Return whether the driver exits within the limit."""
         self.requests.close()
         return self._process.wait(limit_s)
 
@@ -82,6 +82,6 @@ class ClientDriverProcess:
 
 
 def last_line(log: Path) -> str:
-    """Return the last line of a log that is not blank; empty without such a line."""
+    """Return the last line of a log that is not blank. Empty without such a line."""
     lines = log.read_text("utf-8", "replace").split("\n") if log.exists() else []
     return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -1,7 +1,7 @@
-"""A JVM with the Java clients of a Kafka release, controlled by Py4J, under a guard process.
+"""A JVM with the Java clients of a Kafka release. Py4J controls it, and a guard process watches it.
 
-Its main class is Py4J's ``GatewayServer``. The server takes a free port of the loopback address,
-makes a token that every client must send, and prints the port and the token.
+The JVM's main class is Py4J's ``GatewayServer``. The server takes a free port of the loopback
+address, makes a token that every client must send, and prints the port and the token.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ HEAP_MB: Final = 256
 _MAIN: Final = "py4j.GatewayServer"
 _STARTS_S: Final = 60.0
 _GREETING: Final = 2
-"""Number of lines that the JVM prints first: port and token."""
+"""Number of lines that the JVM prints at first: its port and its token."""
 
 
 class ClientJvm:
@@ -53,7 +53,7 @@ class ClientJvm:
             ["--enable-auth", "0"],
             heap_mb=HEAP_MB,
             properties={
-                "java.io.tmpdir": str(self._folder),  # for native libraries: SIGKILL ends the JVM
+                "java.io.tmpdir": str(self._folder),  # SIGKILL ends the JVM, so it leaves files
                 **jvm.write_logging(release, self._folder, into=log),
             },
         )
@@ -93,7 +93,7 @@ class ClientJvm:
         text = self._output.read_text("utf-8", "replace")
         if self._process.state == "down":
             raise HarnessError(
-                f"the JVM of the Java clients ended at its start: {text.strip() or 'no output'}"
+                f"the JVM of the Java clients exited early. Its output: {text.strip() or '(none)'}"
             )
         return [line for line in text.splitlines()[:_GREETING] if text.endswith(os.linesep)]
 

@@ -1,4 +1,4 @@
-"""A JVM under its guard process: each method returns once it has taken effect."""
+"""A child process, such as a JVM, and its guard. Each method returns when it has taken effect."""
 
 import contextlib
 import subprocess
@@ -18,13 +18,14 @@ _TAKES_EFFECT_S = 10.0
 class ChildProcess:
     """One child process that ends when the harness ends, even after ``kill -9``.
 
-    Its parent is a guard (``clusters.local.process_guard``). Methods may be called from any thread.
+    The child's parent is a guard (``clusters.local.process_guard``). Any thread may call the
+    methods.
 
     Args:
         command: absolute path of the program and its arguments.
         log: file to which standard output and standard error are appended.
-        grouped: whether the child leads a process group, which gets the child's signals and ends
-            with it.
+        grouped: whether the child leads a process group. The group gets the child's signals and
+            ends with the child.
 
     Attributes:
         pid: process id of the child; 0 before the child is started.
@@ -66,23 +67,23 @@ class ChildProcess:
         return () if self.state == "down" else (self.pid, self.guard_pid)
 
     def pause(self) -> None:
-        """Send SIGSTOP, and return once every thread of the child has stopped."""
-        self._do("STOP", lambda: self.state != "running", "be stopped by SIGSTOP")
+        """Send SIGSTOP, and return when every thread of the child has stopped."""
+        self._do("STOP", lambda: self.state != "running", "stop after SIGSTOP")
 
     def resume(self) -> None:
-        """Send SIGCONT, and return once the child runs."""
-        self._do("CONT", lambda: self.state != "paused", "be continued by SIGCONT")
+        """Send SIGCONT, and return when the child runs."""
+        self._do("CONT", lambda: self.state != "paused", "continue after SIGCONT")
 
     def kill(self) -> None:
         """Send SIGKILL, and return when the child has exited.
 
-        Do nothing if it has already exited.
+        Do nothing if the child has already exited.
         """
-        self._do("KILL", lambda: self.state == "down", "die of SIGKILL")
+        self._do("KILL", lambda: self.state == "down", "exit after SIGKILL")
 
     def terminate(self, *, limit_s: float) -> bool:
         try:
-            self._do("TERM", lambda: self.state == "down", "end after SIGTERM", limit_s)
+            self._do("TERM", lambda: self.state == "down", "exit after SIGTERM", limit_s)
         except WaitTimeoutError:
             return False
         return True
@@ -93,14 +94,17 @@ class ChildProcess:
 
     def limit(self, *, cpus: float | None, spare_mb: int | None) -> None:
         raise HarnessError(
-            f"{self.name} is in no container, so that it has no limits ({cpus}, {spare_mb})",
+            f"{self.name} is not in a container: the limits ({cpus}, {spare_mb}) are not possible",
             hint="Use --cluster docker.",
         )
 
     def release(self) -> None:
-        """Close the guard's input, so that the guard kills the child. Does not wait or raise."""
+        """Close the guard's input, so that the guard kills the child.
+
+        Does not wait, raises no error.
+        """
         assert self._guard.stdin is not None
-        with contextlib.suppress(OSError):  # an unsent verb is left, and the guard has ended
+        with contextlib.suppress(OSError):  # the guard has ended before it read a verb
             self._guard.stdin.close()
 
     def _do(
@@ -113,13 +117,13 @@ class ChildProcess:
             if not self._changed.wait_for(done, limit_s):
                 raise WaitTimeoutError(
                     f"{self.name} (pid {self.pid}) did not {effect} within {limit_s:g} s",
-                    hint="The machine may be out of memory or stuck on its disk.",
+                    hint="Check the machine: its memory may be full, or its disk may not respond.",
                 )
 
     def _say(self, verb: str) -> None:
         pipe = self._guard.stdin
         assert pipe is not None
-        with contextlib.suppress(OSError, ValueError):  # the guard has ended, or will
+        with contextlib.suppress(OSError, ValueError):  # the guard has ended, or ends now
             pipe.write(f"{verb}\n".encode())
             pipe.flush()
 

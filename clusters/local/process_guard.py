@@ -1,18 +1,20 @@
-"""A guard: a process between the harness and one child, which ends the child with the harness.
+"""A guard: a process between the harness and one child. It ends the child when the harness ends.
 
 Run as ``python -I -S process_guard.py child|group LOG COMMAND...``; imports only the standard
-library. The guard starts COMMAND as its child and appends both outputs to LOG. It executes the
-verbs that it reads on its standard input (``KILL TERM STOP CONT``, one a line), and reports the
-child's events on its standard output (``started PID``, ``stopped``, ``continued``, ``exited
-STATUS``). When the guard's input ends, the harness has ended, even by SIGKILL, and the guard kills
-the child at once. The child's own standard input is empty, and ends with the guard.
+library. The guard starts COMMAND as its child and appends both outputs of the child to LOG. The
+guard executes the verbs that it reads on its standard input (``KILL TERM STOP CONT``, one a line).
+The guard reports the child's events on its standard output (``started PID``, ``stopped``,
+``continued``, ``exited STATUS``). When the guard's input ends, the harness has ended, even by
+SIGKILL, and the guard kills the child at once. The child's own standard input is empty, and ends
+with the guard.
 
-With ``group`` the child leads a process group, and every signal goes to the group. Processes that
-the child has started outside of the group are stopped and continued with the child. When the child
-has exited, the guard kills the remaining processes: on Linux the guard becomes the parent of every
+With ``group`` the child leads a process group, and every signal goes to the group. If the child has
+started processes outside of the group, the guard also stops and continues these. When the child has
+exited, the guard kills the remaining processes: on Linux the guard becomes the parent of every
 descendant that loses its parent.
 
-Only the parent can reap a child, so a signal that kills the child cannot hit a reused process id.
+Only the parent can reap a child. So a signal that kills the child cannot go to another process that
+reuses its process id.
 """
 
 import contextlib
@@ -35,16 +37,16 @@ EXIT_NOT_STARTED = 127
 
 def report(text: str) -> None:
     """Write a line to the harness, if the harness still reads."""
-    # If it does not read, our input ends next, and then the guard kills the child.
+    # If it does not read, the guard's input ends next, and the guard kills the child.
     with contextlib.suppress(BrokenPipeError):
         os.write(1, f"{text}\n".encode())
 
 
 def start(log: str, command: list[str], *, grouped: bool) -> int:
-    """Fork and execute the command; on Linux the kernel kills the child if the guard is killed."""
+    """Fork and execute the command. On Linux, the kernel kills the child if the guard is killed."""
     output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    executed, executing = os.pipe()  # closed by execv itself
-    silence, _ = os.pipe()  # the write end stays open only in this guard
+    executed, executing = os.pipe()  # execv closes the write end
+    silence, _ = os.pipe()  # only this guard keeps the write end open
     guard = os.getpid()
     pid = os.fork()
     if not pid:
@@ -78,13 +80,13 @@ def become(command: list[str], silence: int, output: int, guard: int) -> None:
 
 
 def reap(pid: int) -> bool:
-    """Report every change of the child's state; return True once it has ended."""
+    """Report every change of the child's state. Return True when the child has ended."""
     while True:
         changed, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
         if not changed:
             return False
         if changed != pid:
-            continue  # a descendant that had lost its parent
+            continue  # this is a descendant that lost its parent
         if os.WIFSTOPPED(status):
             report("stopped")
         elif os.WIFCONTINUED(status):
@@ -114,9 +116,9 @@ def watch(pid: int, wakeup: int, *, grouped: bool) -> None:
 
 
 def signal_family(pid: int, number: int) -> None:
-    """Send a signal to a group; SIGSTOP and SIGCONT also go to descendants outside of the group.
+    """Send a signal to a group. SIGSTOP and SIGCONT also go to descendants outside of the group.
 
-    Children of a killed process become this guard's children, and are killed at the end.
+    Children of a killed process become this guard's children. The guard kills them at the end.
     """
     os.killpg(pid, number)
     if number in {signal.SIGSTOP, signal.SIGCONT}:
@@ -133,7 +135,7 @@ def signal_outsiders(parent: int, group: int, number: int) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Return the children of a process; an empty list if the system has no /proc."""
+    """Return the children of a process. Without /proc, return an empty list."""
     ids = []
     for entry in os.scandir("/proc") if sys.platform == "linux" else ():
         with contextlib.suppress(OSError):  # the process has ended
@@ -149,7 +151,7 @@ def parent_of(process: str) -> int:
 
 
 def kill_rest() -> None:
-    """Kill and reap the remaining processes of the child."""
+    """Kill and reap the remaining descendants of the child."""
     while True:
         for other in children(os.getpid()):
             os.kill(other, signal.SIGKILL)
@@ -178,7 +180,7 @@ def main() -> None:
     report(f"started {pid}")
     watch(pid, wakeup, grouped=grouped)
     if grouped:
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing is left
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # no process is left
             os.killpg(pid, signal.SIGKILL)
         kill_rest()
 

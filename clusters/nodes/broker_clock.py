@@ -1,10 +1,11 @@
 """A node's own wall clock: a preloaded library adds seconds to the time of this machine.
 
-libfaketime reads the offset from the first line of a file, at most once a second, and takes the
-lines that begin with ``#`` for comments: they are the journal of earlier offsets. The monotonic
-clock, and the times of files, stay as they are. A JVM reads the wall clock by ``clock_gettime`` of
-the C library, so that no privilege is necessary; a container has the library mounted. Without
-``FAKETIME_FORCE_MONOTONIC_FIX=0`` every wait of a thread with a time-out ends at once.
+libfaketime reads the offset from the first line of a file, at most once a second. The library
+ignores lines that begin with ``#``; in these lines, the harness keeps the earlier offsets. The
+monotonic clock and the times of files do not change. A JVM reads the wall clock with
+``clock_gettime`` of the C library, so no privilege is necessary. In a container, the library is
+mounted. Without ``FAKETIME_FORCE_MONOTONIC_FIX=0``, every wait of a thread with a timeout ends at
+once.
 """
 
 import platform
@@ -24,7 +25,7 @@ _WHEEL: Final = "libfaketime==3.0.1"
 _LIBRARY: Final = "libfaketime/vendor/libfaketime/src/libfaketime.so.1"
 _SUFFIX: Final = ".clock"
 _SLACK_NS: Final = 250_000_000
-"""The greatest time between the read of a thread's clock and the write of its log line."""
+"""The greatest time between a thread's read of the clock and the write of its log line."""
 
 
 def clock_of(log: Path) -> Path:
@@ -33,29 +34,30 @@ def clock_of(log: Path) -> Path:
 
 
 def why_not() -> str:
-    """Return why a broker cannot have its own clock on this machine; empty if it can."""
+    """Return why a broker cannot have its own clock on this machine. Empty if it can have one."""
     there = sys.platform == "linux" and platform.machine() == "x86_64"
     return "" if there else "needs libfaketime, which exists for Linux on x86-64 only"
 
 
 def library() -> Path:
-    """Return the path of libfaketime; pip downloads the library if it is missing.
+    """Return the path of libfaketime. If the library is missing, pip downloads it.
 
     Raises:
         HarnessError: this machine cannot use the library.
     """
     if reason := why_not():
         raise HarnessError(
-            f"clock faults are not possible: a clock {reason}", hint="Leave clock faults out."
+            f"clock faults are not possible: a node's own clock {reason}",
+            hint="Leave clock faults out.",
         )
     return wheel_folder(_WHEEL) / _LIBRARY
 
 
 def environment(log: Path) -> dict[str, str]:
-    """Return variables that give a node a clock of its own, which keeps its offset over a restart.
+    """Return variables that give a node a clock of its own. A restart keeps the clock's offset.
 
     Raises:
-        HarnessError: this machine has no such library.
+        HarnessError: this machine cannot use the library.
     """
     if not clock_of(log).exists():
         _write(log, 0.0, "")
@@ -74,16 +76,16 @@ def command(words: Sequence[str], log: Path) -> list[str]:
     """Return a node's command with a clock of its own.
 
     Raises:
-        HarnessError: this machine has no such library.
+        HarnessError: this machine cannot use the library.
     """
     program = shutil.which("env")
     if program is None:
-        raise HarnessError("there is no program env", hint="Leave clock faults out.")
+        raise HarnessError("the program env does not exist", hint="Leave clock faults out.")
     return [program, *(f"{name}={value}" for name, value in environment(log).items()), *words]
 
 
 def shift(log: Path, offset_s: float) -> None:
-    """Set the offset of a node's clock in seconds; return when the clock shows this time.
+    """Set the offset of a node's clock in seconds. Return when the node's clock has it.
 
     Raises:
         HarnessError: the node was started without its own clock.
@@ -92,14 +94,14 @@ def shift(log: Path, offset_s: float) -> None:
     if not file.exists():
         raise HarnessError(
             f"{log.stem} has the clock of this machine",
-            hint="Name a clock fault before the brokers start.",
+            hint="Add a clock fault to the plan before the brokers start.",
         )
     _write(log, offset_s, file.read_text("ascii").partition("\n")[2])
     set_at = time.monotonic()
     await_condition(
         lambda: time.monotonic() - set_at,
         lambda age_s: age_s > READ_EVERY_S,
-        what=f"{log.stem} to read its clock",
+        what=f"{log.stem} to read its new clock offset",
         limit_s=5.0 * READ_EVERY_S,
     )
 
@@ -113,7 +115,7 @@ def _write(log: Path, offset_s: float, journal: str) -> None:
 
 
 class ClockJournal:
-    """The offsets of a node's clock over time; always 0 without a clock file.
+    """The offsets of a node's clock over time. Without a clock file, the offset is always 0.
 
     Args:
         log: path of the node's log.
@@ -129,10 +131,10 @@ class ClockJournal:
                     self._spans.append((int(begun), round(float(offset) * 1e9)))
 
     def ahead_ns(self, shown_ns: int) -> int:
-        """Return the offset of a node's clock when it showed this time; call in order of time.
+        """Return the offset of a node's clock at the time that it showed. Call in order of time.
 
-        The result is exact, except for ``READ_EVERY_S`` after a change: then it is the offset
-        before or after the change.
+        The result is exact, except for ``READ_EVERY_S`` after a change. In that time, it is the
+        offset before or after the change.
         """
         for number in range(self._at, len(self._spans)):
             begun_ns, offset_ns = self._spans[number]

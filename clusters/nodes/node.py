@@ -12,7 +12,7 @@ from highwater.harness.base.waiting import NotYetError, await_condition
 
 _T = TypeVar("_T")
 
-START_LIMIT_S = 90.0  # enough for a 4.x broker on a loaded machine with two cores
+START_LIMIT_S = 90.0  # enough for a 4.x broker on a busy machine with two cores
 STOP_LIMIT_S = 45.0
 
 _TAIL_BYTES = 64 * 1024
@@ -20,7 +20,7 @@ _LINES = 4
 _WORTH_SAYING = re.compile(
     r"\b(ERROR|FATAL)\b|Exception\b|Error\b|No space left|already in use|^Caused by"
 )
-# A stack trace's frames, and a log line without a message.
+# A line of a stack trace, and a log line without a message.
 _EMPTY = re.compile(r"^\s+at |^\s*\.\.\. \d+ more|^\S+ [A-Z]+\s+\([\w.$]+\)$")
 
 
@@ -28,7 +28,7 @@ class Node:
     """A JVM with a name, an address and a log.
 
     Attributes:
-        released: whether ``release`` was called; faults may still be healed afterwards.
+        released: whether ``release`` was called. Faults may still be healed afterwards.
     """
 
     def __init__(self, plan: NodePlan, site: Site) -> None:
@@ -43,7 +43,7 @@ class Node:
 
     @property
     def state(self) -> BrokerState:
-        """State of the JVM; ``down`` before the first start."""
+        """State of the JVM. It is ``down`` before the first start."""
         return self._process.state if self._process else "down"
 
     @property
@@ -52,7 +52,7 @@ class Node:
         return self._process.pids if self._process else ()
 
     def replace_plan(self, plan: NodePlan) -> None:
-        """From the next start on, use another plan with the same addresses."""
+        """Use another plan from the next start on. The other plan has the same addresses."""
         self._plan = plan
 
     def launch(self) -> None:
@@ -61,10 +61,10 @@ class Node:
         self._process = self._site.begin(self._plan)
 
     def require_listening(self) -> None:
-        """Raise NotYetError if the node's port is closed, HarnessError if the node has ended."""
+        """Raise NotYetError if the node's port is closed, HarnessError if it has exited."""
         self.require_alive()
         if not self._site.answers(self.address):
-            raise NotYetError("no process answers at its port")
+            raise NotYetError("no process listens on its port")
 
     def require_alive(self) -> None:
         """Raise HarnessError with the last lines of the node's log if the node has exited."""
@@ -72,8 +72,8 @@ class Node:
             return
         status = self._process.status
         raise HarnessError(
-            f"{self.name} died (exit status {status}): {self._failure_lines()}",
-            hint=f"Its whole log is {self.log}.",
+            f"{self.name} exited (status {status}): {self._failure_lines()}",
+            hint=f"Read its complete log: {self.log}",
         )
 
     def wait_for(
@@ -99,7 +99,7 @@ class Node:
         except WaitTimeoutError as error:
             raise WaitTimeoutError(
                 f"{error.message}; its last log lines: {self._failure_lines()}",
-                hint=f"Its whole log is {self.log}.",
+                hint=f"Read its complete log: {self.log}",
             ) from error
 
     def _failure_lines(self) -> str:
@@ -114,7 +114,7 @@ class Node:
         if not process.terminate(limit_s=STOP_LIMIT_S):
             raise WaitTimeoutError(
                 f"{self.name} did not shut down within {STOP_LIMIT_S:g} s",
-                hint=f"Its log is {self.log}.",
+                hint=f"Read its log: {self.log}",
             )
 
     def kill(self) -> None:
@@ -127,13 +127,13 @@ class Node:
         self._process.pause()
 
     def resume(self) -> None:
-        """Send SIGCONT. Do nothing if the node is down, because it may have been killed."""
+        """Send SIGCONT. Do nothing if the node is down, because a fault may have killed it."""
         if self._process is not None:
             self._process.resume()
 
     def limit_container(self, *, cpus: float | None, spare_mb: int | None) -> None:
         if self._process is None:
-            raise HarnessError(f"{self.name} was never started")
+            raise HarnessError(f"{self.name} has no limits, because it was never started")
         self._process.limit(cpus=cpus, spare_mb=spare_mb)
 
     def release(self) -> None:
@@ -146,10 +146,10 @@ class Node:
 
 
 def failure_lines(log: Path, *, since: int = 0) -> str:
-    """Return the last few error lines of a log, or its last line if it has no error lines.
+    """Return the last few error lines of a log. If it has no error lines, return its last line.
 
     Args:
-        since: byte position at which the lines of the process's last start begin.
+        since: byte position at which the log of the process's last start begins.
     """
     try:
         with log.open("rb") as file:
@@ -160,4 +160,4 @@ def failure_lines(log: Path, *, since: int = 0) -> str:
         return f"(the log {log} cannot be read: {error.strerror})"
     messages = [line.strip() for line in lines if line.strip() and not _EMPTY.match(line)]
     errors = [line for line in messages if _WORTH_SAYING.search(line)]
-    return "\n".join((errors or messages[-1:])[-_LINES:]) or "(it said nothing)"
+    return "\n".join((errors or messages[-1:])[-_LINES:]) or "(the log is empty)"

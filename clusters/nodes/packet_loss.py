@@ -1,6 +1,6 @@
-"""Packets that are lost on their way to a container: rules of iptables in its network.
+"""Drop packets on their way to a container, by rules of iptables in the container's network.
 
-That needs root, ``nsenter`` and ``iptables`` on this machine, and none of them in the container.
+This needs root, ``nsenter`` and ``iptables`` on this machine. The container does not need them.
 """
 
 import os
@@ -15,21 +15,23 @@ _LIMIT_S: Final = 20.0
 
 
 def why_not() -> str:
-    """Return why no packets can be lost here; empty if they can."""
+    """Return why no packets can be dropped here. Empty if they can be dropped."""
     if not all(map(shutil.which, _PROGRAMS)):
         return f"needs {' and '.join(_PROGRAMS)}, on Linux"
     return "needs root, to enter a container's network" if os.geteuid() else ""
 
 
 def lose(pid: int, share: float) -> None:
-    """Lose a share of the packets that reach a process's network, instead of an earlier share.
+    """Drop a share of the packets that reach a process's network.
+
+    The share replaces an earlier share.
 
     Raises:
         HarnessError: this user may not enter the network, or a program is missing.
     """
     enter, iptables = map(shutil.which, _PROGRAMS)
     if reason := why_not():
-        raise HarnessError(f"a loss of packets {reason}", hint="Leave packets-lost out.")
+        raise HarnessError(f"the fault packets-lost {reason}", hint="Leave packets-lost out.")
     assert enter is not None
     assert iptables is not None
     rules = [["-F", "INPUT"]]
@@ -47,6 +49,6 @@ def lose(pid: int, share: float) -> None:
         except subprocess.SubprocessError as error:
             says = (getattr(error, "stderr", None) or b"").decode("utf-8", "replace").strip()
             raise HarnessError(
-                f"cannot lose packets of a container: {says or error}",
+                f"packets of a container cannot be dropped: {says or error}",
                 hint="Leave packets-lost out.",
             ) from error

@@ -1,7 +1,7 @@
 """The site of a cluster's nodes: processes on this machine, or containers in one network.
 
-A driver consists of a ``Site`` and a function that makes it. All other code for
-a cluster is in ``clusters.brokers.real_cluster``, which all drivers share.
+A driver consists of a ``Site`` and a function that makes the site. All other code for a cluster is
+in ``clusters.brokers.real_cluster``, which all drivers share.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,25 +16,25 @@ from highwater.harness.releases.release import Release
 
 
 class NodeProcess(Protocol):
-    """One start of a node's JVM. Threads can share it; every method returns after its effect."""
+    """One start of a node's JVM. Threads can share it. Every method returns after its effect."""
 
     @property
     def state(self) -> BrokerState:
-        """The state after the last method call; ``down`` if the process exited by itself."""
+        """The state after the last method call. It is ``down`` if the process exited by itself."""
 
     @property
     def status(self) -> int | None:
-        """Exit status once the process is down; None if the status is not known."""
+        """Exit status when the process is down. None if the status is not known."""
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Ids of the node's processes on this machine while it runs, the JVM's first."""
+        """Ids of the node's processes on this machine while it runs. The JVM's id is the first."""
 
     def pause(self) -> None:
-        """Freeze all threads of the process."""
+        """Stop all threads of the process until ``resume``."""
 
     def resume(self) -> None:
-        """Resume a frozen process."""
+        """Resume a paused process."""
 
     def kill(self) -> None:
         """Send SIGKILL, even to a paused process. Do nothing if the process has exited."""
@@ -49,11 +49,11 @@ class NodeProcess(Protocol):
         """Set the limits of the process's container (``ClusterNode.limit_container``).
 
         Raises:
-            HarnessError: the process is in no container.
+            HarnessError: the process is not in a container.
         """
 
     def release(self) -> None:
-        """Kill the process if it is running, and free the site's resources.
+        """Kill the process if it is running, and free its resources.
 
         Never raises an error.
         """
@@ -66,9 +66,10 @@ class NodePlan:
     Attributes:
         name: name such as ``broker-2``.
         public: address for the harness and clients.
-        inside: address for the node's peers.
+        inside: address for the other nodes.
         log: file to which standard output and standard error are appended, also after restarts.
-        folders: directories that the node may read and write, with the same paths on every site.
+        folders: directories that the node may read and write. Their paths are the same on every
+            site.
     """
 
     name: str
@@ -81,7 +82,7 @@ class NodePlan:
 
     @property
     def title(self) -> str:
-        """The node's name in a sentence, such as ``broker 2``."""
+        """The node's name for a sentence, such as ``broker 2``."""
         return self.name.replace("-", " ")
 
 
@@ -89,7 +90,7 @@ class Site(Protocol):
     """Runs the nodes of one cluster."""
 
     def runtime(self, release: Release) -> Runtime:
-        """Return Java and a release's jars, by the paths that nodes see.
+        """Return Java and a release's jars, with the paths that nodes use.
 
         Raises:
             HarnessError: Java or jars are missing and cannot be downloaded or built.
@@ -105,11 +106,11 @@ class Site(Protocol):
 
     @property
     def ensemble_hosts(self) -> Mapping[tuple[int, int], str]:
-        """Hosts at which the relay listens for one ZooKeeper only, by pair of ZooKeepers.
+        """Hosts at which the relay listens between two ZooKeepers, by pair of ZooKeepers.
 
-        The relay at such a host listens only for the first ZooKeeper of the pair. It has the same
-        ports as the second ZooKeeper, and forwards to it. The mapping is empty if the harness
-        cannot choose hosts.
+        Only the first ZooKeeper of the pair uses the host. The relay has the same ports there as
+        the second ZooKeeper, and forwards to it. The mapping is empty if the harness cannot choose
+        hosts.
         """
 
     def wire_host(self, broker: int) -> str:
@@ -127,7 +128,10 @@ class Site(Protocol):
         """
 
     def answers(self, address: Address) -> bool:
-        """Return whether a node itself, not only a proxy, responds at a public address."""
+        """Return whether a node itself responds at a public address.
+
+        A proxy's response does not count.
+        """
 
     def close(self) -> None:
         """Release all resources. Never raises an error. A second call does nothing."""

@@ -1,11 +1,13 @@
-"""Puts the relay between the nodes of a cluster.
+"""Put the relay between the nodes of a cluster.
 
-Every broker advertises an address of the relay to its peers. It also has its own relay address for
-each ZooKeeper, so that the relay can identify the sender of a request to ZooKeeper. A request to
-another broker or to a KRaft controller names its sender (``kafka_frames.sender``). The harness
-bypasses the relay. Clients connect through the relay only if ``clients`` is set. Brokers then
-advertise another relay address to clients, and the relay identifies a client by its client id.
-Releases before 0.10.2 have one listener for peers and clients (KIP-103). There clients always
+Every broker advertises an address of the relay to other brokers. Each broker also has its own relay
+address for each ZooKeeper. By this address, the relay identifies the sender of a request to
+ZooKeeper. A request to another broker or to a KRaft controller names its sender
+(``kafka_frames.sender``). The harness bypasses the relay. Clients connect through the relay only if
+``clients`` is set. Brokers then advertise another relay address to clients, and the relay
+identifies a client by its client id.
+
+Releases before 0.10.2 have one listener for brokers and clients (KIP-103). There clients always
 connect through the relay, but without ``clients`` no rule applies to them.
 """
 
@@ -19,7 +21,7 @@ from highwater.clusters.relay.rules import COORDINATION, Route, Users
 from highwater.harness.releases.release import Release
 
 LISTENER_NAMES: Final = (0, 10, 2)
-"""The first release with a separate listener for peers (KIP-103)."""
+"""The first release with a separate listener for other brokers (KIP-103)."""
 
 
 class Wiring:
@@ -32,10 +34,10 @@ class Wiring:
             ZooKeeper or controller.
         controllers: on KRaft, controller id to the address at which other nodes reach it.
         voters: node numbers of the controllers or ZooKeepers between which the relay is.
-        ensemble: pair of ZooKeepers to the host at which the first reaches the second; empty for a
-            single ZooKeeper, on KRaft, and where the machine has no such hosts.
-        clients: broker id to the address at which clients reach that broker through the relay;
-            empty if clients connect directly.
+        ensemble: pair of ZooKeepers to the host at which the first reaches the second. Empty for a
+            single ZooKeeper, on KRaft, and if the machine has no such hosts.
+        clients: broker id to the address at which clients reach that broker through the relay.
+            Empty if clients connect directly.
     """
 
     def __init__(self, release: Release, site: Site, *, clients: bool = False) -> None:
@@ -96,7 +98,7 @@ class Wiring:
         )
 
     def client_listeners(self, broker: int) -> dict[str, str]:
-        """Return a broker's setting that directs clients to the relay; {} if clients bypass it."""
+        """Return a broker's setting that directs clients to the relay. Empty without it."""
         if not (self.clients and self._listeners):
             return {}
         external, internal = self.clients[broker], self.peers[broker]

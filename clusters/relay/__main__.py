@@ -1,7 +1,8 @@
 """The relay's process: ``python -S -m highwater.clusters.relay``.
 
-The process reads commands from its standard input and writes reports to its standard output. It
-exits when its input ends, because that pipe closes when the harness ends, even by ``kill -9``.
+The process reads commands from its standard input and writes reports to its standard output. Its
+input is a pipe from the harness. The pipe closes when the harness ends, even by ``kill -9``; then
+the process exits.
 """
 
 import os
@@ -11,7 +12,7 @@ from highwater.clusters.relay.event_loop import Loop
 
 
 def main() -> None:
-    """Forward bytes until the harness ends. The process ignores a terminal's Ctrl-C."""
+    """Forward bytes until the harness ends. Ignore a terminal's Ctrl-C."""
     for request in (signal.SIGINT, signal.SIGHUP):
         signal.signal(request, signal.SIG_IGN)
     orders, reports = os.dup(0), os.dup(1)

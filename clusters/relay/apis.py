@@ -1,6 +1,6 @@
 """Kafka's requests by name: API key, releases with the request, properties that rules use.
 
-Sources for releases and versions: Kafka's ``clients/src/main/resources/common/message/*.json`` at
+The releases and versions come from Kafka's ``clients/src/main/resources/common/message/*.json`` at
 the release tags.
 """
 
@@ -32,7 +32,7 @@ class KafkaApi(NamedTuple):
         until: the first release that no longer has it; None if all later releases have it.
         keeper: ``zookeeper`` or ``kraft`` for a request that only clusters of this kind send.
         properties: for each property, the first release whose requests have it. ``epoch`` is the
-            producer epoch in requests that have one, and otherwise the leader epoch.
+            producer epoch if the request has one, otherwise the leader epoch.
     """
 
     key: int
@@ -107,5 +107,5 @@ NAMES: Final[Mapping[int, str]] = {api.key: name for name, api in APIS.items()}
 
 
 def api_name(key: int) -> str:
-    """Return the name of a request; its number if the name is not known."""
+    """Return the name of a request. If the name is not known, return its number."""
     return NAMES.get(key, f"api-{key}")

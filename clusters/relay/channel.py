@@ -1,6 +1,7 @@
 """One direction of a connection: it inspects each frame, and forwards, delays or holds it.
 
-No function of this module blocks: the event loop calls it when a socket is ready or a frame is due.
+No function of this module blocks. The event loop calls them when a socket is ready, or when a frame
+must be sent.
 """
 
 import random
@@ -17,14 +18,14 @@ _CHUNK: Final = 1 << 16
 _SCRATCH: Final = memoryview(bytearray(_CHUNK))
 _FRAME_MAX: Final = 1 << 28
 _QUEUE_MAX: Final = 1 << 23
-"""With this many bytes to deliver, a direction stops reading, like a full socket."""
+"""A channel that has this many bytes to deliver stops reading, like a full socket."""
 
 _SIZE: Final = struct.Struct(">i")
 _DICE: Final = random.Random()  # noqa: S311 - jitter is not a secret
 
 
 class InspectedFrame(NamedTuple):
-    """A frame that its inspector has read.
+    """A frame that its inspector has decoded.
 
     Attributes:
         note: the inspector's result for the frame.
@@ -39,10 +40,10 @@ class InspectedFrame(NamedTuple):
 
 
 class FrameInspector:
-    """Decodes frames, and finds the rules for them. By default, it decodes no frame."""
+    """Decodes frames, and finds the rules for them. This base class decodes no frame."""
 
     def read(self, frame: bytearray) -> object:
-        """Decode a complete frame to a note; return None if no rule or report needs the frame."""
+        """Decode a complete frame to a note. Return None if no rule or report needs the frame."""
         del frame
         return None
 
@@ -64,13 +65,13 @@ class FrameInspector:
     def refuse(self, inspected: InspectedFrame) -> bool:
         """Respond to a request with an error.
 
-        Return whether the relay must not forward the frame.
+        Return True if the relay must not forward the frame.
         """
         del inspected
         return False
 
     def own_frame(self) -> bytearray | None:
-        """Return the relay's own frame, if the relay must send one now."""
+        """Return a frame that the relay itself must send now, or None."""
         return None
 
     def on_passed(self, inspected: InspectedFrame) -> None:
@@ -83,12 +84,12 @@ class FrameInspector:
 class Channel:
     """Forwards bytes from one socket to another, frame by frame.
 
-    A frame to which no rule can apply is forwarded as it arrives, piece by piece and without a
-    copy. A frame that may be held, delayed or throttled is first read completely.
+    A frame to which no rule can apply is forwarded as it arrives, in pieces and without a copy. A
+    frame that may be held, delayed or throttled is first read completely.
 
     Args:
         inspector: the inspector of the channel's frames.
-        schedule: gets the time, in seconds of ``clock``, at which a delayed frame is due.
+        schedule: gets the time, in seconds of ``clock``, at which a delayed frame must be sent.
         clock: returns the monotonic time in seconds.
         framed: whether frames begin with their size. Otherwise bytes that arrive together form a
             frame.
@@ -127,6 +128,8 @@ class Channel:
     def apply_rules(self, rules: Iterable[RelayRule], *, catches: bool = False) -> None:
         """Set the rules for the channel's link, and forward all frames that the rules do not hold.
 
+        A link is one direction between two nodes.
+
         Args:
             catches: whether a rule for single messages may apply. Then every frame is read
                 completely.
@@ -142,7 +145,7 @@ class Channel:
 
     @property
     def in_hand(self) -> list[InspectedFrame]:
-        """The held messages of this channel that were not forwarded yet."""
+        """The held messages of this channel that it has not forwarded yet."""
         return [inspected for inspected in self._held_frames if inspected.hand is not None]
 
     def keep_in_hand(self) -> list[InspectedFrame]:
@@ -162,7 +165,7 @@ class Channel:
         return bool(self._queue) and not self.blocked
 
     def receive(self, inbox: socket.socket) -> bool:
-        """Read the bytes that have arrived; return False at the end of the stream."""
+        """Read the bytes that have arrived. Return False at the end of the stream."""
         try:
             while self.can_read:
                 count = self._read(inbox)
@@ -190,7 +193,7 @@ class Channel:
         return count
 
     def send(self, outbox: socket.socket) -> bool:
-        """Write as many bytes as possible; return False if the other end has closed."""
+        """Write as many bytes as possible. Return False if the receiver has closed."""
         try:
             while self._queue:
                 view = self._queue[0]
@@ -207,7 +210,7 @@ class Channel:
         return True
 
     def release_due(self) -> None:
-        """Forward the delayed frames whose time has come."""
+        """Forward the frames whose delay has ended."""
         now = self._clock()
         due = [
             inspected
@@ -223,12 +226,14 @@ class Channel:
         self._release_until(now)
 
     def _split(self, chunk: memoryview) -> None:
-        """Split a chunk into frames; the last frame may be incomplete."""
+        """Split a chunk into frames. The last frame may be incomplete."""
         data = memoryview(self._partial + chunk) if self._partial else chunk
         while len(data) >= _SIZE.size:
             size = _SIZE.size + _SIZE.unpack_from(data)[0]
             if not _SIZE.size <= size <= _FRAME_MAX:
-                raise ConnectionAbortedError("the protocol is neither Kafka's nor ZooKeeper's")
+                raise ConnectionAbortedError(
+                    "the bytes are neither Kafka's nor ZooKeeper's protocol"
+                )
             if len(data) < size:
                 self._frame = bytearray(size)
                 self._frame[: len(data)] = data
@@ -260,7 +265,7 @@ class Channel:
         self.insert_own()
 
     def insert_own(self) -> None:
-        """Send the relay's own frames that must be sent now, as if they had arrived."""
+        """Process the frames that the relay itself must send now, like frames that arrived."""
         while not self.ended and (frame := self._inspector.own_frame()) is not None:
             self._take(frame)
 
@@ -307,7 +312,10 @@ class Channel:
         self._schedule(due)
 
     def _due(self, size: int) -> float:
-        """Return the time at which a frame is due. It is not before the previous frame's time."""
+        """Return the time at which a frame must be sent.
+
+        A frame is never sent before an earlier frame.
+        """
         now = self._clock()
         delay = sum(rule.delay_s + rule.jitter_s * _DICE.random() for rule in self._slow)
         rates = [rule.bytes_per_s for rule in self._slow if rule.bytes_per_s]
@@ -320,7 +328,7 @@ class Channel:
             self._enqueue(memoryview(self._delayed.popleft()[1]))
 
     def enqueue(self, frame: bytearray) -> None:
-        """Forward a frame of the relay's own."""
+        """Send a frame of the relay itself."""
         self._enqueue(memoryview(frame))
 
     def _enqueue(self, view: memoryview) -> None:

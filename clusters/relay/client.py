@@ -48,7 +48,7 @@ class Relay:
         self._gone = False
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object
         self._process = subprocess.Popen(
-            # -P: the caller's folder may have files named like modules of Python.
+            # -P: without it, Python imports files of the caller's folder instead of its modules.
             [sys.executable, "-S", "-P", "-m", "highwater.clusters.relay"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -91,7 +91,7 @@ class Relay:
         """Remove rules, and forward waiting frames. Do nothing if the relay has ended.
 
         Args:
-            cause: the reason that the recorded events name for the forwarding of held messages.
+            cause: the reason for the removal, which the events of held messages record.
         """
         with contextlib.suppress(HarnessError):
             self._order("drop", rule_ids=list(numbers), cause=cause)
@@ -105,7 +105,7 @@ class Relay:
         self._order("pass", rule_ids=[number], cause="schedule", lose=lose)
 
     def events(self, number: int) -> list[Row]:
-        """Return the events of the messages to which a rule applied, one row for each event."""
+        """Return the events of the messages to which a rule applied. Each event is a row."""
         with self._changed:
             return list(self._events.get(number, []))
 
@@ -125,30 +125,31 @@ class Relay:
             self.drop(*numbers)
 
     def name_client(self, name: str, pid: int) -> None:
-        """From now on, identify a process, and processes that it starts, as the client ``name``."""
+        """Identify a process, and processes that it starts, as the client ``name`` from now on."""
         self._order("name", client=name, pid=pid)
 
     def record(self, topics: Collection[str], group: str) -> None:
-        """Report clients' requests that write to topics, commit as a group or end transactions.
+        """Report clients' requests that write to topics, commit offsets or end transactions.
 
         Args:
             topics: names and ids of the topics.
+            group: the group whose offset commits are reported.
         """
         self._order("record", topics=[*topics], group=group)
 
     def watch(self, watcher: Callable[[Row], None] | None) -> None:
-        """Call ``watcher`` for every report, on the thread that reads reports; None stops this."""
+        """Call ``watcher`` for every report, on the thread that reads reports. None stops this."""
         self._watcher = watcher or self._watcher
         self._order("watch", on=watcher is not None)
         self._watcher = watcher
 
     def held_messages(self) -> list[Row]:
-        """Return all messages that were held so far, one row for each message."""
+        """Return all messages that were held so far. Each message is a row."""
         with self._changed:
             return list(self._held_messages)
 
     def close(self) -> None:
-        """End the relay's process. Never raises; may be called twice."""
+        """End the relay's process. Never raises an error. A second call is allowed."""
         for pipe in (self._process.stdin,):
             with contextlib.suppress(OSError):
                 if pipe is not None:
@@ -170,23 +171,25 @@ class Relay:
                 pipe.write(f"{line}\n".encode())
                 pipe.flush()
             except (OSError, ValueError) as error:
-                raise HarnessError("the wire's process has ended") from error
+                raise HarnessError("the process of the wire (proxy) has ended") from error
             self._changed.wait_for(lambda: number in self._answers or self._gone, _ANSWER_S)
             answer = self._answers.pop(number, None)
         if answer is None and self._gone:
             raise HarnessError(
-                f"the wire's process ended (status {self._process.wait()}): {self._last_words()}"
+                f"the wire's process ended with status {self._process.wait()}: {self._last_words()}"
             )
         if answer is None:
-            raise WaitTimeoutError(f"the wire did not {verb} within {_ANSWER_S:g} s")
+            raise WaitTimeoutError(
+                f"the wire did not execute the command {verb} within {_ANSWER_S:g} s"
+            )
         if "error" in answer:
-            raise HarnessError(f"the wire cannot {verb}: {answer['error']}")
+            raise HarnessError(f"the wire cannot execute the command {verb}: {answer['error']}")
         return answer
 
     def _last_words(self) -> str:
         self._errors.seek(0)
         lines = self._errors.read().decode("utf-8", "replace").split("\n")
-        return next((line for line in reversed(lines) if line.strip()), "it said nothing")
+        return next((line for line in reversed(lines) if line.strip()), "(no output)")
 
     def _listen(self) -> None:
         pipe = self._process.stdout

@@ -30,7 +30,7 @@ _LAST: Final = frozenset(("dropped", "lost", "refused"))
 
 
 def _idle(mask: int) -> None:
-    """Do nothing. The event loop replaces this callback by another one."""
+    """Do nothing. The event loop replaces this callback."""
 
 
 class Host(Protocol):
@@ -66,14 +66,14 @@ class Host(Protocol):
     def watches(self, *ends: Node) -> bool:
         """Return whether a message between two nodes is held.
 
-        Then all other messages are reported.
+        While it is held, all other messages between them are reported.
         """
 
     def repeat(self, connection: "RelayConnection", request: PendingRequest) -> None:
-        """Send a request once more, on the relay's own connection."""
+        """Send a request a second time, on a new connection of the relay."""
 
     def request_log(self) -> RequestLog | None:
-        """Return a log for a client's requests; None if the harness needs no logs."""
+        """Return a log for a client's requests; None if no log is needed."""
 
 
 class RelayConnection:
@@ -85,11 +85,12 @@ class RelayConnection:
         client: the accepted socket; None if the relay itself sends the requests.
         server: number of the node that gets the requests.
         source: the sender of the requests, if its address identifies the sender. Otherwise it is
-            None until the first request names the sender. It stays None for a tool, to which no
-            rule applies.
+            None until the first request names the sender. The source stays None for a tool, to
+            which no rule applies.
         users: the kind of users of the address on which the relay accepted the connection.
         zookeeper: whether the protocol is ZooKeeper's.
-        alias: between ZooKeepers, the address that replaces the sender's own; None elsewhere.
+        alias: between ZooKeepers, the address that replaces the sender's own address; otherwise
+            None.
     """
 
     def __init__(
@@ -141,7 +142,7 @@ class RelayConnection:
     def apply_rules(self) -> None:
         """Apply the current rules for the connection's link."""
         source, server, host = self.source, self.server, self._host
-        if source is None:  # a rule may act on the first request, which names the source
+        if source is None:  # the first request names the source; a rule may apply to it
             self.requests.apply_rules((), catches=True)
         else:
             self.requests.apply_rules(
@@ -160,7 +161,7 @@ class RelayConnection:
         return any(rule.kind == "reset" for end in ends for rule in self._host.rules(*end))
 
     def set_source(self, source: Node) -> None:
-        """Set the node that sends the requests; the first request has named it."""
+        """Set the node that sends the requests. The first request has named it."""
         self.source = source
         self.apply_rules()
 
@@ -230,7 +231,7 @@ class RelayConnection:
                 self._host.let_go(inspected.hand)
 
     def answer_refused(self) -> None:
-        """Send the relay's own responses to refused requests, if it is their turn."""
+        """Send the relay's own responses to refused requests, in their order."""
         self.answers.insert_own()
 
     def on_release(self, rule_ids: Collection[int], cause: str, *, lose: bool = False) -> None:
@@ -245,7 +246,7 @@ class RelayConnection:
                     self.on_event("released", inspected, cause)
 
     def on_client_gone(self) -> bool:
-        """Close the client's end. Return whether a held request needs the other end.
+        """Close the client's socket. Return whether a held request needs the server's socket.
 
         Later requests on the client's connection are lost.
         """
@@ -263,14 +264,14 @@ class RelayConnection:
         return True
 
     def send_copy(self, request: PendingRequest) -> None:
-        """Send a copy of another connection's request; only for a connection without a client."""
+        """Send a copy of another connection's request. Only for a connection without a client."""
         copy = self._inspector.expect(request)
         self._note_message("repeated", "request", copy, copy.hand)
         self.requests.enqueue(copy.frame)
 
     @property
     def finished(self) -> bool:
-        """True if the connection has dropped a message, or has neither client nor pending work."""
+        """True if the connection has dropped a message, or has no client and no pending work."""
         if any(
             channel.ended and not channel.has_output for channel in (self.requests, self.answers)
         ):
@@ -317,7 +318,7 @@ class RelayConnection:
         )
 
     def close(self, *, reset: bool = False) -> None:
-        """Close both ends; held messages are lost."""
+        """Close both sockets. Held messages are lost."""
         if self._log is not None:
             self._log.close(ends=self._ends)
         for channel in (self.requests, self.answers):

@@ -55,7 +55,7 @@ _URGENT: Final = frozenset(
 
 
 class Loop:
-    """Forwards bytes until its input ends, because the harness has ended.
+    """Forwards bytes until its input ends. The input ends when the harness ends.
 
     Args:
         orders: file descriptor from which commands are read, as JSON lines.
@@ -126,7 +126,7 @@ class Loop:
     def catch(
         self, source: Node, target: Node, side: Side, request: PendingRequest
     ) -> MessageInHand | None:
-        """Return a held message for the first rule that applies; every rule counts the message."""
+        """Return a held message for the first rule that applies. Every rule counts the message."""
         acting = [
             catcher
             for catcher in self._catchers.values()
@@ -148,16 +148,16 @@ class Loop:
     def watches(self, *ends: Node) -> bool:
         """Return whether a message between two nodes is held.
 
-        Then all other messages are reported.
+        While it is held, all other messages between them are reported.
         """
         return any(hand.ends == frozenset(ends) for hand in self._in_hand.values())
 
     def repeat(self, connection: RelayConnection, request: PendingRequest) -> None:
-        """Send a request once more, on the relay's own connection, after the original is sent."""
+        """Send a request a second time, after the original, on a new connection of the relay."""
         self._repeats.append((connection, request))
 
     def request_log(self) -> RequestLog | None:
-        """Return a log for a client's requests; None if the harness needs no logs."""
+        """Return a log for a client's requests; None if no log is needed."""
         topics, group = self._recorded
         return RequestLog(topics, group, self._report) if topics else None
 
@@ -179,7 +179,7 @@ class Loop:
         heapq.heappush(self._timers, (due, next(self._numbers), channel))
 
     def note(self, row: Row) -> None:
-        """Report an observation, unless the last one of its kind, link and partition was equal."""
+        """Report an observation, unless it repeats the last one of its kind, link and partition."""
         urgent = row["kind"] == "held" or row.get("event") in _URGENT
         if not (urgent or self._watching):
             return
@@ -197,7 +197,7 @@ class Loop:
         if urgent:
             self._write_reports()
 
-    # Orders and reports.
+    # Commands and reports.
 
     def _read_orders(self) -> None:
         try:
@@ -261,7 +261,6 @@ class Loop:
             connection.on_release(rule_ids, cause, lose=lose)
 
     def _clients(self) -> list[str]:
-        """Return the names of the clients that are connected."""
         sources = {connection.source for connection in self._connections}
         return sorted(source for source in sources if isinstance(source, str))
 
@@ -283,7 +282,7 @@ class Loop:
         self._lines.append(json.dumps(row, separators=(",", ":")))
 
     def _write_reports(self) -> None:
-        """Write reports without blocking: a stopped harness must not stop the relay."""
+        """Write reports without blocking. If the harness is stopped, the relay must continue."""
         if self._lines and len(self._unsent) < _UNSENT_MAX:
             self._unsent += ("\n".join(self._lines) + "\n").encode()
         self._lines = []
@@ -294,7 +293,7 @@ class Loop:
         except OSError:
             self._closed = True
         if self._unsent:
-            self._lines = self._lines or [""]  # so that the loop tries again
+            self._lines = self._lines or [""]  # the loop tries again later
             self._gathered_at = self.clock()
 
     # Timers.
@@ -364,7 +363,7 @@ class Loop:
         self._update_events(connection)
 
     def _address(self, connection: RelayConnection) -> tuple[str, int]:
-        """Return the address of the connection's target, or the one to which a rule sends it."""
+        """Return the address of the connection's target, or the address that a rule names."""
         source = connection.source
         for rule in () if source is None else self.rules(source, connection.server):
             if rule.kind == "misroute":
@@ -399,13 +398,13 @@ class Loop:
             connection.connected = True
         if mask & _READ and not connection.answers.receive(upstream):
             if connection.client is not None:
-                connection.answers.send(connection.client)  # sent before upstream ended
+                connection.answers.send(connection.client)  # responses sent before the target ended
             self._close(connection)
             return
         self._flush(connection)
 
     def _flush(self, connection: RelayConnection) -> None:
-        """Write as many bytes as possible now; the selector reports when more can be written."""
+        """Write as many bytes as possible now. The selector reports when more can be written."""
         upstream, client = connection.upstream if connection.connected else None, connection.client
         requests, answers = connection.requests, connection.answers
         if upstream is not None and requests.has_output and not requests.send(upstream):
@@ -448,7 +447,7 @@ class Loop:
             self._selector.modify(end, events, on_event)
 
     def _close_client(self, connection: RelayConnection) -> None:
-        """Close a connection after its client's end has closed, unless a request is held."""
+        """Close a connection after its client has closed it, unless a request is held."""
         masks, client = self._connections[connection], connection.client
         if client is None or not connection.on_client_gone():
             self._close(connection)
@@ -472,7 +471,7 @@ class Loop:
 
 
 def _names(node: Node) -> tuple[Node, ...]:
-    """Return all names of a node that a rule may use."""
+    """Return all names by which a rule may mean a node."""
     if isinstance(node, str):
         return node, ANY_CLIENT
     return (node, COORDINATION) if node != COORDINATION and is_controller(node) else (node,)

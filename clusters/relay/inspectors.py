@@ -1,4 +1,7 @@
-"""Inspectors of frames: they decode requests and responses, and find the rules for these frames."""
+"""Inspectors of frames.
+
+Inspectors decode requests and responses, and find the rules for these frames.
+"""
 
 import json
 import struct
@@ -49,7 +52,7 @@ class InspectedConnection(Protocol):
         """The last HW sent to each follower, by (follower, topic, partition)."""
 
     def set_source(self, source: Node) -> None:
-        """Set the node that sends the requests; the first request has named it."""
+        """Set the node that sends the requests. The first request has named it."""
 
     def note(self, kind: str, source: Node, target: Node, **facts: object) -> None:
         """Report an observation about the link."""
@@ -74,7 +77,7 @@ class InspectedConnection(Protocol):
         """Report an event of a held message."""
 
     def answer_refused(self) -> None:
-        """Send the relay's own responses to refused requests, if it is their turn."""
+        """Send the relay's own responses to refused requests, in their order."""
 
 
 @dataclass(slots=True, eq=False)
@@ -97,7 +100,7 @@ class PendingRequest:
     refusal: bytearray | None = None
 
     def properties(self) -> Properties:
-        """Decode the properties that a rule may use; return none if this is impossible."""
+        """Decode the properties that a rule may use. Return no properties if this is impossible."""
         try:
             return properties(self.frame, self.head)
         except (struct.error, IndexError, UnicodeDecodeError):
@@ -105,14 +108,14 @@ class PendingRequest:
 
 
 class Answer(NamedTuple):
-    """The response to a request; ``partitions`` is empty except in answers to follower fetches."""
+    """The response to a request. ``partitions`` is empty except in responses to followers."""
 
     request: PendingRequest
     partitions: list[FetchedPartition]
 
 
 def message_of(note: object) -> tuple[Side, PendingRequest] | None:
-    """Return whether an inspected Kafka message is a request or a response, and its request.
+    """Return the side of an inspected Kafka message (request or response), and its request.
 
     The result is None for other messages, such as ZooKeeper's.
     """
@@ -145,7 +148,7 @@ class RequestInspector(_KafkaInspector):
         self.pending: deque[PendingRequest] = deque()
 
     def read(self, frame: bytearray) -> object:
-        """Decode a request and store it until its response; set the source if it is unknown."""
+        """Decode a request and store it until its response. Set the source if it is unknown."""
         fetch, decided = None, []
         try:
             head = kafka_frames.header(frame)
@@ -166,7 +169,7 @@ class RequestInspector(_KafkaInspector):
         return request
 
     def _name_source(self, head: Header, frame: bytearray) -> None:
-        """Set the sender: the broker that the request names, or else a client."""
+        """Set the sender: the broker that the request names, otherwise a client."""
         users = self._connection.users
         source = None if users == "clients" else kafka_frames.sender(head, frame)
         if source is not None:
@@ -175,19 +178,19 @@ class RequestInspector(_KafkaInspector):
             self._connection.set_source(client_name(head.client))
 
     def expect(self, request: PendingRequest) -> PendingRequest:
-        """Return a copy of a request from another connection, and expect its response."""
+        """Return a copy of a request from another connection, and store it until its response."""
         copy = replace(request, place=1)
         if kafka_frames.has_answer(request.frame, request.head):
             self.pending.append(copy)
         return copy
 
     def forget(self, note: object) -> None:
-        """Expect no response to a request that will not be sent."""
+        """Remove a request that will not be sent from the requests that need a response."""
         if isinstance(note, PendingRequest) and note in self.pending:
             self.pending.remove(note)
 
     def refuse(self, inspected: InspectedFrame) -> bool:
-        """Respond to a request in place of the broker. Return True, because it is not forwarded.
+        """Respond to a request instead of the broker. Return True: the request is not forwarded.
 
         The relay sends the response after the responses to earlier requests, because clients expect
         this order.
@@ -204,7 +207,7 @@ class RequestInspector(_KafkaInspector):
         return True
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return whether a rule holds the request, which may be about leadership or an ISR."""
+        """Return whether a rule holds the request, because it changes leadership or an ISR."""
         if not isinstance(note, PendingRequest):
             return False
         api = note.head.api
@@ -215,7 +218,7 @@ class RequestInspector(_KafkaInspector):
         )
 
     def on_passed(self, inspected: InspectedFrame) -> None:
-        """Report a follower's LEO, which is its fetch offset, and decisions about leadership."""
+        """Report a follower's LEO, which is its fetch offset, and changes of leadership."""
         note, source = inspected.note, self._connection.source
         if not isinstance(note, PendingRequest) or source is None:
             return
@@ -241,7 +244,6 @@ class RequestInspector(_KafkaInspector):
 
 
 def _has_no_error(note: Answer, frame: bytearray) -> bool:
-    """Return whether a response has no errors."""
     head = note.request.head
     try:
         if head.api == kafka_frames.FETCH:
@@ -253,20 +255,20 @@ def _has_no_error(note: Answer, frame: bytearray) -> bool:
 
 
 class AnswerInspector(_KafkaInspector):
-    """Inspects answers in Kafka's protocol."""
+    """Inspects responses in Kafka's protocol."""
 
     def __init__(self, connection: InspectedConnection, requests: RequestInspector) -> None:
         super().__init__(connection)
         self._pending = requests.pending
 
     def read(self, frame: bytearray) -> object:
-        """Find the request of a response, and decode a follower's Fetch response."""
+        """Find the request of a response. If it is a follower's Fetch, decode the response."""
         request = None
-        correlation = kafka_frames.correlation(frame) if len(frame) >= 8 else -1  # noqa: PLR2004 - its id
+        correlation = kafka_frames.correlation(frame) if len(frame) >= 8 else -1  # noqa: PLR2004 - length with the id
         for place, pending in enumerate(self._pending):
             if pending.head.correlation == correlation:
                 request = pending
-                for _ in range(place + 1):  # answers come in order: earlier ones get none
+                for _ in range(place + 1):  # responses come in order: earlier requests get none
                     self._pending.popleft()
                 break
         if request is None:  # the request could not be decoded
@@ -279,11 +281,11 @@ class AnswerInspector(_KafkaInspector):
             return Answer(request, [])
 
     def own_frame(self) -> bytearray | None:
-        """Return the response to a refused request if all earlier requests are answered."""
+        """Return the response to a refused request, if all earlier requests have a response."""
         return self._pending[0].refusal if self._pending else None
 
     def refuse(self, inspected: InspectedFrame) -> bool:
-        """Replace a response without errors by an error response. Return False: it is forwarded."""
+        """Replace a response that has no error with an error response. Return False: forward it."""
         note, hand = inspected.note, inspected.hand
         if isinstance(note, Answer) and hand is not None and _has_no_error(note, inspected.frame):
             head, error = note.request.head, hand.rule.error
@@ -292,7 +294,7 @@ class AnswerInspector(_KafkaInspector):
         return False
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
-        """Return whether a rule holds a response with a HW above the limit, or new metadata."""
+        """Return whether a rule holds a response with a HW above the limit, or metadata."""
         partitions = note.partitions if isinstance(note, Answer) else []
         for rule in rules:
             for partition in partitions:
@@ -367,7 +369,7 @@ class ZooKeeperRequestInspector(RequestInspector):
         return None
 
     def catch(self, note: object) -> None:
-        """Return None: rules for single messages are only for Kafka's messages."""
+        """Return None: rules for single messages apply only to Kafka's messages."""
         del note
 
     def is_held(self, note: object, rules: Iterable[RelayRule]) -> bool:
@@ -375,7 +377,7 @@ class ZooKeeperRequestInspector(RequestInspector):
         return isinstance(note, tuple) and any(rule.what == "isr" for rule in rules)
 
     def may_overtake(self, note: object) -> bool:
-        """Return True for pings, because without them the session would end."""
+        """Return True for pings. Without pings, ZooKeeper would end the session."""
         return note == "ping"
 
     def on_passed(self, inspected: InspectedFrame) -> None:
@@ -401,14 +403,15 @@ class ZooKeeperRequestInspector(RequestInspector):
 
 
 class OpaqueInspector(FrameInspector):
-    """Reads only the address at which a ZooKeeper listens, in a protocol without frames.
+    """Replaces the address that a ZooKeeper sends first, in a protocol without frames.
 
-    Since 3.5 a ZooKeeper begins an election connection with its own address. A peer with a greater
-    id then connects to that address instead (``QuorumCnxManager.InitialMessage``). Such a
-    connection would bypass the relay, so the relay's address replaces it, as a NAT router does.
+    Since 3.5 a ZooKeeper begins an election connection with its own address. A ZooKeeper with a
+    greater id then connects to that address instead (``QuorumCnxManager.InitialMessage``). Such a
+    connection would bypass the relay. So this class writes the relay's address, as a NAT router
+    does.
 
     Args:
-        alias: ``host:port`` at which the other end reaches the sender; empty if no address is
+        alias: ``host:port`` at which the other ZooKeeper reaches the sender; empty if no address is
             replaced.
     """
 
@@ -416,7 +419,7 @@ class OpaqueInspector(FrameInspector):
         self._alias = alias.encode("ascii")
 
     def read(self, frame: bytearray) -> None:
-        """Replace the address in the first bytes, if they contain an address; return no note."""
+        """Replace the address in the first bytes, if they contain an address. Return no note."""
         alias, self._alias = self._alias, b""
         if not alias or len(frame) < _GREETING.size:
             return

@@ -1,11 +1,11 @@
-"""Decoding of the parts of Kafka's and ZooKeeper's protocols that the relay needs.
+"""Decoders for the parts of Kafka's and ZooKeeper's protocols that the relay needs.
 
-Of most requests only the header is read. Fetch requests, Fetch responses up to the records,
+For most requests, only the header is decoded. Fetch requests, Fetch responses up to the records,
 LeaderAndIsr and AlterPartition are decoded completely. kafka-python has neither LeaderAndIsr nor
-AlterPartition, and it is too slow for every frame. Tests compare the other decoders with
-kafka-python, version by version. ``request_properties`` decodes other requests, where rules for
-single messages or the request log of a program need their properties. Sources for the layouts:
-Kafka's ``clients/src/main/resources/common/message/*.json``.
+AlterPartition, and is too slow for every frame. Tests compare the other decoders with kafka-python,
+version by version. ``request_properties`` decodes other requests, for rules for single messages and
+for the request log of a program. The layouts come from Kafka's
+``clients/src/main/resources/common/message/*.json``.
 """
 
 import base64
@@ -38,7 +38,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Header(NamedTuple):
-    """Header of a request; ``body`` is the position of the request's body in the frame."""
+    """Header of a request. ``body`` is the position of the request's body in the frame."""
 
     api: int
     version: int
@@ -57,7 +57,7 @@ class RequestedPartition(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """A Fetch request; ``replica`` is the follower's id, or negative for a consumer."""
+    """A Fetch request. ``replica`` is the follower's id, or negative for a consumer."""
 
     replica: int
     partitions: list[RequestedPartition]
@@ -74,7 +74,10 @@ class FetchedPartition(NamedTuple):
 
 
 class LeadershipDecision(NamedTuple):
-    """A partition in LeaderAndIsr or AlterPartition; leader -1 means that the leader stays."""
+    """A partition in LeaderAndIsr or AlterPartition.
+
+    Leader -1 means that the leader does not change.
+    """
 
     topic: str
     partition: int
@@ -84,7 +87,7 @@ class LeadershipDecision(NamedTuple):
 
 
 class Cursor:
-    """Reads a message from front to back.
+    """Reads a message from its beginning to its end.
 
     Args:
         data: the frame.
@@ -117,7 +120,7 @@ class Cursor:
             shift += 7
 
     def length(self, form: struct.Struct) -> int:
-        """Read the length of an array, a string or bytes; return 0 for null."""
+        """Read the length of an array, a string or bytes. Return 0 for null."""
         return max(0, self.varint() - 1 if self.flexible else self.number(form))
 
     def text(self) -> str:
@@ -146,7 +149,7 @@ class Cursor:
         return topic_id(bytes(self.data[self.at - 16 : self.at]))
 
     def tags(self) -> dict[int, int]:
-        """Skip the tagged fields; return the position of each field, by its tag."""
+        """Skip the tagged fields. Return the position of each field, by its tag."""
         positions = {}
         for _ in range(self.varint() if self.flexible else 0):
             tag, size = self.varint(), self.varint()
@@ -161,7 +164,7 @@ def topic_id(raw: bytes) -> str:
 
 
 def header(frame: Buffer) -> Header:
-    """Decode the header of a request; the frame starts with its length.
+    """Decode the header of a request. The frame starts with its length.
 
     Raises:
         struct.error: the frame is not a request.
@@ -218,7 +221,7 @@ def _skip_forgotten(cursor: Cursor, version: int) -> None:
 
 
 def fetch_response(frame: Buffer, version: int) -> list[FetchedPartition]:
-    """Decode the response to a Fetch of a version; skip the records.
+    """Decode the response to a Fetch of a version. Skip the records.
 
     Raises:
         struct.error, IndexError: the frame is not such a response.
@@ -318,7 +321,7 @@ def _with_epochs(cursor: Cursor) -> list[int]:
 
 
 def has_answer(frame: Buffer, head: Header) -> bool:
-    """Return whether a broker responds to a request: to all but a Produce with acks=0."""
+    """Return whether a broker responds to a request. Only a Produce with acks=0 has no response."""
     if head.api != PRODUCE:
         return True
     cursor = Cursor(frame, head.body, flexible=head.version >= 9)  # noqa: PLR2004
@@ -331,10 +334,10 @@ def has_answer(frame: Buffer, head: Header) -> bool:
 def sender(head: Header, frame: Buffer) -> int | None:
     """Return the broker that sent a request; None for a client or an unknown sender.
 
-    Brokers name themselves in their client ids: ``2`` to and from the controller,
-    ``broker-2-fetcher-0`` and ``raft-client-2``. But up to 0.10.2 a fetcher's client id names the
-    leader (``ReplicaFetcherThread``), so for a Fetch this function uses the replica id in the
-    request.
+    The client id of a broker contains its node id: ``2`` to and from the controller,
+    ``broker-2-fetcher-0`` and ``raft-client-2``. But up to 0.10.2, a fetcher's client id contains
+    the leader's id (``ReplicaFetcherThread``). So for a Fetch, this function uses the replica id in
+    the request.
     """
     if head.api == FETCH:
         replica = fetch(frame, head).replica
@@ -344,7 +347,7 @@ def sender(head: Header, frame: Buffer) -> int | None:
 
 
 def zookeeper_kind(frame: Buffer) -> int:
-    """Return the operation code of a ZooKeeper request that is not its connection's first."""
+    """Return the operation code of a ZooKeeper request, except of a connection's first request."""
     return int(_I32.unpack_from(frame, 8)[0]) if len(frame) >= 12 else 0  # noqa: PLR2004
 
 
@@ -355,7 +358,7 @@ def isr_node(frame: Buffer) -> tuple[str, int] | None:
 
 
 def isr_written(frame: Buffer) -> bytes:
-    """Return the data in a write to ZooKeeper: the bytes that follow the path.
+    """Return the data in a write to ZooKeeper: the bytes after the path.
 
     Raises:
         struct.error: the frame is not a write to ZooKeeper.

@@ -33,22 +33,23 @@ class MessageRule:
     """A rule for messages of one kind.
 
     Attributes:
-        action: ``hold`` delays the message until the rule ends, ``delay`` delays it for
+        action: ``hold`` delays the message until the rule ends. ``delay`` delays it for
             ``delay_s``. ``drop`` drops the message and closes its connection, because TCP cannot
-            lose a single message. ``repeat`` sends a request a second time, on the relay's own
-            connection, like a client that retries. ``refuse`` responds with an error in place of
-            the broker: the broker does not get the request, or its response is replaced.
+            lose a single message. ``repeat`` sends a request a second time, on a new connection of
+            the relay, like a client that retries. ``refuse`` responds with an error instead of the
+            broker: the broker does not get the request, or its response is replaced.
         api: API key of the request; ``ANY_API`` means any request.
         side: whether the rule applies to the request or to its response.
         source: sender of the message: a node, ``client:*``, ``broker-*`` or ``*``.
-        target: receiver of the message, written like ``source``.
+        target: receiver of the message, in the form of ``source``.
         first: number of the first message to which the rule applies, from 1, among messages that
             match.
         times: number of messages to which the rule applies; 0 means all.
         transactional_id: transactional id in the request; None means any.
-        topics: names of topics, and topic ids where requests have ids; empty means any topic.
+        topics: names of topics, and topic ids if requests have ids; empty means any topic.
         partition: number of the partition; -1 means any.
-        epoch: the producer epoch if the request has one, else the leader epoch; None means any.
+        epoch: the producer epoch if the request has one, otherwise the leader epoch; None means
+            any.
         correlation: correlation id of the request on its connection; None means any.
         error: error code of ``refuse``. The rule matches only requests whose response may have it.
     """
@@ -107,7 +108,7 @@ class MessageRule:
         return bool(self.topics) or self.partition >= 0
 
     def partition_of(self, properties: Properties) -> tuple[str, int] | None:
-        """Return the first partition in a request that the rule names."""
+        """Return the first partition in a request that matches the rule."""
         for topic, partition in properties.partitions:
             if (not self.topics or topic in self.topics) and self.partition in {-1, partition}:
                 return topic, partition

@@ -1,4 +1,4 @@
-"""Apply rules to the links of a cluster, by topic and broker."""
+"""Apply rules to the connections of a cluster, by topic and broker."""
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 
 class Network:
-    """The links between the nodes of a cluster with a relay.
+    """The connections between the nodes of a cluster with a relay. A link is one direction of them.
 
     Args:
         relay: relay of the cluster.
@@ -45,12 +45,12 @@ class Network:
         self._relay = relay
 
     def under(self, *rules: RelayRule) -> AbstractContextManager[None]:
-        """Apply rules to links during the ``with`` block. After it, forward all messages."""
+        """Apply rules to links during the ``with`` block. After the block, forward all messages."""
         return self._relay.under(*rules)
 
     @contextlib.contextmanager
     def hw_held(self, topic: str, partition: int, *followers: int, above: int) -> Iterator[None]:
-        """Hold responses to followers with a HW above an offset during the block."""
+        """During the block, hold responses to followers with a HW above an offset."""
         names = frozenset(filter(None, (topic, self.topic_id(topic))))
         links = frozenset(
             (leader, follower)
@@ -75,7 +75,7 @@ class Network:
             since_ns: messages before this time of the monotonic clock are ignored.
 
         Raises:
-            WaitTimeoutError: a node was not sent such a message within the limit.
+            WaitTimeoutError: no such message was sent to one of the nodes within the limit.
         """
         await_condition(
             lambda: {
@@ -88,7 +88,7 @@ class Network:
         )
 
     def catch(self, rule: MessageRule) -> "CaughtMessages":
-        """Apply a rule for single messages until ``release``, with the ids of the rule's topics."""
+        """Apply a rule for single messages until ``release``. Add the ids of the rule's topics."""
         ids = {self.topic_id(topic) for topic in rule.topics} - {""}
         return CaughtMessages(self._relay, replace(rule, topics=rule.topics | ids))
 
@@ -97,11 +97,11 @@ class Network:
         return [name.removeprefix(CLIENT) for name in self._relay.clients()]
 
     def name_client(self, name: str, pid: int) -> None:
-        """From now on, identify a process, and processes that it starts, as the client ``name``."""
+        """Identify a process, and processes that it starts, as the client ``name`` from now on."""
         self._relay.name_client(name, pid)
 
     def record_requests(self, topics: Collection[str], group: str) -> None:
-        """Report clients' requests that write to topics or commit as a group to the watcher.
+        """Report to the watcher the requests that write to topics or commit offsets.
 
         A call without topics stops these reports, and removes the names of processes.
         """
@@ -121,7 +121,10 @@ class CaughtMessages:
         self._number = relay.catch(rule)
 
     def events(self, *names: str) -> list[Row]:
-        """Return the events so far, in order; if names are given, only events with these names."""
+        """Return the events so far, in order.
+
+        If names are given, return only events with these names.
+        """
         rows = self._relay.events(self._number)
         return [row for row in rows if not names or row["event"] in names]
 
@@ -139,7 +142,7 @@ class CaughtMessages:
         await_condition(
             lambda: len(self.events(event)),
             lambda count: count >= times,
-            what=f"the wire to report {event} of a message",
+            what=f"the wire (proxy) to report the event {event} of a message",
             limit_s=limit_s,
             every_s=_WAIT_S,
         )

@@ -1,4 +1,4 @@
-"""Find the process at the other end of a connection within this machine, on Linux only.
+"""Find the process at the other end of a connection within this machine. Linux only.
 
 Processes of other users, or in other network namespaces, are not found.
 """
@@ -14,20 +14,20 @@ from typing import Final
 _PROCESSES: Final = Path("/proc")
 _ANSWER_S: Final = 1.0
 _REQUEST: Final = struct.Struct("=IHHIIBBBBI")
-"""Headers of a Netlink message and of a request about one socket (sock_diag(7)). The socket's two
-ends follow."""
+"""Headers of a Netlink message and of a request about one socket (sock_diag(7)). The addresses of
+both ends of the socket follow."""
 _ENDS: Final = struct.Struct("!HH16s16sIII")
 _BY_FAMILY, _IS_REQUEST, _SOCK_DIAG, _ANY = 20, 1, 4, 0xFFFFFFFF
 _INODE: Final = struct.Struct("=I")
 _INODE_AT: Final = 84
-"""The position of the inode in the response. A response without a socket is shorter."""
+"""The position of the inode in the response. If no socket was found, the response is shorter."""
 
 End = tuple[str, int]
 """An IPv4 address and a port."""
 
 
 def owner(connection: socket.socket, roots: Mapping[str, int]) -> str | None:
-    """Return the name of the process whose family owns a connection's other end.
+    """Return the name of the process that owns a connection's other end, also by a descendant.
 
     Args:
         roots: name of a process to its id.
@@ -43,7 +43,7 @@ def owner(connection: socket.socket, roots: Mapping[str, int]) -> str | None:
 
 
 def _inode(end: End, other: End) -> int:
-    """Return the inode of the socket with one end of a connection; 0 if it is not known."""
+    """Return the inode of the socket with one end of a connection. Return 0 if it is not known."""
     if sys.platform != "linux":
         return 0
     hosts = (socket.inet_aton(host) for host, _ in (end, other))
@@ -68,7 +68,7 @@ def _children() -> dict[int, list[int]]:
         for entry in _PROCESSES.iterdir():
             with contextlib.suppress(OSError):  # the process has ended
                 if entry.name.isdecimal():
-                    # A program's name, in brackets, may have any character: proc_pid_stat(5).
+                    # The program's name, in brackets, may have any character: proc_pid_stat(5).
                     fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
                     children.setdefault(int(fields[1]), []).append(int(entry.name))
     return children

@@ -1,12 +1,11 @@
 """Refusals: errors with which a broker may respond to a client's request.
 
-A refusal is legal only for some request versions and some kinds of producers. It also depends on
-the broker's action: a broker returns some errors only before the action, others only after the
-append. Sources: the ``*Response.json`` of Kafka's messages, ``UnifiedLog`` and ``Partition``
-(before an append), ``DelayedProduce`` (after it), ``TransactionCoordinator`` and
-``TransactionStateManager``, ``GroupCoordinatorService``, ``FetchManager``. This list has no
-THROTTLING_QUOTA_EXCEEDED, because only the controller returns it
-(``ControllerMutationQuotaManager``).
+An error is legal only for some request versions and some kinds of producers. A broker returns some
+errors only before the action, and others only after the append. The rules come from the
+``*Response.json`` of Kafka's messages, ``UnifiedLog`` and ``Partition`` (before an append),
+``DelayedProduce`` (after it), ``TransactionCoordinator`` and ``TransactionStateManager``,
+``GroupCoordinatorService``, ``FetchManager``. The list does not have THROTTLING_QUOTA_EXCEEDED,
+because only the controller returns it (``ControllerMutationQuotaManager``).
 """
 
 import base64
@@ -64,9 +63,9 @@ class _Legal(NamedTuple):
     """The conditions under which an error is legal.
 
     Attributes:
-        acted: whether a broker returns the error before it acts, after it has acted, or either.
-        since: first version of the request with the error.
-        until: first version that no longer has it.
+        acted: whether a broker returns the error before it acts, after it has acted, or both.
+        since: first version of the request that may get the error.
+        until: first later version that may not get it any more.
         only: ``all`` for writes with acks=all, ``producer`` for records with a producer id,
             ``transaction`` for requests with a transactional id; empty for any.
     """
@@ -139,11 +138,11 @@ LEGAL: Final[Mapping[int, Mapping[str, _Legal]]] = {
     },
 }
 """The errors with which the relay can respond, by API key. Clients send AddPartitionsToTxn up to
-version 3; brokers send the later versions."""
+version 3. Brokers send the later versions."""
 
 
 def refusable(api: int, error: str, *, acted: bool) -> bool:
-    """Return whether some version of a request may get a response with an error.
+    """Return whether any version of a request may get a response with this error.
 
     Args:
         acted: whether the broker has executed the request.
@@ -153,7 +152,7 @@ def refusable(api: int, error: str, *, acted: bool) -> bool:
 
 
 def is_legal(head: Header, seen: Properties, error: int, *, acted: bool) -> bool:
-    """Return whether a broker may respond to this request with an error."""
+    """Return whether a broker may respond to this request with this error."""
     name = NAMES[error]
     if not refusable(head.api, name, acted=acted) or seen.acks == 0:
         return False
@@ -168,7 +167,10 @@ def is_legal(head: Header, seen: Properties, error: int, *, acted: bool) -> bool
 
 
 def refusal(head: Header, seen: Properties, error: int) -> bytearray:
-    """Compose a broker's error response to a request, for every partition in the request."""
+    """Write a broker's error response to a request.
+
+    The response has every partition of the request.
+    """
     answer = _Writer(flexible=head.version >= flexible_since(head.api))
     answer.add(_I32, head.correlation)
     answer.tags()
@@ -186,7 +188,7 @@ def refusal(head: Header, seen: Properties, error: int) -> bytearray:
 
 
 def _add_rest(answer: "_Writer", head: Header) -> None:
-    """Add the fields after the only error of a response: no producer, no session."""
+    """Add the fields after the error of a response with a single error: no producer, no session."""
     producers = 0
     if head.api == INIT_PRODUCER_ID:
         producers = 1 + (head.version >= 6)  # noqa: PLR2004 - KIP-939
@@ -223,7 +225,7 @@ def _add_partitions(answer: "_Writer", head: Header, seen: Properties, error: in
 
 
 class _Writer:
-    """Writes a message from front to back; the counterpart of ``Cursor``."""
+    """Writes a message from its beginning to its end. ``Cursor`` reads such a message."""
 
     def __init__(self, *, flexible: bool) -> None:
         self.data = bytearray()
@@ -258,6 +260,6 @@ class _Writer:
         self.data += name
 
     def tags(self) -> None:
-        """Add no tagged fields."""
+        """Add an empty list of tagged fields."""
         if self._flexible:
             self.data.append(0)

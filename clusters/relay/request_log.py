@@ -1,9 +1,9 @@
 """The relay's reports of a program's requests. A request is reported when its outcome is known.
 
 The outcome is a response, or the end of the connection without a response. Each row describes a
-request and one of its partitions; an EndTxn, which has no partition, has one row. The row of a
-Produce contains the records if it failed, got no response, or got an offset of an earlier response.
-So the judge can identify the program's outputs among them.
+request and one of its partitions. An EndTxn, which has no partition, has one row. The row of a
+Produce contains the records in three cases: it failed, it got no response, or its response has the
+offset of an earlier response. So the judge can identify the program's outputs among them.
 """
 
 import base64
@@ -26,7 +26,7 @@ from highwater.clusters.relay.request_properties import (
 RECORDED: Final = frozenset((PRODUCE, OFFSET_COMMIT, TXN_OFFSET_COMMIT, END_TXN))
 _BATCH_BYTES_MOST: Final = 1 << 18
 _NOWHERE: Final = ("", 0)
-"""The topic and partition that stand for the whole response, if a response has no partitions."""
+"""The topic and partition of a response that has no partitions."""
 
 Row = dict[str, Any]
 
@@ -38,7 +38,7 @@ class ClientRequest(Protocol):
     frame: bytearray
 
     def properties(self) -> Properties:
-        """Decode the request's properties; return no properties if it cannot be read."""
+        """Decode the request's properties. If this is impossible, return no properties."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +53,8 @@ class RequestLog:
     """The log of requests on one connection.
 
     Args:
-        topics: names and ids of the topics; every Produce to these topics is reported.
-        group: the consumer group; its offset commits are reported.
+        topics: names and ids of topics. Every Produce to these topics is reported.
+        group: the consumer group whose offset commits are reported.
         report: called with every row.
     """
 
@@ -97,7 +97,7 @@ class RequestLog:
         self._write(request, passed, ends, partitions, time.monotonic_ns())
 
     def close(self, *, ends: Row) -> None:
-        """Report the requests without a response, whose connection is closed."""
+        """Report the requests without a response, because their connection is closed."""
         while self._open:
             request, passed = self._open.popitem()
             self._write(request, passed, ends, [], None)
@@ -146,7 +146,7 @@ class RequestLog:
         """Return the columns about a partition's records.
 
         The columns include the records if the write failed, or if the broker dropped the records as
-        a retry: an earlier response had the same offset.
+        a retry. A broker drops them if an earlier response had the same offset.
         """
         batch = seen.batches[number]
         row: Row = {"records": batch.records}
@@ -157,7 +157,7 @@ class RequestLog:
         return row
 
     def _repeated(self, answer: AnsweredPartition) -> bool:
-        """Return whether an earlier response had this offset or a later one; store the offset."""
+        """Return whether an earlier response had this offset or a later one. Store the offset."""
         place = (answer.topic, answer.partition)
         offset = -1 if answer.offset is None else answer.offset
         last = self._last_offsets.get(place, -1)

@@ -1,7 +1,7 @@
-"""The properties of requests, and of the responses to a program; decoded only when needed.
+"""The properties of requests, and of the responses to a program. They are decoded only when needed.
 
-Rules for single messages use these properties, and so do checkers of a program under test. For the
-sources of the message layouts see ``kafka_frames``.
+Rules for single messages use these properties, and so do checkers of a program under test. The
+layouts of the messages come from the sources that ``kafka_frames`` names.
 """
 
 import struct
@@ -63,12 +63,13 @@ class Properties(NamedTuple):
     Attributes:
         transactional_id: None if the request has no transactional id.
         producer_id: None if the request has no producer id.
-        epoch: the producer epoch if the request has one, else the leader epoch; None without both.
+        epoch: the producer epoch if the request has one, otherwise the leader epoch; None without
+            both.
         partitions: topic (name or id) and number of each partition in the request.
         group: consumer group in an offset commit.
         offsets: in an offset commit, the offset to commit for each partition.
         batches: in a Produce, the record batch for each partition.
-        acks: acks of a Produce; -1 is all.
+        acks: acks of a Produce; -1 means all.
         commits: whether an EndTxn commits the transaction.
     """
 
@@ -86,7 +87,7 @@ class Properties(NamedTuple):
 class AnsweredPartition(NamedTuple):
     """A partition in a response.
 
-    ``offset`` is that of the first record, and only a Produce has it.
+    ``offset`` is the first record's offset. Only the response to a Produce has it.
     """
 
     topic: str
@@ -96,7 +97,7 @@ class AnsweredPartition(NamedTuple):
 
 
 def properties(frame: Buffer, head: Header) -> Properties:
-    """Decode the properties of a request; return no properties for requests of other kinds.
+    """Decode the properties of a request. Return no properties for requests of other kinds.
 
     Raises:
         struct.error, IndexError: the frame is not such a request.
@@ -187,7 +188,7 @@ def _end(cursor: Cursor, version: int) -> Properties:
 
 
 def _add_partitions(cursor: Cursor, version: int) -> Properties:
-    if version < 4:  # noqa: PLR2004 - since v4 brokers ask for many transactions (KIP-890)
+    if version < 4:  # noqa: PLR2004 - from v4 on for many transactions (KIP-890)
         begins = _of_transaction(cursor, version)
         return begins._replace(partitions=_numbers(cursor))
     first = Properties()
@@ -266,7 +267,7 @@ def flexible_since(api: int) -> int:
 def answered(frame: Buffer, head: Header) -> list[AnsweredPartition]:
     """Decode the response to a Produce, an offset commit or a request with a single error.
 
-    The responses to AddPartitionsToTxn are those to clients, up to version 3.
+    For AddPartitionsToTxn, only responses to clients (up to version 3) can be decoded.
 
     Raises:
         struct.error, IndexError: the frame is not such a response.
@@ -292,7 +293,7 @@ def answered(frame: Buffer, head: Header) -> list[AnsweredPartition]:
 
 
 def _appended(cursor: Cursor, version: int) -> int:
-    """Read a partition's remaining fields in a Produce answer; return the first record's offset."""
+    """Read the remaining fields of a partition in a Produce response; return its first offset."""
     offset = cursor.number(_I64)
     # the time of the append; the log's first offset
     cursor.at += 8 * (version >= 2) + 8 * (version >= 5)  # noqa: PLR2004

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Self
 
 COORDINATION: Final = 0
-"""The node number of a single ZooKeeper or KRaft controller; brokers count from 1. If a cluster has
+"""The node number of a single ZooKeeper or KRaft controller. Brokers count from 1. If a cluster has
 several controllers, their ids are their node numbers, and this number in a rule means all
 controllers."""
 
@@ -25,7 +25,7 @@ Link = tuple[Node, Node]
 """The bytes from the first node to the second, on connections that either node opened."""
 
 Users = Literal["nodes", "clients", "both"]
-"""The users of an address: nodes, clients with client ids, or both."""
+"""The users of an address: nodes, clients (which send client ids), or both."""
 
 Kind = Literal["cut", "reset", "slow", "hold", "misroute"]
 HeldMessage = Literal["hw", "leadership", "isr"]
@@ -36,15 +36,15 @@ class Route:
     """An address on which the relay listens, and its target.
 
     Attributes:
-        listen: host and port; port 0 is any free port.
+        listen: host and port; port 0 means any free port.
         upstream: host and port of the target node.
         server: number of the target node.
         source: number of the only node that uses this address; None if several nodes use it.
         users: the kind of users of this address.
         zookeeper: whether the protocol is ZooKeeper's.
-        alias: between ZooKeepers of an ensemble, ``host:port`` of the route back to the source. It
-            replaces the address that the source sends; other bytes are not read. None: the route
-            has another protocol.
+        alias: for connections between ZooKeepers, ``host:port`` of the route back to the source.
+            The relay writes this address instead of the address that the source sends; other bytes
+            do not change. None for all other connections.
     """
 
     listen: tuple[str, int]
@@ -68,19 +68,20 @@ class RelayRule:
 
     Attributes:
         kind: ``cut`` stops all bytes until the rule ends, as if packets were dropped and
-            retransmitted. ``reset`` closes every connection of the link and refuses new ones.
-            ``slow`` delays and throttles. ``hold`` holds one kind of message, and every later
-            message on its connection. ``misroute`` sends new connections to another node, as after
-            an address is reused.
+            retransmitted. ``reset`` closes every connection of the link and refuses new
+            connections. ``slow`` delays and throttles. ``hold`` holds one kind of message, and
+            every later message on its connection. ``misroute`` sends new connections to another
+            node, as if that node had reused the address.
         delay_s: delay of every message.
         jitter_s: greatest additional random delay of a message; messages stay in order.
         bytes_per_s: limit on bytes per second for each connection; 0 means no limit.
-        what: messages to hold: ``hw``, answers to a follower's fetch with a HW above ``above``;
-            ``leadership``, a controller's requests (on KRaft: answers with metadata); ``isr``,
+        what: messages to hold. ``hw``: responses to a follower's fetch with a HW above ``above``.
+            ``leadership``: a controller's requests (on KRaft: responses with metadata). ``isr``:
             changes of an ISR.
         topics: names of topics, and their ids if brokers fetch by id; empty means any topic.
         partition: number of the partition; -1 means any.
-        above: the greatest HW that may pass; None means the last HW sent to each follower.
+        above: the greatest HW that the relay forwards; None means the last HW sent to each
+            follower.
         to: number of the target node of ``misroute``.
     """
 
@@ -107,7 +108,7 @@ class RelayRule:
         return cls(links=links, topics=frozenset(plain.pop("topics")), **plain)
 
     def concerns(self, topic: str, partition: int) -> bool:
-        """Return whether the rule concerns a partition."""
+        """Return whether the rule applies to a partition."""
         return (not self.topics or topic in self.topics) and self.partition in {-1, partition}
 
 
@@ -148,10 +149,10 @@ def into(node: Node, others: Iterable[Node]) -> frozenset[Link]:
 
 
 def ring(nodes: Iterable[int]) -> frozenset[Link]:
-    """Return the links to cut so that each node sees a majority, and all majorities differ.
+    """Return the links to stop so that each node sees a majority, and all majorities differ.
 
     Nodes form a ring, and each node stays connected to a majority of neighbours (Jepsen's
-    ``majorities-ring``). In a ring of three nodes, only one link is cut.
+    ``majorities-ring``). In a ring of three nodes, only one link is stopped.
     """
     circle = sorted(nodes)
     count = len(circle)

@@ -1,1 +1,1 @@
-"""The jars and software levels of Kafka releases."""
+"""The jars of Kafka releases, and the software levels of brokers."""

@@ -1,4 +1,4 @@
-"""Client libraries of other releases, as wheels: one directory per release in the user's cache."""
+"""Wheels of client libraries in other releases: one directory per release in the user's cache."""
 
 import shutil
 import subprocess
@@ -20,7 +20,7 @@ _PIP: Final = (
 def wheel_folder(requirement: str) -> Path:
     """Return the directory from which a package is imported. pip downloads a missing package.
 
-    Several threads and processes may call this at once.
+    Several threads and processes may call this function at once.
 
     Args:
         requirement: the package and its release, as in ``confluent-kafka==2.10.0``.
@@ -41,6 +41,6 @@ def wheel_folder(requirement: str) -> Path:
         if done.returncode:
             shutil.rmtree(whole, ignore_errors=True)
             last_line = (done.stderr.splitlines() or ["nothing"])[-1]
-            raise HarnessError(f"pip does not install {requirement}. It said: {last_line}")
+            raise HarnessError(f"pip cannot install {requirement}. Its last line is: {last_line}")
         Path(whole).rename(folder)
     return folder

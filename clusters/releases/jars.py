@@ -49,7 +49,7 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """File name in the cache; it contains the version, so all releases share one folder."""
+        """File name in the cache. It contains the version, so all releases share one folder."""
         kind = f"-{self.classifier}" if self.classifier else ""
         return f"{self.artifact}-{self.version}{kind}.jar"
 
@@ -86,7 +86,7 @@ def remote_storage_jars(release: Release) -> list[Jar]:
 
     The list is empty if the release has no tiered storage. Not every release published its tests.
     Such a release gets the test jar of the nearest older release, and that release's clients jar,
-    for classes that have moved since. The interface, RemoteStorageManager, is public (KIP-405).
+    because some classes have moved since. The interface, RemoteStorageManager, is public (KIP-405).
     """
     if release.number < TIERED_SINCE:
         return []
@@ -108,7 +108,7 @@ def _number(jar: Jar) -> tuple[int, ...]:
 
 
 def digests(release: Release, *, tiered: bool = False) -> dict[str, str]:
-    """Return jar name to locked sha256, to record a run's environment."""
+    """Return jar name to locked sha256, for the record of a run's environment."""
     more = remote_storage_jars(release) if tiered else []
     return {jar.file_name: jar.sha256 for jar in [*locked_jars(release), *more]}
 
@@ -127,7 +127,7 @@ def clients_classpath(release: Release) -> list[Path]:
 
 
 def fetch(name: str, jars: list[Jar]) -> list[Path]:
-    """Return the paths of locked jars; download missing jars, and verify them.
+    """Return the paths of locked jars. Download missing jars, and verify all jars.
 
     Several threads and processes may call this function at once. If all jars are cached, it needs
     no network.
@@ -151,7 +151,7 @@ def fetch(name: str, jars: list[Jar]) -> list[Path]:
 
 
 def is_cached(release: Release) -> bool:
-    """Return whether the release's jars are cached and verified, so that no network is needed."""
+    """Return whether the release's jars are cached and verified. If so, no network is needed."""
     folder = cache_directory() / "jars"
     return _Checked(folder / f".checked-{release.version}.json").covers(
         folder, locked_jars(release)
@@ -159,7 +159,6 @@ def is_cached(release: Release) -> bool:
 
 
 def _complete(folder: Path, jars: list[Jar]) -> None:
-    """Verify the jars that exist, and download the missing jars."""
     missing = [jar for jar in jars if not (folder / jar.file_name).exists()]
     for jar in jars:
         if jar not in missing:
@@ -175,7 +174,7 @@ def _complete(folder: Path, jars: list[Jar]) -> None:
 
 
 def _download(jar: Jar, staging: Path, folder: Path) -> None:
-    """Download one jar to a temporary place, verify it, and move it to the cache."""
+    """Download one jar to a temporary directory, verify it, and move it to the cache."""
     import requests  # noqa: PLC0415 - slow to import, and only needed on a first run
     from jgo.maven import MavenContext  # noqa: PLC0415 - for the same reason
 
@@ -186,8 +185,8 @@ def _download(jar: Jar, staging: Path, folder: Path) -> None:
     except (requests.RequestException, RuntimeError) as error:
         raise HarnessError(
             f"{jar.file_name} could not be downloaded: {type(error).__name__}",
-            hint="The first run of a Kafka release downloads its jars from the Maven registry: "
-            "check the network or proxy settings and run again. Later runs need no network.",
+            hint="The first run of a Kafka release downloads its jars from the Maven registry. "
+            "Check the network or proxy settings, and run again. Later runs need no network.",
         ) from error
     _verify(fetched, jar)
     fetched.replace(folder / jar.file_name)
@@ -198,21 +197,21 @@ def _verify(path: Path, jar: Jar) -> None:
         actual = hashlib.file_digest(file, "sha256").hexdigest()
     if actual != jar.sha256:
         raise HarnessError(
-            f"{jar.file_name} is not the jar that was locked: "
-            f"expected sha256 {jar.sha256}, found {actual}",
-            hint=f"Delete {path} and run again; if it differs again, the network delivers a file "
-            "with which this release of Highwater was not tested.",
+            f"{jar.file_name} differs from the jar in the lock file: "
+            f"its sha256 is {actual}, not {jar.sha256}",
+            hint=f"Delete {path} and run again. If it differs again, the registry has another file "
+            "than this release of Highwater was tested with.",
         )
 
 
 class _Checked:
-    """The verified jars, by size and modification time."""
+    """The record of verified jars, by size and modification time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def covers(self, folder: Path, jars: list[Jar]) -> bool:
-        """Return whether every jar exists, and is unchanged since its check with this lock."""
+        """Return whether every jar exists, and is unchanged since it was verified."""
         try:
             return bool(json.loads(self._path.read_bytes()) == _stamps(folder, jars))
         except (OSError, ValueError):
@@ -241,5 +240,5 @@ def _disk_errors(folder: Path) -> Iterator[None]:
         raise HarnessError(
             f"the jar cache {folder} cannot be written: {error.strerror}",
             hint=f"{free // 2**20} MiB are free there; a release needs up to 150 MiB. "
-            "Make room, or set XDG_CACHE_HOME to another disk.",
+            "Free disk space, or set XDG_CACHE_HOME to a folder on another disk.",
         ) from error

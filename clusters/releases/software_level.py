@@ -1,12 +1,12 @@
 """The level of a broker's software: its jars, protocol version and message format version.
 
-An upgrade changes these three one after the other, each broker by broker: first the jars, then
+An upgrade changes these three one after another, each broker by broker: first the jars, then
 ``inter.broker.protocol.version``, then ``log.message.format.version`` (Kafka's upgrade notes). A
-broker's behaviour depends on all three: with an old protocol it truncates by the old rule.
+broker's behaviour depends on all three: with an old protocol, the broker truncates by the old rule.
 
-On KRaft the protocol is ``metadata.version``, which belongs to the cluster and not to a broker. It
-changes for all brokers at once, with the other features that a new cluster of that release has
-(KIP-584).
+On KRaft the protocol is ``metadata.version``, which belongs to the cluster and not to a broker. The
+version changes for all brokers at once, with the other features that a new cluster of that release
+has (KIP-584).
 """
 
 import re
@@ -20,8 +20,8 @@ from highwater.harness.releases.release import Release, Truncation
 PROTOCOL: Final = "inter.broker.protocol.version"
 FORMAT: Final = "log.message.format.version"
 METADATA: Final = "metadata.version"
-"""The ``metadata.version`` of a KRaft cluster; in a cluster's settings, the version at its start.
-"""
+"""The ``metadata.version`` of a KRaft cluster. In a cluster's settings, it is the version at the
+start."""
 
 _EPOCHS: Final = (0, 11)
 _EXACT_EPOCHS: Final = (2,)
@@ -36,9 +36,9 @@ class Level:
     """The software level of a broker.
 
     Attributes:
-        protocol: ``inter.broker.protocol.version``, such as ``0.10.2`` or ``2.8``; on KRaft the
+        protocol: ``inter.broker.protocol.version``, such as ``0.10.2`` or ``2.8``. On KRaft, the
             release that has this ``metadata.version``.
-        format: ``log.message.format.version``, written like ``protocol``; Kafka ignores it if the
+        format: ``log.message.format.version``, in the form of ``protocol``. Kafka ignores it if the
             protocol is 3.0 or later (KIP-724).
     """
 
@@ -51,8 +51,9 @@ class Level:
         """Return a release's own level, or a lower level.
 
         Args:
-            protocol: newest protocol version allowed; if the release's own is older, it is used.
-            format: newest message format allowed; the result is never newer than the protocol.
+            protocol: newest protocol version allowed. If the release's own version is older, that
+                is used.
+            format: newest message format allowed. The result is never newer than the protocol.
 
         Raises:
             UsageError: the protocol or the format is not a valid version.
@@ -75,8 +76,8 @@ class Level:
         """The rule by which a replica that becomes a follower truncates its log.
 
         Each release's ``ReplicaFetcherThread`` decides by the protocol. Since 2.1 it also checks
-        whether the log has leader epochs (``AbstractFetcherThread.fetchTruncatingPartitions``):
-        without epochs the replica truncates to the HW at once. Before 2.1 such a replica sends a
+        whether the log has leader epochs (``AbstractFetcherThread.fetchTruncatingPartitions``).
+        Without epochs, the replica truncates to the HW at once. Before 2.1, such a replica sends a
         request to the leader, which responds that it has no epochs.
         """
         spoken, written = numbers(self.protocol), numbers(self.format)
@@ -90,7 +91,7 @@ class Level:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The level as cluster settings; 0.9 has only one message format and no setting for it."""
+        """The level as cluster settings. 0.9 has only one message format, and no setting for it."""
         if self.release.coordination == "kraft":
             return {METADATA: self.protocol}
         formats = {FORMAT: self.format} if self.release.number >= _FORMATS else {}
@@ -144,8 +145,8 @@ def numbers(version: str) -> tuple[int, ...]:
     """
     if not _WORD.fullmatch(version):
         raise UsageError(
-            f"{version!r} is no version of a protocol or a message format",
-            hint="Write it as Kafka does: 0.10.2, 0.11.0, 1.1 or 2.8.",
+            f"{version!r} is not a version of a protocol or a message format",
+            hint="Write a version, such as 0.10.2, 0.11.0, 1.1 or 2.8.",
         )
     return tuple(int(part) for part in version.split("."))
 

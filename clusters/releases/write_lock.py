@@ -49,7 +49,7 @@ def resolve_remote_storage(repository: Path) -> dict[str, str]:
     for version in dict.fromkeys(tiered):
         try:
             jar = project.at_version(version).artifact(classifier=_CLASSIFIER).resolve()
-        except RuntimeError as error:  # not published, or out of reach
+        except RuntimeError as error:  # the jar is not published, or cannot be downloaded
             sys.stderr.write(f"{version} is left out: {error}\n")
             continue
         name = f"org.apache.kafka:{REMOTE_STORAGE}:{version}:{_CLASSIFIER}"

@@ -14,7 +14,7 @@ _lock = threading.Lock()
 
 
 def at_end(action: Callable[[], object]) -> None:
-    """Register an action for the end of this process. Actions run in reverse order."""
+    """Register an action that runs when this process ends. Actions run in reverse order."""
     with _lock:
         if not _actions:
             atexit.register(run)
@@ -22,7 +22,7 @@ def at_end(action: Callable[[], object]) -> None:
 
 
 def run() -> None:
-    """Run every action now, once. If an action fails, the other actions still run."""
+    """Run every registered action once. If an action fails, the other actions still run."""
     while True:
         with _lock:
             action = _actions.pop() if _actions else None

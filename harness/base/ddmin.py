@@ -1,4 +1,4 @@
-"""Delta debugging: the smallest subset of the items that still has a property.
+"""Delta debugging: find the smallest subset of a list of items that still has a property.
 
 Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE Transactions on
 Software Engineering 28(2), 2002, algorithm ddmin.
@@ -15,13 +15,13 @@ def ddmin(whole: Sequence[T], does: Callable[[tuple[T, ...]], bool]) -> tuple[T,
     """Return a 1-minimal subset of ``whole``, in order: no single item of it can be removed.
 
     The result is only as reliable as ``does``. If ``does`` depends on chance, the result may have
-    an unnecessary item, or lack an item that made the property more frequent. The worst case takes
-    ``n² + 3n`` tests for n items; if a single item is enough, ``2 log₂ n``.
+    an unnecessary item, or lack an item that made the property more frequent. For n items, the
+    worst case takes ``n² + 3n`` tests. If a single item is enough, ``2 log₂ n`` tests are enough.
 
     Args:
-        whole: the items; they have the property, which is not tested again.
-        does: tests whether a subset has the property. It is called with smaller and smaller
-            subsets, also with the empty subset, and at most once for each subset.
+        whole: the items. The complete list has the property, which is not tested again.
+        does: tests whether a subset has the property. The subsets become smaller and smaller; the
+            empty subset is tested too. No subset is tested twice.
     """
     answers: dict[tuple[int, ...], bool] = {}
 

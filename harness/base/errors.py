@@ -1,6 +1,6 @@
-"""The errors for users. Each error states what was wrong and how to correct it.
+"""The errors for users. Each error states the problem and how to correct it.
 
-The command line prints ``message`` and ``hint`` and exits with ``exit_code``; a traceback is a bug.
+The command line prints ``message`` and ``hint`` and exits with ``exit_code``. A traceback is a bug.
 """
 
 from typing import ClassVar
@@ -10,8 +10,8 @@ class HighwaterError(Exception):
     """An error that a user can correct.
 
     Args:
-        message: what was wrong, one sentence, with the offending value.
-        hint: how to correct it.
+        message: the problem in one sentence, with the wrong value.
+        hint: a sentence that says how to correct the problem.
     """
 
     exit_code: ClassVar[int] = 4
@@ -26,7 +26,10 @@ class HighwaterError(Exception):
 
 
 class Interruption(BaseException):
-    """Ctrl-C or SIGTERM. Not a KeyboardInterrupt, because typer would report that error itself."""
+    """Ctrl-C or SIGTERM.
+
+    It is not a KeyboardInterrupt, because typer would report that error itself.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -48,13 +51,13 @@ class StoreError(HighwaterError):
 
 
 class NotThereError(StoreError):
-    """The user named a thing that does not exist."""
+    """The user named a run, a matrix or another object that does not exist."""
 
     exit_code: ClassVar[int] = 2
 
 
 class WaitTimeoutError(HarnessError):
-    """A condition did not become true in time. The message names it and the last observation.
+    """A condition did not become true in time. The message has the last observation.
 
     Attributes:
         seen: the last observation.
@@ -64,4 +67,4 @@ class WaitTimeoutError(HarnessError):
 
 
 class RenamedWarning(FutureWarning):
-    """A command or a test uses the old name of something. The old name still works."""
+    """A command or a test uses an old name. The old name still works."""

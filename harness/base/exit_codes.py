@@ -1,15 +1,14 @@
-"""Exit codes of the commands, for scripts. Code 2 (wrong usage) is defined by ``UsageError``."""
+"""Exit codes of the commands, for scripts. ``UsageError`` defines code 2 (wrong usage)."""
 
 from typing import Final
 
 OK: Final = 0
 BROKEN: Final = 1
-"""A guarantee was broken, or an anomaly is not explained."""
+"""The run broke a guarantee, or has an anomaly that nothing explains."""
 UNKNOWN: Final = 3
 """The run could not be judged."""
 FAILED: Final = 4
 """The harness could not continue."""
 INTERRUPTED: Final = 130
 CLOSED: Final = 141
-"""The process that reads the output has closed it. The shell reports this exit code after SIGPIPE.
-"""
+"""The process that read the output closed it. The shell reports this exit code after SIGPIPE."""

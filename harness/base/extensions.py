@@ -1,4 +1,4 @@
-"""Faults and checkers from other Python packages, found by entry points."""
+"""Faults and checkers from other Python packages, which register them as entry points."""
 
 import functools
 from importlib.metadata import EntryPoint, entry_points
@@ -8,7 +8,8 @@ from highwater.harness.base.errors import HarnessError
 
 FAULTS: Final = "highwater.faults"
 CHECKERS: Final = "highwater.checkers"
-"""Groups of entry points. An entry point names a function decorated as a fault or a checker."""
+"""Groups of entry points. An entry point names a function with the decorator of a fault or
+checker."""
 
 
 @functools.cache
@@ -27,7 +28,7 @@ def load(group: str) -> tuple[tuple[str, object], ...]:
         except Exception as error:
             raise HarnessError(
                 f"{_package(entry)} cannot be loaded for {group}: {type(error).__name__}: {error}",
-                hint=f"Fix its module {entry.value}, or uninstall it.",
+                hint=f"Correct the module {entry.value}, or uninstall the package.",
             ) from error
     return tuple(loaded)
 

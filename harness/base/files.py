@@ -1,4 +1,4 @@
-"""Opens regular files and refuses everything else, such as a FIFO or a device."""
+"""Functions that open regular files, and refuse a FIFO, a device or a directory."""
 
 import contextlib
 import errno
@@ -22,7 +22,7 @@ _SPECIAL: Final = (
 
 
 def is_file(path: Path) -> bool:
-    """Return whether the path is a file; False also if its folder may not be read."""
+    """Return whether the path is a file. Without permission to read its folder, return False."""
     try:
         return path.is_file()
     except OSError:
@@ -30,7 +30,7 @@ def is_file(path: Path) -> bool:
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
-    """Open a regular file for reading. Other files are errors, because a FIFO would block.
+    """Open a regular file for reading. Refuse other kinds of files, because a FIFO would block.
 
     Raises:
         OSError: the file cannot be opened, or is not a regular file; ``strerror`` says why.
@@ -38,16 +38,16 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     mode = Path(path).stat().st_mode
     if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, f"it is {_kind(mode)}, not a file", str(path))
-    # O_NONBLOCK: if a FIFO has replaced the file since, the open does not wait.
+    # O_NONBLOCK: the open does not block if a FIFO has replaced the file since ``stat``.
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
 def require_writable(path: Path, option: str) -> None:
-    """Raise an error if a file cannot be written, before the work for its content begins.
+    """Raise an error if a file cannot be written. Commands call this before they begin the work.
 
     Args:
         path: the file. Missing parent directories are created.
-        option: the option that named the file.
+        option: the option of the command line that named the file.
     """
     try:
         if path.exists() and not path.is_file():
@@ -66,7 +66,7 @@ def require_writable(path: Path, option: str) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file atomically; replace a directory of the same name that Spark wrote."""
+    """Write a file atomically. Replace a directory that Spark wrote under the same name."""
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during a fault: reported at once, handled after the fault is healed."""
+"""Ctrl-C and SIGTERM during a fault. The process heals the fault before it ends."""
 
 import contextlib
 import os
@@ -38,9 +38,9 @@ def tell(number: int) -> None:
 def hold_signals() -> Iterator[None]:
     """Delay signals until the end of the block, and print a line about each signal at once.
 
-    During the block the signals have a handler, because child processes inherit ignored signals,
-    but not handlers. Only the main thread gets signals, so in other threads the function does
-    nothing.
+    During the block, the signals have a handler and are not ignored: child processes inherit
+    ignored signals, but not handlers. Only the main thread gets signals, so in other threads this
+    function changes nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

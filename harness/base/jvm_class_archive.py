@@ -1,9 +1,9 @@
 """Class data sharing: an archive of a program's classes, in the JVM's own format.
 
-A broker needs most of its start for reading and verifying thousands of classes. A dynamic archive
-(JEP 350), on top of a base archive of the runtime's classes, about halves the CPU time of this
-start. A first, separate start of the JVM makes the archive, when a release or Spark is used for the
-first time. JVMs also start without an archive, if it cannot be made or does not match.
+A starting broker spends most of its time on reading and verifying thousands of classes. A dynamic
+archive (JEP 350) needs a base archive with the classes of the Java runtime. Both together halve the
+CPU time of the start, about. The first use of a release or of Spark starts the JVM once more, only
+to write the archive. If the archive cannot be made, or does not match, the JVM starts without it.
 """
 
 import contextlib
@@ -20,8 +20,8 @@ from highwater.harness.base.errors import HarnessError
 from highwater.harness.base.user_dirs import cache_directory
 
 Flags = tuple[str, ...]
-COLLECTOR = "-XX:+UseSerialGC"  # every JVM uses this: an archive is valid for one collector only
-NOT_SHARED: Flags = ("-Xshare:auto",)  # use only the archive that the runtime itself ships, if any
+COLLECTOR = "-XX:+UseSerialGC"  # every JVM uses this: an archive works with one collector only
+NOT_SHARED: Flags = ("-Xshare:auto",)  # use only the archive that the Java runtime has, if any
 _FAILURE_STANDS_S = 24 * 3600
 _BASE_LIMIT_S = 60
 _ARCHIVES_MAX = 3
@@ -29,10 +29,11 @@ _ARCHIVES_MAX = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """A program's archive and the base archive below it.
+    """A program's archive, and the base archive that it needs.
 
-    The JVM ignores an archive of other jars or of another JVM, and one with a wrong checksum. But
-    the JVM exits if the file is missing or truncated, so this class checks this first.
+    The JVM ignores an archive of other jars or of another JVM, and an archive with a wrong
+    checksum. But the JVM exits if the file is missing or truncated, so this class checks both files
+    first.
     """
 
     base: Path
@@ -63,15 +64,15 @@ class Archive:
         return self.top.with_suffix(".json")
 
     def seal(self) -> None:
-        """Store the size and time of both files, or that a file is missing."""
+        """Store the size and time of both files. A missing file is stored as None."""
         aside = self._seal.with_suffix(".new")
         aside.write_text(json.dumps(self._stamps()), encoding="utf-8")
         aside.replace(self._seal)
 
     def tried(self) -> bool:
-        """Return whether the stored sizes and times match the current files.
+        """Return whether both files still have the stored sizes and times.
 
-        After a failure to make the archive, the result is true for a day.
+        If an archive could not be made, the result is true for a day.
         """
         try:
             sealed = json.loads(self._seal.read_bytes())
@@ -90,10 +91,10 @@ class Archive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """The program to archive.
+    """A program whose classes are archived.
 
     Attributes:
-        name: the program's name, used in the archive's file name.
+        name: the program's name, which is a part of the archive's file name.
         jars: bytes that change when the jars change.
     """
 
@@ -105,8 +106,7 @@ class Program:
 def flags(program: Program, rehearse: Callable[[Flags], None]) -> Flags:
     """Return JVM flags that use the program's archive. Make the archive on the first call.
 
-    While another process makes the archive, other JVMs start without it, because to wait would take
-    longer.
+    While another process makes the archive, a JVM starts without it, because waiting takes longer.
 
     Args:
         rehearse: starts the program with the given flags, and stops it normally.
@@ -125,7 +125,7 @@ def flags(program: Program, rehearse: Callable[[Flags], None]) -> Flags:
 
 @contextlib.contextmanager
 def exclusive(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """Run the block in one thread or process at a time, with a lock that ends with its process.
+    """Run the block in one thread or process at a time. The lock ends with its process.
 
     Raises:
         BlockingIOError: another thread or process has the lock, and ``wait`` is false.
@@ -149,7 +149,10 @@ def _archive(program: Program) -> Archive:
 
 
 def _make(archive: Archive, program: Program, rehearse: Callable[[Flags], None]) -> None:
-    """Make both files under temporary names, rename them, and ``seal`` them, even on failure."""
+    """Make both files under temporary names and rename them.
+
+    Then, or after a failure, call ``seal``.
+    """
     with contextlib.suppress(HarnessError, subprocess.SubprocessError):
         with exclusive(archive.base.with_suffix(".lock")):  # all programs share this base
             if not archive.base.exists():
@@ -169,7 +172,7 @@ def _dump(java: Path, base: Path) -> None:
 
 
 def _tidy(archive: Archive) -> None:
-    """Remove a program's older archives, which other jars or another JVM made."""
+    """Remove the program's older archives, which belong to other jars or to another JVM."""
     name = archive.top.name.rsplit("-", 2)[0]
     paths = sorted(archive.top.parent.glob(f"{name}-*.jsa"), key=lambda path: path.stat().st_mtime)
     for old in paths[:-_ARCHIVES_MAX]:

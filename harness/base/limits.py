@@ -9,7 +9,7 @@ _UNITS_S: Final = ((_HOUR_S, "h"), (60, "m"), (1, "s"))
 
 
 class Limit(NamedTuple):
-    """The least and the greatest allowed value of a number."""
+    """The least and the greatest allowed value of an option."""
 
     least: int
     most: int
@@ -19,15 +19,12 @@ class Limit(NamedTuple):
 
     @property
     def says(self) -> str:
-        """The limit as text, with numbers in the form of the command line: ``16 to 900000``."""
+        """The limit as text: ``16 to 900000``. The command line accepts numbers in this form."""
         return f"{self.least} to {self.most}"
 
     @property
     def lasting(self) -> str:
-        """A limit in seconds as text, with durations in the form of the command line.
-
-        ``1s to 1h``.
-        """
+        """A limit in seconds as text, such as ``1s to 1h``, in the command line's notation."""
         return f"{_duration(self.least)} to {_duration(self.most)}"
 
 
@@ -61,7 +58,7 @@ CALM_S: Final = Limit(1, _HOUR_S)
 OVERLAP: Final = Limit(1, BROKERS.most)
 STEPS: Final = Limit(0, 100_000)
 TIMES: Final = Limit(0, 100_000)
-"""The greatest number of injections of a fault in ``--budget``."""
+"""The limits for the number of injections of a fault in ``--budget``."""
 
 WEIGHT: Final = Limit(1, 100)
-"""The weight of a fault in a random schedule, compared with the other faults."""
+"""The weight of a fault: how often a random schedule injects it, compared with the other faults."""

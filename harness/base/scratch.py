@@ -1,4 +1,7 @@
-"""Temporary directories, removed at the end of this process, or by a later one after a kill."""
+"""Temporary directories.
+
+The process removes them at its end. After a kill, a later process removes them.
+"""
 
 import contextlib
 import fcntl
@@ -20,7 +23,7 @@ _roots: list[Path] = []
 
 
 def scratch(name: str) -> Path:
-    """Make an empty folder. The caller may remove the folder before the process ends."""
+    """Make an empty folder. The caller may remove it before the process ends."""
     with _lock:
         if not (_roots and _roots[-1].is_dir()):
             _clear_left()
@@ -41,7 +44,8 @@ def temporary(name: str) -> Iterator[Path]:
 def _locked_folder() -> Path:
     """Make a folder that stays locked until this process ends.
 
-    The function first registers the removal, because an interruption is possible at any time.
+    The function registers the removal before it makes the folder, because an interruption is
+    possible at any time.
     """
     while True:
         root = Path(tempfile.gettempdir(), f"{_FOLDER}{secrets.token_hex(8)}")
@@ -54,9 +58,10 @@ def _locked_folder() -> Path:
 
 
 def _clear_left() -> None:
-    """Remove the directories that no running process has locked.
+    """Remove the temporary directories that no running process has locked.
 
-    Process ids do not show this: another container may use the same directory and the same ids.
+    A process id cannot replace the lock: another container may use the same directory and the same
+    ids.
     """
     for left in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
         if "-" in left.name.removeprefix(_FOLDER):

@@ -13,13 +13,14 @@ class SparkOptions:
     """Options of the Spark session that judges runs. By default, this process starts Spark.
 
     Attributes:
-        master: a master's URL (``local[4]``, ``spark://HOST:PORT``, …); None is ``local[*]``.
-        remote: a Spark Connect server's URL (``sc://HOST:PORT``), instead of a master.
-        session: the caller's own session, classic or Connect, instead of ``master`` and
-            ``remote``. Its settings are not changed, and it is never stopped.
-        driver_memory: heap of the JVM that this process starts; it does not apply to a server.
-        conf: Spark's settings, and this project's own; with ``remote`` only settings that a
-            session may change.
+        master: URL of a Spark master (``local[4]``, ``spark://HOST:PORT``, …). None means
+            ``local[*]``.
+        remote: URL of a Spark Connect server (``sc://HOST:PORT``), instead of a master.
+        session: a Spark session of the caller, classic or Connect, instead of ``master`` and
+            ``remote``. The harness does not change its settings and does not stop it.
+        driver_memory: heap of the JVM that this process starts. A server ignores it.
+        conf: settings of Spark and of this project. With ``remote``, only settings that a session
+            may change.
     """
 
     master: str | None = None
@@ -30,4 +31,4 @@ class SparkOptions:
 
 
 HERE: Final = SparkOptions()
-"""All cores of this machine, in a session of this process."""
+"""By default, Spark runs in this process and uses all cores of this machine."""

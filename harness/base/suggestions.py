@@ -9,7 +9,7 @@ _VERSION: Final = re.compile(r"\d+(\.\d+)+")
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
-    """Return a hint with the nearest candidate and a list of all candidates."""
+    """Return a hint with the most similar candidates and a list of all candidates."""
     names = list(candidates)
     longer = [candidate for candidate in names if name and candidate.startswith(name)]
     return _hint(longer[:3] or get_close_matches(name, names, n=3, cutoff=0.4), names)
@@ -18,8 +18,8 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
 def nearest_release(name: str, candidates: Iterable[str]) -> str:
     """Return the hint for an unknown release: the releases of its line, or the nearest releases.
 
-    For a line, such as 3.9, the hint names the line's releases. A name that is no number is
-    compared as text.
+    If the name is a line, such as 3.9, the hint lists the releases of that line. A name that is not
+    a number is compared as text.
     """
     names = list(candidates)
     number, numbers = _number(name), {candidate: _number(candidate) for candidate in names}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def cache_directory() -> Path:
-    """``$XDG_CACHE_HOME/highwater``, or ``~/.cache/highwater``: data that can be replaced."""
+    """``$XDG_CACHE_HOME/highwater``, or ``~/.cache/highwater``: data that can be made again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "highwater"
 
 

@@ -1,4 +1,4 @@
-"""Waiting: always for a condition, with a limit and a message."""
+"""Functions that wait for a condition, with a time limit and a message."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,10 @@ _T = TypeVar("_T")
 
 
 class NotYetError(Exception):
-    """An observation is not available yet, or an attempt was too early. The message says which."""
+    """An observation is not available yet, or an attempt was too early.
+
+    The message says what is missing.
+    """
 
 
 def await_condition(
@@ -25,11 +28,11 @@ def await_condition(
     """Call ``look`` repeatedly until its result satisfies a condition; return that result.
 
     Args:
-        look: returns a new observation at each call. It may not return a bool, because a bool
-            cannot explain a timeout.
-        until: the condition; without it, any result of ``look`` is accepted.
+        look: returns a new observation at each call. The function may not return a bool, because a
+            bool cannot explain a timeout.
+        until: the condition. Without a condition, the first result of ``look`` is returned.
         what: the condition as text, for the message "waited 30 s for <what>".
-        passing: errors of ``look`` that are ignored until the limit, like ``NotYetError``.
+        passing: errors of ``look`` that are ignored until the limit, as ``NotYetError`` always is.
 
     Raises:
         WaitTimeoutError: the limit passed; the message has the last observation.
@@ -42,7 +45,9 @@ def await_condition(
         try:
             seen = result = look()
             if isinstance(result, bool):
-                raise TypeError(f"waiting for {what}: a look returns what is seen, and no bool")
+                raise TypeError(
+                    f"waiting for {what}: look() must return an observation, not a bool"
+                )
             if until is None or until(result):
                 return result
         except early as error:
@@ -59,7 +64,7 @@ def _words(seen: object) -> str:
 
 
 class SteadyCondition(Generic[_T]):
-    """A condition for ``until``: true when its own condition was true for some time."""
+    """A condition for ``until``. This condition is true when another stays true for ``for_s``."""
 
     def __init__(
         self,
@@ -74,7 +79,7 @@ class SteadyCondition(Generic[_T]):
         self._since: float | None = None
 
     def __call__(self, seen: _T) -> bool:
-        """Return whether the condition has been true for long enough."""
+        """Return whether the other condition has been true for long enough."""
         if not self._until(seen):
             self._since = None
             return False

@@ -1,4 +1,4 @@
-"""Numbers and lists in sentences and in commands, always written in the same way."""
+"""Numbers and lists as text, for sentences and commands."""
 
 from collections.abc import Iterable
 from decimal import Decimal
@@ -10,7 +10,7 @@ def count(number: int, singular: str, plural: str | None = None) -> str:
 
 
 def joined(words: Iterable[str]) -> str:
-    """Return ``a``, ``a and b``, ``a, b and c``; an empty text without words."""
+    """Return ``a``, ``a and b`` or ``a, b and c``. Without words, return an empty text."""
     *first, last = list(words) or [""]
     return f"{', '.join(first)} and {last}" if first else last
 

@@ -28,7 +28,7 @@ MATRIX: Final = "matrix.json"
 Delivery: TypeAlias = Literal["plain", "idempotent", "transactional"]
 PLAIN: Final = "plain"
 DELIVERIES: Final[tuple[Delivery, ...]] = get_args(Delivery)
-"""The producers' kinds of delivery: plain (only acks), idempotent, or in transactions."""
+"""The producers' kinds of delivery: with acks only, idempotent, or in transactions."""
 
 _T = TypeVar("_T")
 
@@ -41,12 +41,12 @@ def delivery_of(workload: Workload) -> Delivery:
 
 
 class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting in a matrix: one value for every axis.
+    """The settings of a cell: one value for every axis of the matrix.
 
     Attributes:
         story: name of a story (scripted scenario), or None.
-        nemesis: faults of a random schedule, separated by commas; None with a story; empty for no
-            faults.
+        nemesis: faults of a random schedule, separated by commas; empty for no faults. None with a
+            story.
         client: library of the producers, as in a plan.
         delivery: the producers' kind of delivery.
         group_protocol: protocol of an additional group of readers (``classic``, ``consumer``);
@@ -75,12 +75,12 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def machinery(self) -> tuple[str, ...]:
-        """The cluster driver and the client library, as text."""
+        """The cluster driver, the client library, the delivery and the groups, as text."""
         return self.driver, self.client, self.delivery, *self._groups()
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """The delivery, consumers and groups that differ from the defaults, as text."""
+        """The delivery, readers and groups, as text, where they are not the defaults."""
         delivery = () if self.delivery == PLAIN else (self.delivery,)
         return *delivery, *self._groups()
 
@@ -95,7 +95,7 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
     def line(self) -> tuple[str, Acks, int, bool, tuple[str, ...]]:
         """All values except release and seed.
 
-        Each combination of them is a row of the matrix page.
+        The matrix page has a row for each combination of these values.
         """
         return self.happened, self.acks, self.min_isr, self.unclean, self.machinery
 
@@ -120,13 +120,13 @@ class MatrixSetting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SkippedCombination(MatrixSetting, frozen=True, kw_only=True):
-    """A combination that cannot be run, and the reason."""
+    """A combination of settings that cannot be run, and the reason."""
 
     reason: str
 
 
 class MatrixCell(MatrixSetting, frozen=True, kw_only=True):
-    """A combination that is run; ``run`` is the name of its run's directory."""
+    """A combination of settings that is run. ``run`` is the name of its run's directory."""
 
     run: str
 
@@ -139,18 +139,21 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
     """The result of a cell.
 
     Attributes:
-        unseen: acknowledged records whose offsets no reader reached.
-        divergent: offsets at which replicas hold different records.
+        unseen: number of acknowledged records whose offsets no reader reached.
+        divergent: number of offsets at which replicas hold different records.
         as_predicted: whether the run ended as the release's rules predict; None without a
             prediction.
-        model: the model's verdict: ``as-predicted``, ``explained``, ``unexplained``,
-            ``not-reproduced`` or ``unknown``; None without the model.
-        report: path of the run's page, relative to the folder of the page that lists it.
-        problem: why the harness ended the run early; None if the run was completed.
-        counted: whether losses could be counted. Otherwise the numbers of records are not valid.
+        model: the verdict of the reference model: ``as-predicted``, ``explained``, ``unexplained``,
+            ``not-reproduced`` or ``unknown``. None if the model did not judge the run.
+        report: path of the run's page, relative to the folder of the page that lists the run.
+        problem: reason why the harness ended the run early; None if the run was completed.
+        counted: whether the checkers could count losses. Otherwise the numbers of records are not
+            valid.
         others: numbers of other anomalies, by kind: ``2 duplicate, 1 G1a``.
-        unacknowledged_s: the longest outage of ``harness.runs.availability``, as far as it was
-            observed; None: not observed. The same is true for the two fields after it.
+        unacknowledged_s: the longest observed outage (see ``harness.runs.availability``) without an
+            acknowledgement; None if no outage was observed.
+        leaderless_s: the longest outage without a leader.
+        unsynced_s: the longest outage with too few in-sync replicas.
     """
 
     verdict: Literal["valid", "invalid", "unknown"]
@@ -172,12 +175,12 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
 
     @property
     def word(self) -> str:
-        """The verdict as on the run's page."""
+        """The verdict, in the words of the run's page."""
         return in_words(self.verdict, self.lost if self.counted else 0)
 
     @property
     def losses(self) -> str:
-        """``1 / 4``: lost records / acknowledged records; a dash if they could not be counted."""
+        """Lost and acknowledged records, such as ``1 / 4``; a dash if losses cannot be counted."""
         return f"{self.lost:,} / {self.acknowledged:,}" if self.counted else "-"
 
     @classmethod
@@ -218,13 +221,14 @@ class MatrixRow(MatrixCell, frozen=True, kw_only=True):
 
 
 class Axes(msgspec.Struct, frozen=True, kw_only=True):
-    """The axes of a matrix; every combination of values that can be run is a cell.
+    """The axes of a matrix. Every combination of values that can be run is a cell.
 
     Attributes:
-        nemeses: mixes of faults; like a story, a mix has its own cells.
-        deliveries: the producers' kinds of delivery; empty means as the story defines it, or plain.
-        group_protocols: protocols of a group of readers, which stories do not have.
-        shares: numbers of members of a share group, which stories do not have.
+        nemeses: sets of faults for random schedules. Like each story, each set has its own cells.
+        deliveries: the producers' kinds of delivery. If empty, the story decides; without a story,
+            ``plain``.
+        group_protocols: protocols of a group of readers. Not for stories.
+        shares: numbers of members of a share group. Not for stories.
     """
 
     kafkas: tuple[str, ...]
@@ -274,7 +278,7 @@ class MatrixFolder:
 
     @classmethod
     def named(cls, names: Sequence[str], store: Path) -> Self | None:
-        """Return the matrix if ``names`` name one; None if they name runs."""
+        """Return the matrix that ``names`` name; None if they name runs."""
         folder = cls._at(names[0], store)
         if folder and len(names) > 1:
             raise UsageError(f"{names[0]} is a matrix", hint="Name only this matrix, or only runs.")
@@ -300,15 +304,15 @@ class MatrixFolder:
         return self.path / "index.html"
 
     def earlier(self) -> Iterator[tuple[str, list[MatrixRow]]]:
-        """Yield names and rows of earlier judged matrices in the same directory, latest first.
+        """Yield names and rows of earlier judged matrices beside this matrix, latest first.
 
-        The name of a matrix without ``--name`` is its start time.
+        A matrix without ``--name`` is named after its start time.
         """
         here = self.path.resolve()
         beside = [path.parent for path in here.parent.glob("*/cells.json")]
         before = [folder for folder in beside if _place(folder) < _place(here)]
         for path in sorted(before, key=_place, reverse=True):
-            with contextlib.suppress(StoreError):  # a later schema, or a truncated file
+            with contextlib.suppress(StoreError):  # the file has a later schema, or is truncated
                 yield path.name, MatrixFolder(path).rows()
 
     def matrix(self) -> Matrix:
@@ -316,8 +320,8 @@ class MatrixFolder:
         matrix = _decode(self.path / MATRIX, Matrix)
         if matrix.schema != SCHEMA_VERSION:
             raise StoreError(
-                f"{self.path / MATRIX} has schema {matrix.schema}; this is schema {SCHEMA_VERSION}",
-                hint="Read it with the Highwater release that wrote it.",
+                f"{self.path / MATRIX} has schema {matrix.schema}, not {SCHEMA_VERSION}",
+                hint="Read the matrix with the Highwater release that wrote it.",
             )
         return matrix
 
@@ -355,7 +359,7 @@ class MatrixFolder:
 
 
 def _place(folder: Path) -> list[str | int]:
-    """Return a directory's sort key: part 2 of a nightly run comes before part 10."""
+    """Return a directory's sort key. By this key, part 2 comes before part 10."""
     parts = re.split(r"(\d+)", folder.name)
     return [int(part) if part.isdecimal() else part for part in parts]
 

@@ -1,7 +1,7 @@
 """The values of a nightly run: its plan, its cells, and their results.
 
-A *cell* is one run. Its *key* has everything except the seed, which changes every night. A *mark*
-is a cell's line in ``trend.jsonl``.
+A *cell* is one run. Its *key* has all settings except the seed, which changes every night. A *mark*
+is the result of a cell in one night: a line in ``trend.jsonl``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ SCHEMA: Final = 1
 """Schema version of ``night.json`` and of the lines of ``trend.jsonl``."""
 
 NEMESIS_S: Final = 30
-"""Duration in seconds of a random schedule in the nightly runs."""
+"""Duration in seconds of the random schedules in nightly runs."""
 
 State = Literal["good", "unknown", "missing", "bad"]
 STATES: Final[tuple[State, ...]] = ("good", "unknown", "missing", "bad")
@@ -34,7 +34,10 @@ _DELIVERY_OPTIONS: Final[Mapping[Delivery, list[str]]] = {
 
 
 class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
-    """A cell with a value for every axis; other axes have their defaults."""
+    """A cell of a nightly run.
+
+    An axis that is not set has the default.
+    """
 
     driver: str = "local"
     story: str | None = None
@@ -59,7 +62,7 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> tuple[str, int]:
-        """A key that no two cells of a night have in common."""
+        """The key and the seed, which together identify a cell of a night."""
         return self.key, self.seed
 
     def command(self) -> str:
@@ -81,7 +84,7 @@ class NightlyCell(MatrixSetting, frozen=True, kw_only=True):
 
 
 def fields(cell: MatrixSetting) -> dict[str, Any]:
-    """Return a cell's value on every axis, for any type of cell."""
+    """Return the value of a cell on every axis, for any type of cell."""
     return {name: getattr(cell, name) for name in MatrixSetting.__struct_fields__}
 
 
@@ -89,8 +92,9 @@ class PlannedCell(NightlyCell, frozen=True, kw_only=True):
     """A cell planned for a night.
 
     Attributes:
-        why: ``failed`` when it last ran; a ``canary`` that must lose records; in the ``baseline``
-            of every release; or ``drawn`` at random.
+        why: reason for the choice of the cell. ``failed``: its last result was bad. ``canary``: it
+            must lose records. ``baseline``: every release runs it. ``drawn``: it was chosen at
+            random.
         seconds: the longest time that the cell may take.
     """
 
@@ -99,7 +103,7 @@ class PlannedCell(NightlyCell, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """The runs of one machine in a night: an ordered list of parts, which are separate matrices."""
+    """The runs of one machine in a night. ``pieces`` are separate matrices, in order."""
 
     name: str
     seconds: float
@@ -107,12 +111,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cells(self) -> list[PlannedCell]:
-        """All cells, piece after piece."""
+        """All cells, in the order of the pieces."""
         return [cell for piece in self.pieces for cell in piece]
 
 
 class Night(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole night's plan, saved as ``night.json``. ``night`` is its date, such as 2026-11-21."""
+    """The complete plan of a night, saved as ``night.json``.
+
+    ``night`` is a date such as 2026-11-21.
+    """
 
     night: str
     jobs: tuple[Job, ...]
@@ -120,7 +127,7 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cells(self) -> list[PlannedCell]:
-        """All cells, job after job."""
+        """All cells, in the order of the jobs."""
         return [cell for job in self.jobs for cell in job.cells]
 
 
@@ -129,9 +136,10 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
 
     Attributes:
         state: ``good`` means that the run ended as the model predicts, even with a loss.
-        lost, acknowledged, divergent: numbers of records; 0 if nothing was judged.
-        counted: whether losses could be counted. Otherwise the numbers are not valid.
-        unacknowledged_s: as in ``harness.campaigns.matrix_cells.MatrixRow``, with the next two.
+        lost, acknowledged, divergent: numbers of records; 0 if the run was not judged.
+        counted: whether the checkers could count losses. Otherwise the numbers are not valid.
+        unacknowledged_s, leaderless_s, unsynced_s: the longest outages, as in
+            ``harness.campaigns.matrix_cells.MatrixRow``.
     """
 
     night: str
@@ -151,7 +159,7 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
 
     @property
     def losses(self) -> str:
-        """``1 / 4``: lost records / acknowledged records; a dash if they could not be counted."""
+        """Lost and acknowledged records, such as ``1 / 4``; a dash if losses cannot be counted."""
         return f"{self.lost:,} / {self.acknowledged:,}" if self.counted else "-"
 
     @property
@@ -161,7 +169,7 @@ class CellResult(NightlyCell, frozen=True, kw_only=True):
 
 
 class Canary(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting under which Kafka must lose records. Without a loss, the harness is broken."""
+    """A setting with which Kafka must lose records. Without a loss, the harness is broken."""
 
     name: str
     kafka: str
@@ -176,7 +184,7 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def canaries(newest: str) -> tuple[Canary, ...]:
-    """Return the canaries of every night: settings that lose records in old or all releases."""
+    """Return the canaries of every night: settings that lose records in old releases or in all."""
     return (
         Canary(name="old-kafka", kafka="0.10.2.2", story="loss", acks="all"),
         Canary(name="leader-kill", kafka=newest, story="leader-kill", acks="1"),
@@ -185,5 +193,5 @@ def canaries(newest: str) -> tuple[Canary, ...]:
 
 
 def worst(marks: Iterable[CellResult]) -> CellResult:
-    """Return the first mark with the worst state. ``marks`` must not be empty."""
+    """Return the first result with the worst state. ``marks`` must not be empty."""
     return max(marks, key=lambda mark: STATES.index(mark.state))

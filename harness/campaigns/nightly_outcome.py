@@ -16,19 +16,19 @@ Colour = Literal["green", "yellow", "red"]
 _REASONS: Final[dict[State, str]] = {"bad": "Bad", "missing": "Missing", "unknown": "Unknown"}
 _CELLS_LEAST: Final = 3
 _SLOWER, _SLOWER_S = 1.5, 1.0
-"""A release is slower if its median is greater by this factor, and by this many seconds."""
+"""A release is slower if its median outage is longer by this factor and by this many seconds."""
 EXIT_CODES: Final[dict[Colour, int]] = {"green": 0, "yellow": 3, "red": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightChanges:
-    """The settings whose worst result changed since their previous run.
+    """The settings whose result changed since they last ran. The worst result of a night counts.
 
     Attributes:
-        new: settings with a bad result now, but not before.
-        ongoing: settings with a bad result now and before.
-        resolved: settings with a bad result before, but not now.
-        waiting: settings with a bad result before that did not run this night.
+        new: settings with a bad result tonight, but not before.
+        ongoing: settings with a bad result tonight and before.
+        resolved: settings with a bad result before, but not tonight.
+        waiting: settings with a bad result before that did not run tonight.
     """
 
     new: list[CellResult]
@@ -40,7 +40,7 @@ class NightChanges:
 def compare(
     history: Iterable[CellResult], tonight: Sequence[CellResult], night: str
 ) -> NightChanges:
-    """Return the changes from the earlier nights to ``night``."""
+    """Compare the results of ``night`` with those of earlier nights."""
     before = latest(mark for mark in history if mark.night < night)
     now = latest(tonight)
     troubled = sorted((mark for mark in now.values() if mark.troubled), key=_gravity)
@@ -58,11 +58,12 @@ class ReleaseOutages:
     """One release's outages of one kind, tonight and in the nights before.
 
     Attributes:
-        measure: the kind in words, from ``harness.runs.availability.MEASURES``.
-        now_s: the median over tonight's cells of their longest outage.
-        before_s: the median, over the same settings, of their medians of the nights before; None if
-            none of them ran before.
-        cells: number of tonight's cells that are compared, or of all if none ran before.
+        measure: the kind of outage, from ``harness.runs.availability.MEASURES``.
+        now_s: median, over tonight's cells, of each cell's longest outage.
+        before_s: median, over the same settings, of each setting's median in earlier nights. None
+            if no setting ran before.
+        cells: number of tonight's cells that ran before, too. If there are none, the number of all
+            tonight's cells.
     """
 
     kafka: str
@@ -73,7 +74,7 @@ class ReleaseOutages:
 
     @property
     def slower(self) -> bool:
-        """True if the release is clearly slower than before, in enough cells."""
+        """True if the release's outages are clearly longer than before, in enough cells."""
         if self.before_s is None or self.cells < _CELLS_LEAST:
             return False
         return self.now_s > max(self.before_s * _SLOWER, self.before_s + _SLOWER_S)
@@ -82,7 +83,7 @@ class ReleaseOutages:
 def outages(
     history: Iterable[CellResult], tonight: Sequence[CellResult], night: str
 ) -> list[ReleaseOutages]:
-    """Return the outages of every release that were observed tonight."""
+    """Return the outages that tonight's cells observed, by release and kind."""
     earlier = [mark for mark in history if mark.night < night]
     rows = []
     for name, measure in MEASURES.items():
@@ -113,7 +114,7 @@ def _gravity(mark: CellResult) -> tuple[int, str]:
 
 
 def latest(marks: Iterable[CellResult]) -> dict[str, CellResult]:
-    """Return the worst result of every setting in the last night in which it ran."""
+    """Return the worst result of every setting in the last night in which the setting ran."""
     last: dict[str, CellResult] = {}
     for mark in marks:
         seen = last.get(mark.key)
@@ -122,13 +123,17 @@ def latest(marks: Iterable[CellResult]) -> dict[str, CellResult]:
 
 
 def silent(marks: Iterable[CellResult], names: Iterable[str]) -> list[str]:
-    """Return the canaries that had no loss in any cell."""
+    """Return the canaries that lost no record in any cell."""
     canaries = {mark.canary for mark in marks if mark.lost and mark.verdict != "unknown"}
     return [name for name in names if name not in canaries]
 
 
 def colour(marks: Sequence[CellResult], canaries: Iterable[str]) -> Colour:
-    """Return red without cells, for bad or missing cells or a silent canary; yellow for unknown."""
+    """Return a night's colour.
+
+    Red: there are no cells, a cell is bad or missing, or a canary lost no record. Yellow: a result
+    is unknown. Green: all other nights.
+    """
     states = {mark.state for mark in marks}
     if not marks or states & {"bad", "missing"} or silent(marks, canaries):
         return "red"
@@ -140,10 +145,10 @@ class NightOutcome:
     """A judged night.
 
     Attributes:
-        history: marks of earlier nights and of this night, oldest first.
+        history: results of earlier nights and of this night, oldest first.
         canaries: names of the canaries that must lose records.
-        problems: sentences about results that could not be read; any problem makes the night red.
-        notes: sentences about other facts.
+        problems: sentences about results that could not be read. Any problem makes the night red.
+        notes: sentences that do not change the colour.
     """
 
     night: str
@@ -165,7 +170,7 @@ class NightOutcome:
 
     @cached_property
     def outages(self) -> list[ReleaseOutages]:
-        """The outages of every release, tonight and before."""
+        """The outages of every release, tonight and in earlier nights."""
         return outages(self.history, self.marks, self.night)
 
     @property
@@ -193,7 +198,7 @@ class NightOutcome:
     def reasons(self) -> list[str]:
         """Return the reasons why the night is not green, as sentences, worst first."""
         problems = [
-            f"No cell of the canary {canary} lost a record."
+            f"The canary {canary} must lose records, but none of its cells lost a record."
             for canary in silent(self.marks, self.canaries)
         ]
         for state, word in _REASONS.items():
@@ -205,7 +210,7 @@ class NightOutcome:
         return [*problems, *self.problems]
 
     def nights(self) -> list[tuple[str, Colour, Counter[str]]]:
-        """Return each night's date, colour and number of cells by state, oldest first."""
+        """Return each night's date, its colour and its number of cells by state, oldest first."""
         groups: dict[str, list[CellResult]] = {}
         for mark in self.history:
             groups.setdefault(mark.night, []).append(mark)

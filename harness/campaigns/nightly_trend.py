@@ -1,4 +1,7 @@
-"""``trend.jsonl``: a line for each cell and night. Broken lines are skipped, old nights removed."""
+"""``trend.jsonl``: a line for each cell and night.
+
+Broken lines are skipped. Only the last ``NIGHTS`` nights are kept.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,7 +15,7 @@ from highwater.harness.base.files import write_whole
 from highwater.harness.campaigns.nightly_cells import SCHEMA, CellResult
 
 NIGHTS: Final = 90
-"""Number of nights in the history."""
+"""Number of nights in ``trend.jsonl``."""
 
 
 class _SchemaOnly(msgspec.Struct):
@@ -22,8 +25,8 @@ class _SchemaOnly(msgspec.Struct):
 def read(path: Path) -> tuple[list[CellResult], list[str]]:
     """Return the results of earlier nights, oldest first, and notes about ignored lines.
 
-    An incomplete last line, lines with another schema and a missing file are no errors, because no
-    verdict depends on this history.
+    No verdict depends on these results. So a missing file, an incomplete last line and lines with
+    another schema are not errors.
     """
     try:
         lines = path.read_bytes().splitlines()
@@ -46,13 +49,15 @@ def read(path: Path) -> tuple[list[CellResult], list[str]]:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             broken.append(number)
     notes = [
-        f"{path}: {count} of {len(lines)} lines have schema {schema}, not {SCHEMA}; left out."
+        f"{path}: {count} of {len(lines)} lines are ignored: schema {schema}, not {SCHEMA}."
         for schema, count in sorted(schemas.items())
     ]
     if broken == [len(lines)]:
-        notes.append(f"{path}: the last line is torn; left out.")
+        notes.append(f"{path}: the last line is incomplete and is ignored.")
     elif broken:
-        notes.append(f"{path}: {len(broken)} lines are broken, the first is {broken[0]}; left out.")
+        notes.append(
+            f"{path}: {len(broken)} lines are broken and are ignored; the first is {broken[0]}."
+        )
     return sorted(marks, key=lambda mark: mark.night), notes
 
 

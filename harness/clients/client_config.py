@@ -1,6 +1,6 @@
-"""Settings of our Kafka clients: with short timeouts, and without output.
+"""Settings of the harness's Kafka clients: short timeouts, and messages only in a log file.
 
-Names are librdkafka's (its CONFIGURATION.md). All releases use the same settings, except the
+The names are librdkafka's (its CONFIGURATION.md). All releases use the same settings, except the
 additional settings that the catalogue has for a release.
 """
 
@@ -26,32 +26,35 @@ CALM_RATE: Final = 2_000
 def common(
     bootstrap: str, client_id: str, log: logging.Logger, *, quirks: Mapping[str, str]
 ) -> Settings:
-    """Return settings for every client. ``quirks``, the release's own settings, have priority."""
+    """Return settings for every client.
+
+    Settings in ``quirks`` belong to the release and have priority.
+    """
     return {
         "bootstrap.servers": bootstrap,
         "client.id": client_id,
         "logger": log,
-        # Our brokers listen on IPv4; to try ::1 first costs a refused connection every time.
+        # Our brokers listen on IPv4. A first attempt with ::1 would be refused every time.
         "broker.address.family": "v4" if bootstrap.startswith("127.") else "any",
-        # A client uses a broker that came back at once, not up to 10 s later.
+        # A client reconnects to a restarted broker at once, not up to 10 s later.
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 500,
-        # A paused broker accepts connections and never answers: give it up before its
-        # session ends (6 to 18 s), but not before an idle ISR follower's fetch round.
+        # A paused broker accepts connections and never responds. The client must stop waiting
+        # before its session ends (6 to 18 s), but not before an idle ISR follower fetches again.
         "socket.timeout.ms": 10_000,
         "socket.connection.setup.timeout.ms": 3_000,
         "api.version.request.timeout.ms": 3_000,
-        # Errors refresh metadata; a leader that was only paused causes no error, so ask regularly.
+        # Errors refresh metadata. A leader that was only paused causes no error: refresh regularly.
         "topic.metadata.refresh.interval.ms": 1_000,
         "topic.metadata.refresh.fast.interval.ms": 100,
-        # Connect to every broker beforehand, so that a change of leader costs no handshake.
+        # The client connects to every broker at the start: a new leader needs no new handshake.
         "enable.sparse.connections": False,
         **quirks,
     }
 
 
 def renamed(settings: Settings, names: Mapping[str, str]) -> Settings:
-    """Return the settings that another library has, under that library's names."""
+    """Return the settings that another library supports, under that library's names."""
     return {
         other: settings[name] for name, other in names.items() if settings.get(name) is not None
     }
@@ -64,20 +67,20 @@ def producer(plan: Plan, common_settings: Settings, *, acks: str | None = None) 
     timeout_ms = int(workload.delivery_timeout_s * 1000)
     return {
         **common_settings,
-        "allow.auto.create.topics": False,  # or it would make a deleted topic again
+        "allow.auto.create.topics": False,  # otherwise the client creates a deleted topic again
         "acks": acks,
         "enable.idempotence": workload.idempotence and acks == "all",
         "compression.type": workload.compression,
         "message.timeout.ms": timeout_ms,
-        # The leader's own limit for acks=all. If possible, longer than the ISR takes to shrink: if
-        # a send times out early, it is sent again, and without idempotence is in the log twice.
+        # The leader's limit for acks=all. It is longer than an ISR needs to shrink, if possible. If
+        # it ends early, the client sends again: without idempotence, the log has duplicates.
         "request.timeout.ms": min(timeout_ms, 30_000),
         "max.in.flight.requests.per.connection": 5,  # like the Java client
         "retry.backoff.ms": 100,
         "retry.backoff.max.ms": 1_000,
         # At a low rate, records are sent one by one, so that every record has its own outcome.
         "linger.ms": 0 if 0 < workload.rate <= CALM_RATE else 5,
-        # Limited, so that a stalled cluster stalls the producer and does not fill the memory.
+        # A limited queue: if the cluster stalls, the producer stalls too, and memory stays free.
         "queue.buffering.max.messages": QUEUE_RECORDS,
         "queue.buffering.max.kbytes": 16_384,
     }
@@ -90,9 +93,9 @@ def transactional(plan: Plan, common_settings: Settings, name: str) -> Settings:
         name: the ``transactional.id`` of the producer and of its successors.
     """
     base = producer(plan, common_settings, acks="all")
-    # A transaction whose producer is gone blocks read_committed readers for this time, unless
-    # another producer of the same name starts. librdkafka requires at least the time-outs of a
-    # delivery and of an answer.
+    # If a producer ends within a transaction, read_committed readers wait for this time, unless
+    # another producer of the same name starts. librdkafka does not accept a value below the
+    # timeouts of a delivery and of a response.
     timeout_ms = max(base["message.timeout.ms"], 1_000)
     return {
         **base,
@@ -113,8 +116,9 @@ def consumer(
 ) -> Settings:
     """Return settings for a consumer that reports a position out of range instead of moving.
 
-    The binding requires a group id, and librdkafka looks for the group's coordinator even without
-    members. So brokers create ``__consumer_offsets``; the driver keeps that topic small.
+    The Python binding requires a group id. librdkafka looks for the coordinator of that group even
+    if the group has no members, so brokers create ``__consumer_offsets``. The driver keeps that
+    topic small.
 
     Args:
         group: the group of the consumer; without a group, the caller assigns partitions.
@@ -123,7 +127,7 @@ def consumer(
         protocol: the group's protocol: ``classic``, or ``consumer``, in which brokers set the
             session timeout (KIP-848, ``harness.releases.group_protocols``).
     """
-    # By default 45 s and 3 s: a crashed member would keep its partitions, and delay rebalances.
+    # The defaults are 45 s and 3 s: a crashed member would keep its partitions for that time.
     session = {"session.timeout.ms": 2_000, "heartbeat.interval.ms": 500}
     return {
         **common_settings,
@@ -131,12 +135,12 @@ def consumer(
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": reset,
-        "allow.auto.create.topics": False,  # a missing topic must be seen, not made again
+        "allow.auto.create.topics": False,  # the harness must notice a missing topic
         "isolation.level": isolation,
         "check.crcs": True,
         "fetch.wait.max.ms": 100,
         "fetch.error.backoff.ms": 100,
-        "fetch.queue.backoff.ms": 20,  # default 1000: a full queue would pause a second
+        "fetch.queue.backoff.ms": 20,  # with the default 1000, a full queue pauses for a second
         "queued.max.messages.kbytes": 16_384,
         "fetch.message.max.bytes": 1_048_576,
         **(session if protocol == CLASSIC else {"group.protocol": protocol}),
@@ -150,7 +154,7 @@ def share_consumer(
 
     Args:
         explicit: whether the member acknowledges every record explicitly.
-        most: the most records that a poll returns.
+        most: the greatest number of records that a poll returns.
     """
     return {
         **common_settings,
@@ -164,13 +168,13 @@ def share_consumer(
 
 class _QuietFileHandler(logging.FileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """Print nothing: the recorder reports a full disk, once."""
+        """Print nothing: the recorder reports a full disk."""
 
 
 def open_log(path: Path) -> logging.Logger:
     """Return a logger that writes librdkafka's messages to a file, never to the terminal."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    log = logging.Logger(f"clients {path}", logging.INFO)  # noqa: LOG001 - ours alone, not global
+    log = logging.Logger(f"clients {path}", logging.INFO)  # noqa: LOG001 - for this run only, not global
     handler = _QuietFileHandler(path)
     formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(message)s", "%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime  # as brokers do

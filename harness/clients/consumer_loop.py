@@ -1,6 +1,6 @@
 """Loops of consumers: readers of every partition, and members of a group.
 
-Both kinds continue through every fault: an error is logged, and is never fatal.
+Both kinds continue through every fault: an error is logged, and never ends the loop.
 """
 
 import json
@@ -27,11 +27,11 @@ _STATISTICS_MS: Final = 200
 
 
 class ConsumerLoop:
-    """One consumer of the run and its successors after crashes, in a thread of its own.
+    """One consumer of the run, and the consumers that replace it. The consumer has its own thread.
 
     Without a group, the consumer reads every partition from the beginning, and its successor
     continues at the same offsets. A group member gets partitions from the group and commits
-    offsets; after a crash its successor starts some seconds later.
+    offsets. After a crash, its successor starts some seconds later.
 
     Args:
         common: returns the settings of a client with the given name.
@@ -70,7 +70,10 @@ class ConsumerLoop:
         self._dies = threading.Event()
 
     def die_at_work(self) -> None:
-        """Process the next poll's records for ever: they do not count as read."""
+        """Stop at the records of the next poll, as if their processing never ends.
+
+        These records do not count as read.
+        """
         self._dies.set()
 
     @property
@@ -80,7 +83,7 @@ class ConsumerLoop:
 
     @property
     def reading(self) -> frozenset[int]:
-        """The assigned partitions from which the consumer already fetches."""
+        """The assigned partitions from which the consumer has begun to fetch."""
         return self.assigned & frozenset(self.started)
 
     @property
@@ -89,10 +92,10 @@ class ConsumerLoop:
         return {} if self._reader is None else self._reader.positions()
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
-        """Read until ``stop`` is set; then leave the group, unless ``answer_limit_s`` is 0.
+        """Read until ``stop`` is set. Then leave the group, unless ``answer_limit_s`` is 0.
 
-        A member that leaves sends a request to the coordinator, and librdkafka waits for the
-        response without a limit.
+        A member that leaves sends a request to the coordinator. librdkafka waits for the response
+        without a limit.
         """
         mean_s = self._plan.workload.churn_s
         for life in lives(stop, self._random, mean_s):
@@ -146,7 +149,7 @@ class ConsumerLoop:
                 reader.drop()
 
     def _journal(self, process: str) -> GroupJournal | None:
-        """Return a group member's journal; None for other readers and in runs without members."""
+        """Return a group member's journal. None for other readers, and in runs without members."""
         if self._joins is None or not self._plan.workload.members:
             return None
         return GroupJournal(self._recorder, process=process, group=self._joins.group)
@@ -173,7 +176,7 @@ class ConsumerLoop:
         return settings
 
     def _look(self, statistics: str) -> None:
-        """Record the next offsets to fetch; librdkafka calls this within a poll."""
+        """Record the next offsets to fetch. librdkafka calls this method within a poll."""
         topic = json.loads(statistics)["topics"].get(self._plan.topic.name, {"partitions": {}})
         for partition in topic["partitions"].values():
             if partition["fetch_state"] == "active" and partition["next_offset"] >= 0:

@@ -1,8 +1,8 @@
 """The brokers from which a reader fetches: the leader, or a follower in its own rack (KIP-392).
 
-A record does not have the id of the broker that sent it. For each partition, librdkafka's
-statistics contain the broker from which the client fetches now, the leader, and the number of
-records received so far.
+A record does not have the id of the broker that sent it. But librdkafka's statistics contain, for
+each partition, the broker from which the client fetches now, the leader, and the number of records
+received so far.
 """
 
 import json
@@ -14,7 +14,7 @@ STATISTICS_MS: Final = 500
 
 
 class FetchSources:
-    """Records a reader's fetches: a row when records arrived, or the broker changed."""
+    """Records a reader's fetches. A row is written when records arrived, or the broker changed."""
 
     def __init__(self, recorder: Recorder, *, process: str, topic: str) -> None:
         self._recorder = recorder
@@ -23,7 +23,7 @@ class FetchSources:
         self._before: dict[int, tuple[int, int, int]] = {}
 
     def settings(self, rack: str) -> dict[str, Any]:
-        """Return settings for a client in a rack; its statistics are reported to this object."""
+        """Return settings for a client in a rack. The client reports to ``note``."""
         return {
             "client.rack": rack,
             "statistics.interval.ms": STATISTICS_MS,
@@ -31,7 +31,7 @@ class FetchSources:
         }
 
     def note(self, statistics: str) -> None:
-        """Record librdkafka's statistics; librdkafka calls this within a poll."""
+        """Record librdkafka's statistics. librdkafka calls this method within a poll."""
         topic = json.loads(statistics)["topics"].get(self._topic, {"partitions": {}})
         for partition in topic["partitions"].values():
             number, broker = partition["partition"], partition["broker"]

@@ -1,10 +1,10 @@
-"""The final read: write a fence into every partition, then read up to the fence.
+"""The final read: write a fence record into every partition, then read up to it.
 
 The fence is a partition's last record. A reader that has read the fence has passed every earlier
 offset. So a record that it did not return is not in the log, or belongs to a transaction that was
 not committed. The reader is read_committed, so it stops at the last stable offset, where the first
 open transaction begins. If that offset does not move although all transactions must have ended, the
-read of the partition ends there. The size of a log does not change the memory for its read.
+final read of the partition ends there. A longer log does not need more memory.
 """
 
 import contextlib
@@ -49,9 +49,9 @@ class PartitionRead:
 
     Attributes:
         complete: whether the fence was acknowledged, and all records up to the fence were read.
-        problem: why the read is not complete, as a sentence; None if it is complete, or if it ended
-            at ``standing``.
-        standing: the last stable offset, if it remained before the fence.
+        problem: reason why the read is not complete, as a sentence. None if it is complete, or if
+            it ended at ``standing``.
+        standing: the last stable offset, if it stayed before the fence.
     """
 
     partition: int
@@ -61,7 +61,7 @@ class PartitionRead:
 
 
 class LastStableOffsets:
-    """The partitions in which a reader waits at the last stable offset, before a known record.
+    """The partitions in which a reader waits at the last stable offset, before the fence.
 
     A read_committed reader stops before the first open transaction of a partition (KIP-98). The
     reader does not know whether that transaction will end. But a coordinator aborts a transaction
@@ -73,7 +73,7 @@ class LastStableOffsets:
         limit_s: seconds after which all transactions must have ended. If None, no partition is
             ``standing``.
         ask: requests the last stable offset from a partition's leader; -1 without a response.
-        clock: seconds, monotonic.
+        clock: monotonic time in seconds.
 
     Attributes:
         standing: the partitions, by number, in which the last stable offset did not move.
@@ -104,7 +104,10 @@ class LastStableOffsets:
         self._ends.pop(partition, None)
 
     def look(self) -> None:
-        """Find partitions without progress for the time limit whose leaders confirm the offset."""
+        """Find partitions without progress for the time limit.
+
+        If the leader still returns the same last stable offset, the partition becomes ``standing``.
+        """
         if self._limit_s is None:
             return
         for partition, (offset, since) in list(self._ends.items()):
@@ -170,9 +173,9 @@ def final_read(
 def _settle(plan: Plan, recorder: Recorder, client: RecordConsumer, deadline: float) -> None:
     """Wait until no partition has grown for ``_SETTLED_S``, or until the deadline.
 
-    With acks=0 a record counts as sent as soon as it is in the socket. The broker may not have read
-    the record yet. The fence arrives on another connection, so it could get a smaller offset than
-    the record.
+    With acks=0 a record counts as sent as soon as it is in the socket, but the broker may not have
+    read it yet. The fence arrives on another connection. Without this wait, the fence could get a
+    smaller offset than the record.
     """
     topic, partitions = plan.topic.name, range(plan.topic.partitions)
     ends: list[int] = []
@@ -225,7 +228,7 @@ def _read(
 ) -> dict[int, int]:
     """Read every partition to its fence or its end; return the last offsets read, or -1.
 
-    If a partition's last stable offset does not move, its read ends there.
+    If a partition's last stable offset does not move, the read of the partition ends there.
     """
     topic = plan.topic.name
     reached: dict[int, int] = dict.fromkeys(fences, -1)
@@ -239,7 +242,7 @@ def _read(
     )
     ends = {p: _last_offset(client, topic, p) if f is None else f for p, f in fences.items()}
     if isinstance(client, Consumer):
-        # Ask for the leaders now; otherwise librdkafka may learn them 1 s after the assignment.
+        # Request the leaders now. Otherwise librdkafka may learn them 1 s after the assignment.
         with contextlib.suppress(KafkaException):
             client.list_topics(topic, timeout=_TRY_S)
     tape.moved(ASSIGN, dict.fromkeys(fences), within=False)
@@ -274,8 +277,8 @@ def _pass_ends(
 ) -> None:
     """Record the partition ends that the reader has reached.
 
-    Without a fence, the last offset before the end may be a transaction marker, which is never
-    delivered to the reader.
+    The last offset before the end may be a transaction marker, which a reader never gets. So
+    without a fence, the end itself counts as reached.
     """
     for answer in answers:
         error, partition = answer.error(), answer.partition() or 0
@@ -292,16 +295,16 @@ def _last_offset(client: RecordConsumer, topic: str, partition: int) -> int:
 
 
 def _first_offset(client: RecordConsumer, topic: str, partition: int, deadline: float) -> int:
-    """Return a partition's first offset; a reader at an earlier offset would get an error.
+    """Return a partition's first offset. A reader at an earlier offset would get an error.
 
-    The result is 0 if the first offset is unknown. It is above 0 only with a remote tier, or after
-    records expired or were deleted by a fault.
+    The result is 0 if the first offset is unknown. The first offset is above 0 only with a remote
+    tier, or after records expired or a fault deleted records.
     """
     with contextlib.suppress(WaitTimeoutError):
         bounds = await_condition(
             lambda: client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TRY_S),
             lambda bounds: bounds is not None,
-            what=f"the leader to return where {topic}-{partition} begins",
+            what=f"the leader to return the first offset of {topic}-{partition}",
             limit_s=max(deadline - time.monotonic(), 0),
             passing=(KafkaException,),
         )
@@ -310,7 +313,7 @@ def _first_offset(client: RecordConsumer, topic: str, partition: int, deadline: 
 
 
 def _readable_end(client: RecordConsumer, topic: str, partition: int) -> int:
-    """Return the end offset up to which the consumer's isolation lets it read; -1 if unknown."""
+    """Return the end offset for a consumer of this isolation level; -1 if unknown."""
     try:
         bounds = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TRY_S)
     except KafkaException:
@@ -323,11 +326,11 @@ def _judge(
 ) -> PartitionRead:
     where = f"{plan.topic.name}-{partition}"
     if fence is None:
-        problem = f"no fence record on {where} was acknowledged within {limit_s / 2:g} s"
+        problem = f"no broker acknowledged a fence record on {where} within {limit_s / 2:g} s"
     elif reached < fence:
         problem = f"the reader reached offset {reached} of {where} in {limit_s:g} s, not {fence}"
         if plan.workload.transactions:
-            problem += "; a transaction that never ends would hide the records after it"
+            problem += "; an open transaction may prevent it from reading further"
     else:
         return PartitionRead(partition=partition, complete=True)
     return PartitionRead(partition=partition, complete=False, problem=problem)

@@ -1,4 +1,4 @@
-"""Sends single, named records in transactions, step by step, for stories."""
+"""A producer for stories: it sends single, named records in transactions, step by step."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -27,10 +27,10 @@ from highwater.harness.runs.recorder import Recorder
 _CALL_S: Final = 40.0
 _LAST_S: Final = 5.0
 _PATIENCE: Final = {
-    # Time for which the client waits for an answer before it asks again on a new connection.
+    # Time that the client waits for a response before it sends the request on a new connection.
     "socket.timeout.ms": 4_000,
-    # Time before the client sends an unanswered request again (librdkafka: 0.1 s, and longer each
-    # time). A story has time to act before that.
+    # Time before the client repeats a request without a response. librdkafka's default is 0.1 s,
+    # and longer each time. With more time, a story can act before the repetition.
     "retry.backoff.ms": 1_000,
     # Longer than a story: the coordinator must not abort an open transaction by itself.
     "transaction.timeout.ms": 120_000,
@@ -69,8 +69,8 @@ class NamedTransactions:
         self.appended = 0
         """Number of records of the last transaction for which the leader returned an offset."""
         self.errors: dict[str, str] = {}
-        """Record name to error name, for records that were not appended as far as the client
-        knows."""
+        """Record name to error name, for records that got an error, so that the client believes
+        that they were not appended."""
         self._library = library
         self._settings: Settings = {**settings, **_PATIENCE, "linger.ms": 0, **changes}
         self._process = process
@@ -95,16 +95,16 @@ class NamedTransactions:
         self.appended = 0
 
     def send(self, value: str, partition: int) -> int:
-        """Send a record within the transaction; return the offset that the leader returned.
+        """Send a record within the transaction; return its offset.
 
         Raises:
-            HarnessError: the record was not appended.
+            HarnessError: the leader did not append the record.
         """
         offsets: list[int | None] = []
         self._queue(value, partition, offsets.append)
         self._session.flush()
         if not offsets or offsets[0] is None:
-            raise HarnessError(f"the record {value} of {self._process} was not appended")
+            raise HarnessError(f"the leader did not append the record {value} of {self._process}")
         return offsets[0]
 
     def send_on(self, value: str, partition: int, *, size: int = 0) -> None:
@@ -124,7 +124,7 @@ class NamedTransactions:
         """
         places = [TopicPartition(self._topic, *place) for place in positions.items()]
         if not self._session.offsets(places, group):
-            raise HarnessError(f"{self._process} could not add a group's offsets")
+            raise HarnessError(f"{self._process} cannot add a group's offsets to its transaction")
 
     def flush(self) -> None:
         """Wait until every record has a response."""
@@ -139,7 +139,7 @@ class NamedTransactions:
         return self._end(self._session.abort).error or ""
 
     def renew(self) -> None:
-        """Replace the producer by a new one with the same ``transactional.id``, which fences it.
+        """Open a new producer with the same ``transactional.id``. It fences the old producer.
 
         Raises:
             HarnessError: no coordinator accepted the new producer in time.

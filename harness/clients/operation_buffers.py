@@ -1,4 +1,4 @@
-"""Buffers of operations: producers and readers append to them, and rows are made later."""
+"""Buffers of operations. Producers and readers append to them, and rows are made later."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -23,22 +23,23 @@ from highwater.harness.runs.recorder import FLUSH_S, Columns, Recorder
 
 TAPE_ROWS: Final = 8192
 _WIDTH: Final = 3
-_NOT_TOLD: Final = -1  # with acks=0 no offset is returned
+_NOT_TOLD: Final = -1  # the broker returned no offset (acks=0)
 Places = Mapping[int, int | None] | Mapping[None, None]
-"""Offsets by partition (None for an unknown offset). ``{None: None}`` stands for no partitions."""
+"""Offsets by partition. None means an unknown offset. ``{None: None}`` means no partitions."""
 Answered = Callable[[int, ClientError | None, DeliveredRecord], None]
-"""Called with a record's sequence number and its outcome."""
+"""A function that gets a record's sequence number, its error or None, and its delivery report."""
 
 
 class SendBuffer:
-    """The buffer of one producer, whose records ``<prefix>-<sequence>`` go to partitions in turn.
+    """The buffer of one producer, which sends its records to the partitions in turn.
 
-    Only the producer's thread uses it, also in callbacks.
+    A record's name is ``<prefix>-<sequence>``. Only the producer's thread uses the buffer, also in
+    callbacks.
 
     To save time, a response is stored as three integers in a list. Names and partitions are
-    computed from the sequence numbers later. The clock is read once for each burst and each poll.
-    So a recorded interval may be longer than the real interval, but never shorter. At a low rate, a
-    burst has one record and a poll handles one response.
+    computed from the sequence numbers later. The clock is read once for each burst of records and
+    once for each poll. So a recorded interval may be longer than the real interval, but never
+    shorter. At a low rate, a burst has one record and a poll handles one response.
 
     Args:
         named: returns a record's name for its sequence number, if names have another form.
@@ -69,7 +70,7 @@ class SendBuffer:
         self._written_ns = self._clock()
 
     def burst(self) -> Answered:
-        """Return the callback for delivery reports of records sent from now on."""
+        """Return the callback for delivery reports of records that are sent from now on."""
         invoke_ns = self._clock()
 
         def answered(sequence: int, error: ClientError | None, message: DeliveredRecord) -> None:
@@ -90,9 +91,9 @@ class SendBuffer:
         )  # fmt: skip
 
     def turn(self) -> None:
-        """Record that a poll has ended, and write the buffered rows if it is time.
+        """Record that a poll has ended. Write the buffered rows if they are many or old.
 
-        Call this after every poll.
+        The producer calls this method after every poll.
         """
         now, answers = self._clock(), len(self._answers)
         if answers and (not self._polls or self._polls[-1][0] < answers):
@@ -114,7 +115,7 @@ class SendBuffer:
     def _lost(
         self, invoke_ns: int, sequence: int, error: ClientError, message: DeliveredRecord
     ) -> None:
-        """Record an error. An error that the harness caused by a purge is no response."""
+        """Record an error. If the harness purged the record, there was no response."""
         outcome = self._outcomes.delivered(error, retries=True)
         self._recorder.operation(
             **self._row, outcome=outcome, invoke_ns=invoke_ns,
@@ -149,7 +150,7 @@ class SendBuffer:
 
 
 class ReadBuffer:
-    """The buffer of one reader: complete batches of messages, as the client returned them.
+    """The buffer of one reader: complete batches of records, as the client returned them.
 
     Args:
         group: the name of the group that the reader joins; empty for no group.
@@ -198,7 +199,7 @@ class ReadBuffer:
         )
 
     def read(self, messages: Sequence[ReadRecord], invoke_ns: int) -> None:
-        """Record that a poll, which began at ``invoke_ns`` and ends now, returned these records."""
+        """Record the records of a poll that began at ``invoke_ns`` and ends now."""
         complete_ns = self._recorder.clock()
         begun, self._begun = self._begun, False
         size = len(messages)
@@ -222,14 +223,13 @@ class ReadBuffer:
 
 
 def _keys(messages: Sequence[ReadRecord]) -> pa.Array:
-    """Return the records' keys; for a record without a key, its id."""
     pairs = ((message.key(), message.value()) for message in messages)
     names = (record_id(value or b"") if key is None else key.decode() for key, value in pairs)
     return pa.array(names, pa.string())
 
 
 def _identities(values: list[bytes | None]) -> pa.Array:
-    """Return the records' ids, computed together, or one by one if a value is not UTF-8."""
+    """Return the records' ids. If a value is not UTF-8, compute the ids one by one."""
     try:
         texts = pa.array(values, pa.binary()).cast(pa.string()).fill_null("")
     except pa.ArrowInvalid:

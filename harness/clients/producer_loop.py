@@ -17,7 +17,7 @@ _GRACE_S: Final = 2.0
 
 
 class ProducerLoop:
-    """One producer, in its own thread: sends until it is stopped, then waits for responses.
+    """One producer, in its own thread. It sends until it is stopped, then waits for responses.
 
     The producer stays connected until ``close``, because with acks=0 a broker may not have read its
     records.
@@ -26,10 +26,10 @@ class ProducerLoop:
         opened: opens the client, and a new client after a fatal error.
         prefix: prefix of the records' names, ``<prefix>-<sequence>``.
         tape: the buffer for its operations.
-        first: the first sequence number, after those of an earlier producer. ``sent`` is the next
-            number.
+        first: the first sequence number. An earlier producer may have used smaller numbers.
+            ``sent`` is the next number.
         named: returns a record's name for its sequence number, if names have another form.
-        records: the user's own records, which are sent once, in this order, instead of generated
+        records: the user's own records. They are sent once, in this order, instead of generated
             records.
     """
 
@@ -55,7 +55,7 @@ class ProducerLoop:
         self._client = opened()
 
     def run(self, stop: StopSignal, answer_limit_s: Callable[[], float]) -> None:
-        """Send until ``stop`` is set; then wait up to ``answer_limit_s`` for missing responses."""
+        """Send until ``stop`` is set. Then wait up to ``answer_limit_s`` for missing responses."""
         while not stop.is_set():
             left = len(self._records) - self.sent if self._records else None
             due = self._pace.due()
@@ -66,13 +66,13 @@ class ProducerLoop:
         self._tape.close()
 
     def close(self) -> None:
-        """End the client, after ``run``."""
+        """Close the client, after ``run`` has returned."""
         self._client.close()
 
     def _send(self, size: int, stop: StopSignal) -> None:
-        """Send a burst of records.
+        """Send some records. Wait while the queue is full.
 
-        Wait while the queue is full; a waiting record was not sent yet.
+        If ``stop`` is set during this wait, the other records are not sent.
         """
         topic, partitions = self._plan.topic.name, self._plan.topic.partitions
         answered = self._tape.burst()
@@ -102,19 +102,19 @@ class ProducerLoop:
         return record_value(self._named(sequence), self._plan.workload.record_bytes)
 
     def _refused(self, sequence: int, partition: int, error: ClientError) -> None:
-        """Record a refusal by the client.
+        """Record that the client refused a record.
 
-        Replace a client that refuses every record after a fatal error.
+        After a fatal error, the client refuses every record, so open a new client.
         """
         self._tape.refused(sequence, partition, error)
         if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001 - its public name
             self._drain(0.0)
             self._client.close()
             self._client = self._opened()
-        self._client.poll(POLL_S)  # or repeated refusals would fill the history
+        self._client.poll(POLL_S)  # a pause: repeated refusals would fill the history
 
     def _drain(self, limit_s: float) -> None:
-        """Wait for responses. Then abandon the other records; callbacks report each of them."""
+        """Wait for responses. Then abandon the other records. A callback reports each of them."""
         deadline = time.monotonic() + limit_s
         while len(self._client) and time.monotonic() < deadline:
             self._client.poll(POLL_S)

@@ -1,7 +1,9 @@
-"""Sends single, named records, and waits for their outcomes at once or later.
+"""A sender of single, named records.
 
-Stories and the fences of the final read use this module. The history is about one topic, so it has
-no records of other topics.
+The sender waits for the outcome of each record at once, or later.
+
+Stories and the fences of the final read use it. The history is about one topic, so it has no
+records of other topics.
 """
 
 import contextlib
@@ -44,7 +46,7 @@ class SendOutcome:
 
 
 class Sender:
-    """One producer for named records. Safe to share between threads; one record at a time.
+    """One producer for named records. Threads can share it. It sends one record at a time.
 
     Args:
         settings: the producer's settings, with its acks.
@@ -77,15 +79,15 @@ class Sender:
         self._stopping = False
 
     def warm_up(self, *, limit_s: float) -> None:
-        """Connect to every partition's leader, so that the first send is as fast as others."""
+        """Connect to every partition's leader, so that the first send is as fast as later sends."""
         with self._lock:
             self._producer.reach(self._topic, limit_s=limit_s)
 
     def send(self, identity: str, partition: int, *, limit_s: float) -> SendOutcome:
-        """Send one record; return within a millisecond or two of its acknowledgement.
+        """Send one record. Return within a millisecond or two after its acknowledgement.
 
         Without a response within the limit, the outcome is ``info`` without an error. If a response
-        arrives later, the history has that response.
+        arrives later, the history gets the outcome of that response.
         """
         with self._lock:
             self.sent += 1
@@ -114,7 +116,7 @@ class Sender:
         Args:
             value: the record's name.
             size: the size of the record in bytes, without ``content``.
-            topic: another topic than that of the history; empty for the topic of the history.
+            topic: the record's topic; empty for the topic of the history.
             content: bytes after the record's name that compression cannot make smaller.
 
         Raises:
@@ -126,7 +128,9 @@ class Sender:
             try:
                 self._producer.queue(topic or self._topic, record, partition, on_delivery=note)
             except KafkaException as raised:
-                raise HarnessError(f"{value} was refused: {raised.args[0]}") from raised
+                raise HarnessError(
+                    f"the client refused the record {value}: {raised.args[0]}"
+                ) from raised
             self._waiting += 1
             self.sent += not topic
 
@@ -142,14 +146,14 @@ class Sender:
     def trust_flush(self, *, limit_s: float) -> bool:
         """Call the library's own flush; return whether it has returned within the limit.
 
-        After it has returned, records without an error count as acknowledged, as in a program that
-        trusts the flush.
+        After the flush, records without an error count as acknowledged, as in a program that trusts
+        its result.
         """
         with self._lock:
             return self._producer.trust_flush(limit_s)
 
     def _noted(self, identity: str, partition: int, answers: list[SendOutcome]) -> OnDelivery:
-        """Return the callback that records the outcome of the record that is sent next."""
+        """Return the callback for the next record. The callback records that record's outcome."""
         invoke_ns = self._recorder.clock()
 
         def delivered(error: ClientError | None, message: DeliveredRecord) -> None:
@@ -163,7 +167,7 @@ class Sender:
         return delivered
 
     def _forget(self, error: ClientError | None, message: DeliveredRecord) -> None:
-        """Record nothing: the record belongs to a different topic."""
+        """Record nothing, because the record belongs to another topic."""
         del error, message
         self._waiting -= 1
 
@@ -191,9 +195,9 @@ class Sender:
                 self._producer.reach(self._topic, limit_s=_POLL_S * 20)
 
     def finish(self, *, limit_s: float) -> None:
-        """Wait for responses within the limit; record missing responses as unknown outcomes.
+        """Wait for responses within the limit. Record missing responses as unknown outcomes.
 
-        The producer stays connected until it is closed. May be called twice.
+        The producer stays connected until it is closed. A second call does nothing.
         """
         if self._stopping:
             return

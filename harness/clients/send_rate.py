@@ -1,4 +1,4 @@
-"""Rates and lifetimes of clients, drawn from the seed."""
+"""Rates and lifetimes of clients. The seed decides their random numbers."""
 
 import random
 import threading
@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from highwater.harness.runs.plan import Plan
 
 POLL_S: Final = 0.05
-"""The longest time between two checks of a client for the end of its life."""
+"""The longest time in seconds between two checks whether a client must end."""
 
 _BURST: Final = 100
 _CATCH_UP_S: Final = 1.0
@@ -17,9 +17,9 @@ _CRASHES: Final = 0.5
 
 
 class RateLimiter:
-    """Computes how many records or transactions to send now, for an average rate.
+    """Computes the number of records or transactions to send now, for an average rate.
 
-    After a stall, it catches up at most one second.
+    After a stall, it makes up for one second at most.
 
     Args:
         rate: records or transactions per second; 0 means as fast as possible.
@@ -49,7 +49,7 @@ class RateLimiter:
 
 
 class StopSignal(Protocol):
-    """The signal for a client to end: a ``ClientLifetime``, or a ``threading.Event``."""
+    """A signal that a client must end: a ``ClientLifetime``, or a ``threading.Event``."""
 
     def is_set(self) -> bool:
         """Return whether the client must end."""
@@ -80,7 +80,7 @@ class ClientLifetime:
 
     @property
     def crashed(self) -> bool:
-        """True if the client's life ended by a crash: the client is dropped without a close."""
+        """True if the client's life ended by a crash. Then the client is not closed."""
         return self._dies and not self._stop.is_set() and self.is_set()
 
     def named(self, name: str) -> str:
@@ -91,7 +91,7 @@ class ClientLifetime:
 def lives(
     stop: threading.Event, random_source: random.Random, mean_s: float
 ) -> Iterator[ClientLifetime]:
-    """Yield one life after the other until the run is over; half of the lives end by a crash.
+    """Yield one life after another until the run is over. Half of the lives end by a crash.
 
     Args:
         mean_s: average seconds of a life (exponential distribution); 0 means as long as the run.

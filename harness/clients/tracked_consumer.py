@@ -1,10 +1,10 @@
 """A consumer of the topic under test that reports every move of its position.
 
 The history must show whether a seek moved a reader, or whether the reader skipped records. So only
-this class moves a reader. Its ``auto.offset.reset`` is ``error``, with which librdkafka stops
-reading the partition and reports an error. For a consumer that gets partitions from its group, this
-class requests the first offsets. A consumer with another ``auto.offset.reset`` behaves like an
-application's: if its group has no committed offset, that setting decides where it starts.
+this class may move a reader. The consumer's ``auto.offset.reset`` is ``error``: librdkafka then
+reports an error instead of moving. For a consumer that gets partitions from its group, this class
+requests the first offsets. A consumer with another ``auto.offset.reset`` behaves like an
+application's: if its group has no committed offset, that setting decides its first offset.
 """
 
 import threading
@@ -28,12 +28,15 @@ from highwater.harness.runs.history import ASSIGN, REBALANCE, SEEK, SUBSCRIBE
 _ASK_S: Final = 5.0
 _ENDS_S: Final = 5.0
 _STORED: Final = -1000
-"""librdkafka's offset value for the group's committed offset, which librdkafka then requests
+"""librdkafka's number for "the group's committed offset". librdkafka then requests that offset
 itself."""
 
 
 class MoveCallback(Protocol):
-    """A callback for each move: the kind (of ``history``), and whether a poll is running."""
+    """A callback for each move.
+
+    Arguments: the move's kind (see ``history``), and whether a poll is running.
+    """
 
     def __call__(self, kind: str, places: Places, *, within: bool) -> None:
         """Record the move."""
@@ -73,7 +76,7 @@ class TrackedConsumer:
         self._next: dict[int, int] = {}
         """Assigned partition to the offset that is read next."""
         self.revoked = False
-        """Whether partitions were revoked or lost since this was set to False."""
+        """Whether partitions were revoked or lost since the caller set this to False."""
         if journal is not None:
             settings = {**settings, "on_commit": journal.answered}
         self._client: RecordConsumer | None = library.consumer(settings)
@@ -81,11 +84,11 @@ class TrackedConsumer:
     @property
     def client(self) -> RecordConsumer:
         """The library's consumer."""
-        assert self._client is not None, "a reader that was dropped cannot be used any more"
+        assert self._client is not None, "a consumer cannot be used after close or drop"
         return self._client
 
     def assign(self, positions: Mapping[int, int]) -> None:
-        """Read these partitions, from these offsets."""
+        """Read these partitions from these offsets."""
         self._moved(ASSIGN, dict.fromkeys(positions), within=False)
         self._moved(SEEK, positions, within=False)
         self._next = dict(positions)
@@ -99,7 +102,7 @@ class TrackedConsumer:
         )
 
     def poll(self, most: int, wait_s: float) -> list[ReadRecord]:
-        """Return the next records; errors go to the log."""
+        """Return the next records. Write errors to the log."""
         if self._stranded:
             self._go_on()
         messages = self.client.consume(most, wait_s)
@@ -117,7 +120,7 @@ class TrackedConsumer:
             try:
                 self.client.seek(self._at(partition, offset))
             except KafkaException as error:
-                self._log.info("%s: no seek: %s", self._name, error)
+                self._log.info("%s: a seek failed: %s", self._name, error)
             else:
                 numbers[partition] = offset
         if numbers:
@@ -143,15 +146,15 @@ class TrackedConsumer:
         try:
             self.client.commit(offsets=places, asynchronous=True)
         except KafkaException as error:
-            self._log.info("%s: no commit: %s", self._name, error)
+            self._log.info("%s: a commit failed: %s", self._name, error)
 
     def after(self, messages: Iterable[ReadRecord]) -> list[TopicPartition]:
-        """Return the positions at which a group must continue after these records."""
+        """Return the positions after these records, in the form that a commit needs."""
         last = {message.partition() or 0: (message.offset() or 0) + 1 for message in messages}
         return [self._at(*place) for place in last.items()]
 
     def close(self) -> None:
-        """Leave the group, if the consumer is in a group, and close the consumer."""
+        """Leave the group, if the consumer is a member, and close the consumer."""
         begun_ns = 0 if self._journal is None else self._journal.clock()
         self.client.close()
         self._client = None
@@ -159,10 +162,10 @@ class TrackedConsumer:
             self._journal.ended(begun_ns, crashed=False)
 
     def drop(self) -> None:
-        """Close the consumer as in a crash: the group removes it after the session timeout.
+        """Close the consumer as in a crash. The group removes it after the session timeout.
 
-        librdkafka may wait for its own threads without end (its issues 4674 and 5434), so the last
-        reference is deleted in a separate thread, which may hang.
+        librdkafka may wait for its own threads without end (its issues 4674 and 5434). So a
+        separate thread deletes the last reference, and may hang.
         """
         if self._journal is not None:
             self._journal.ended(self._journal.clock(), crashed=True)
@@ -172,7 +175,7 @@ class TrackedConsumer:
         ending.start()
         ending.join(_ENDS_S)
         if ending.is_alive():
-            self._log.warning("%s: its library has not ended it in %g s", self._name, _ENDS_S)
+            self._log.warning("%s: the library did not end the client in %g s", self._name, _ENDS_S)
 
     def _at(self, partition: int, offset: int) -> TopicPartition:
         return TopicPartition(self._topic, partition, offset)
@@ -191,8 +194,8 @@ class TrackedConsumer:
     def _go_on(self) -> None:
         """Continue at the nearest offset in partitions whose position is out of range.
 
-        The whole assignment is replaced: a member of a classic group may not change a part of it. A
-        member of a group with the newer protocol (KIP-848) may only change a part.
+        The complete assignment is replaced: a member of a classic group may not change a part of
+        it. A member of a group with the newer protocol (KIP-848) may change only a part.
         """
         moves: dict[int, int] = {}
         for partition, position in list(self._stranded.items()):
@@ -211,9 +214,10 @@ class TrackedConsumer:
                 self._journal.note("sought", dict(moves), self._journal.clock())
 
     def _replaced(self, moves: Mapping[int, int]) -> bool:
-        """Read partitions at new offsets; return whether the client still owns them.
+        """Read partitions at new offsets. Return whether the client still owns these partitions.
 
-        A client that its group removed has lost its partitions. It reports this at the next poll.
+        A client that its group removed has lost its partitions. The client reports this at the next
+        poll.
         """
         places = _at_all(self._topic, moves)
         try:
@@ -223,13 +227,16 @@ class TrackedConsumer:
             else:
                 self.client.assign(_at_all(self._topic, self._next | dict(moves)))
         except KafkaException as error:
-            self._log.info("%s: partitions were revoked meanwhile: %s", self._name, error)
+            self._log.info("%s: the partitions are revoked: %s", self._name, error)
             return False
         self._next |= moves
         return True
 
     def _assigned(self, client: RecordConsumer, partitions: list[TopicPartition]) -> None:
-        """Record an assignment. Called within a poll, before any record from new partitions."""
+        """Record an assignment.
+
+        The library calls this in a poll, before any record of the partitions.
+        """
         begun_ns = 0 if self._journal is None else self._journal.clock()
         epoch = None if self._journal is None else client.epoch()
         self._moved(REBALANCE, _all(partitions), within=True)
@@ -248,7 +255,10 @@ class TrackedConsumer:
             self._journal.note("assigned", offsets, begun_ns, epoch=epoch)
 
     def _revoked(self, client: RecordConsumer, partitions: list[TopicPartition]) -> None:
-        """Commit the positions, and record a revocation. Called in a poll or at close."""
+        """Commit the positions, and record a revocation.
+
+        The library calls this in a poll or at close.
+        """
         begun_ns = 0 if self._journal is None else self._journal.clock()
         if self._journal is not None:
             self._commit_last(client, {place.partition for place in partitions}, self._journal)
@@ -277,7 +287,7 @@ class TrackedConsumer:
     def _commit_last(
         self, client: RecordConsumer, partitions: set[int], journal: GroupJournal
     ) -> None:
-        """Retry unconfirmed commits and wait, because the next owner starts at these offsets."""
+        """Repeat commits without a response, and wait: the next owner starts at these offsets."""
         ends = {
             partition: offset
             for partition, offset in self._next.items()
@@ -290,7 +300,7 @@ class TrackedConsumer:
         try:
             answer = client.commit(offsets=places, asynchronous=False)
         except KafkaException as error:
-            self._log.info("%s: no last commit: %s", self._name, error)
+            self._log.info("%s: the last commit failed: %s", self._name, error)
             journal.answered(error.args[0], places)
         else:
             journal.answered(None, answer or ())
@@ -332,7 +342,6 @@ def _unplaced(partitions: Iterable[TopicPartition]) -> dict[int, int | None]:
 
 
 def _all(partitions: list[TopicPartition]) -> Places:
-    """Return the partitions of one rebalance; ``{None: None}`` if there are none."""
     if not partitions:
         return {None: None}
     return dict.fromkeys(place.partition for place in partitions)

@@ -1,4 +1,4 @@
-"""Buffer for a transactional client's operations, one complete transaction at a time."""
+"""A buffer for a transactional client's operations, which are added by complete transactions."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 
 class TransactionBuffer:
-    """The buffer of one transactional client. Only its thread uses it, also in callbacks.
+    """The buffer of one transactional client. Only the client's thread uses it, also in callbacks.
 
     Args:
         group: the name of the group that the client joins; empty if it does not read.
@@ -54,8 +54,8 @@ class TransactionBuffer:
         return self._current
 
     def moved(self, kind: str, places: Places, *, within: bool) -> None:
-        """Record a move of the client's reader, in the current transaction or separately."""
-        del within  # a poll is always within a transaction
+        """Record a move of the client's reader, within the current transaction if there is one."""
+        del within  # every poll is within a transaction
         if self._current is not None:
             self._current.moved(kind, places)
             return
@@ -64,7 +64,7 @@ class TransactionBuffer:
         entry.end(OK)
 
     def turn(self) -> None:
-        """Write the buffered rows if it is time. Call this method regularly."""
+        """Write the buffered rows if they are old. The client calls this method regularly."""
         if self._rows and self._recorder.clock() - self._written_ns >= FLUSH_S * 1e9:
             self.close()
 
@@ -87,7 +87,7 @@ class TransactionBuffer:
 
 
 class OpenTransaction:
-    """One transaction before its end."""
+    """One transaction that has not ended yet."""
 
     def __init__(
         self, row: Row, isolation: str, group: str, ended: Callable[[list[Row], bool], None]
@@ -99,7 +99,7 @@ class OpenTransaction:
         self._rows: list[Row] = []
 
     def send(self, value: str, partition: int) -> OnDelivery:
-        """Record that a record is sent; return the callback for its delivery report.
+        """Record that a record is sent. Return the callback for its delivery report.
 
         The callback records only the offset or the error: the record has its transaction's outcome.
         """
@@ -131,7 +131,7 @@ class OpenTransaction:
         ]
 
     def moved(self, kind: str, places: Places) -> None:
-        """Record a move of the reader within the transaction; its outcome is always ok."""
+        """Record a move of the reader within the transaction. Its outcome is always ok."""
         value = self._group if kind == SUBSCRIBE else ""
         done = {**self._row, "kind": kind, "value": value, "outcome": OK}
         self._rows += [
@@ -140,7 +140,7 @@ class OpenTransaction:
         ]
 
     def end(self, outcome: str, error: str | None = None, *, answered: bool = True) -> None:
-        """Set the outcome of all sends and reads to the transaction's, and write the rows.
+        """Set the outcome of all sends and reads to the transaction's outcome, and write the rows.
 
         Args:
             answered: whether EndTxn got a response.

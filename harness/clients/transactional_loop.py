@@ -1,11 +1,12 @@
 """A transactional client and its loop (KIP-98).
 
-A transaction sends a few records to random partitions, and is committed or aborted as the seed
-decides. With ``transform`` the client also reads as a group member, before and after its sends, and
-commits its positions within the transaction (KIP-447): consume, transform, produce.
+A transaction sends a few records to random partitions. The seed decides whether it is committed or
+aborted. With ``transform`` the client also reads as a group member, before and after its sends, and
+commits its offsets within the transaction (KIP-447): consume, transform, produce.
 
-A client that crashes leaves its transaction open. Its successor has the same ``transactional.id``,
-which aborts the open transaction, and fences a producer that still runs.
+A client that crashes leaves its transaction open. The client's successor has the same
+``transactional.id``. So the successor aborts the open transaction, and fences a producer that still
+runs.
 """
 
 import threading
@@ -38,10 +39,10 @@ probability."""
 
 _READ_AT_ONCE: Final = 50
 _READ_S: Final = 0.01
-"""Limits of a poll within a transaction, in seconds and records."""
+"""Limits of a poll within a transaction: number of records, and seconds."""
 
 _CRASHED: Final = "_DESTROY"
-"""librdkafka's error for requests whose client was destroyed."""
+"""The name of librdkafka's error for requests of a client that was destroyed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,9 @@ class _Client:
 
 
 class TransactionLoop:
-    """One transactional client of the run and its successors after crashes, in a thread.
+    """One transactional client of the run, and the clients that replace it.
+
+    The client has its own thread.
 
     Args:
         common: returns the settings of a client with the given name.
@@ -83,12 +86,15 @@ class TransactionLoop:
         rate = plan.workload.rate / plan.workload.producers / SENDS_MEAN
         self._pace = RateLimiter(rate, recorder.clock)
         self._zombie: tuple[_Client, OpenTransaction] | None = None
-        """A client that its successor has fenced but that does not know this yet, and its open
-        transaction."""
+        """A client that its successor has fenced, but that does not know this yet. With it is its
+        open transaction."""
         self._dangling = False
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
-        """Run transactions until ``stop``; then wait up to ``answer_limit_s`` for their ends."""
+        """Run transactions until ``stop``.
+
+        Then wait up to ``answer_limit_s`` for the last responses.
+        """
         patience = TransactionTimeouts(stop, self._plan.workload.delivery_timeout_s, answer_limit_s)
         lengths = draws(self._plan, f"{self._name} lives")
         for life in lives(stop, lengths, self._plan.workload.churn_s):
@@ -97,8 +103,8 @@ class TransactionLoop:
                 stop.wait(POLL_S)
                 continue
             self._live(life, session)
-            del session  # this ends the client, if it is no zombie
-        if self._dangling:  # or readers would wait until the open transaction times out
+            del session  # deleting the last reference ends the client, unless it is a zombie
+        if self._dangling:  # otherwise readers wait until the open transaction times out
             self._open(f"{self._name}.end", patience)
         if self._zombie is not None:
             client, entry = self._zombie
@@ -106,7 +112,10 @@ class TransactionLoop:
             client.tape.close()
 
     def _open(self, process: str, patience: TransactionTimeouts) -> TransactionalProducer | None:
-        """Open the successor of the last client. Then a zombie may try to commit."""
+        """Open the client's successor.
+
+        If there is a zombie (a fenced client), let it try to commit.
+        """
         name = f"{self._plan.topic.name}-{self._name}"
         settings = clients.transactional(self._plan, self._common(process), name)
         session = TransactionalProducer(settings, patience, self._library)
@@ -116,7 +125,7 @@ class TransactionLoop:
         if self._zombie is not None:
             (client, entry), self._zombie = self._zombie, None
             end = client.session.commit()
-            # The transaction was aborted before its commit was requested.
+            # The successor aborted this transaction before the zombie requested its commit.
             entry.end(OK if end.outcome == OK else FAIL, end.error)
             client.tape.close()
         return session
@@ -158,7 +167,7 @@ class TransactionLoop:
         return reader
 
     def _work(self, client: _Client, life: ClientLifetime) -> bool:
-        """Run transactions until the life is over; return False if the producer failed before."""
+        """Run transactions until the life is over. Return False if the producer failed before."""
         while not life.is_set():
             for _ in range(self._pace.due()):
                 if life.is_set():
@@ -170,7 +179,7 @@ class TransactionLoop:
         return True
 
     def _transact(self, client: _Client, *, crash: bool = False) -> bool:
-        """Run one transaction; return False if the producer cannot be used any more."""
+        """Run one transaction. Return False if the producer cannot be used any more."""
         draw, partitions = self._random, self._plan.topic.partitions
         targets = [draw.randrange(partitions) for _ in range(draw.randint(1, SENDS_MOST))]
         aborts = draw.random() < self._plan.workload.aborts
@@ -201,7 +210,7 @@ class TransactionLoop:
         return messages
 
     def _send(self, session: TransactionalProducer, entry: OpenTransaction, partition: int) -> bool:
-        """Send the next record; return False if the client refuses the record."""
+        """Send the next record. Return False if the client refuses the record."""
         name = self._named(self.sent) if self._named else f"{self._prefix}-{self.sent}"
         value = record_value(name, self._plan.workload.record_bytes)
         delivered = entry.send(name, partition)
@@ -214,9 +223,9 @@ class TransactionLoop:
         return True
 
     def _keep_offsets(self, client: _Client, polled: list[ReadRecord]) -> bool:
-        """Add the positions after ``polled`` to the transaction; return False if it must abort.
+        """Add the offsets after ``polled`` to the transaction. Return False if it must abort.
 
-        The transaction must abort if a partition was revoked, because another member reads the
+        If a partition was revoked, the transaction must abort, because another member reads the
         records again.
         """
         reader = client.reader
@@ -242,7 +251,7 @@ class TransactionLoop:
 
 
 def _first(messages: list[ReadRecord]) -> dict[int, int]:
-    """Return a reader's positions before these messages, which it may have read twice."""
+    """Return the reader's positions before these messages. A message may be there twice."""
     numbers: dict[int, int] = {}
     for message in messages:
         partition, offset = message.partition() or 0, message.offset() or 0

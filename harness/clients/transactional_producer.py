@@ -22,7 +22,7 @@ class TransactionTimeouts:
 
     Args:
         each_s: seconds for one call.
-        last_s: seconds for everything after ``stop``.
+        last_s: returns the seconds for all calls after ``stop``.
     """
 
     def __init__(self, stop: threading.Event, each_s: float, last_s: Callable[[], float]) -> None:
@@ -46,7 +46,7 @@ class TransactionEnd:
 
     Attributes:
         error: the client's name of the error; None if there was no error.
-        answered: True if EndTxn got a response; False if the client stopped waiting.
+        answered: whether EndTxn got a response. False if the client stopped waiting for it.
         usable: whether the producer can begin another transaction.
     """
 
@@ -72,20 +72,26 @@ class TransactionalProducer:
         self.client = library.producer(settings)
 
     def open(self) -> bool:
-        """Fence other producers with this name, and abort their transaction; False on a timeout."""
+        """Fence other producers with this name, and abort their transaction.
+
+        Return False on a timeout.
+        """
         return self._call(self.client.init_transactions) is None
 
     def begin(self) -> bool:
-        """Begin a transaction; return False if this producer cannot begin transactions any more."""
+        """Begin a transaction. Return False if this producer cannot begin transactions any more."""
         try:
             self.client.begin_transaction()
         except KafkaException as error:
-            self._log.warning("%s: no transaction: %s", self._name, error)
+            self._log.warning("%s: a transaction cannot begin: %s", self._name, error)
             return False
         return True
 
     def offsets(self, offsets: list[TopicPartition], group: object) -> bool:
-        """Add a group's offsets to the transaction; False if the transaction must be aborted."""
+        """Add a group's offsets to the transaction.
+
+        Return False if the transaction must be aborted.
+        """
         send = self.client.send_offsets_to_transaction
         return self._call(lambda limit_s: send(offsets, group, limit_s)) is None
 
@@ -94,7 +100,7 @@ class TransactionalProducer:
         self.client.flush(max(0.0, self._patience.left_s(time.monotonic())))
 
     def commit(self) -> TransactionEnd:
-        """Commit; ``harness.clients.delivery_outcomes`` explains the meaning of a failure."""
+        """Commit. ``harness.clients.delivery_outcomes`` explains the outcomes of a failure."""
         error = self._call(self.client.commit_transaction)
         if error is None:
             return TransactionEnd(outcome=OK)
@@ -107,7 +113,7 @@ class TransactionalProducer:
         )
 
     def abort(self) -> TransactionEnd:
-        """Abort; the transaction is never committed, even if the abort fails."""
+        """Abort. The transaction is never committed, even if the abort fails."""
         error = self._abort()
         if error is None:
             return TransactionEnd(outcome=FAIL)
@@ -126,14 +132,17 @@ class TransactionalProducer:
         return TransactionEnd(outcome=OK)
 
     def drop(self) -> None:
-        """Close the producer as in a crash: its coordinator gets no request."""
+        """Close the producer as in a crash. Its coordinator gets no request."""
         self.client.drop()
 
     def _abort(self) -> ClientError | None:
         return self._call(self.client.abort_transaction)
 
     def _call(self, api: Callable[[float], object]) -> ClientError | None:
-        """Call ``api`` until it returns without an error; repeat a call that can be resumed."""
+        """Call ``api`` until it returns without an error.
+
+        Repeat a call that the client can continue.
+        """
         began = time.monotonic()
         while True:
             try:

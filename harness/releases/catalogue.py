@@ -24,12 +24,12 @@ __all__ = [
 
 # Java 9 dropped javax.xml.bind, which brokers before 2.0 use.
 _JAXB = ("javax.xml.bind:jaxb-api:2.3.1!",)
-# From 1.1 on the user has to choose a log4j binding.
+# From 1.1 on, the jars of a broker do not include a log4j binding.
 _LOG4J = ("org.slf4j:slf4j-log4j12:1.7.30!",)
 _RELOAD4J = ("org.slf4j:slf4j-reload4j:1.7.36!",)
 _LOG4J_2 = ("org.apache.logging.log4j:log4j-slf4j-impl:2.25.4!",)
 
-# The ZooKeeper 3.4.13 client, which Kafka 2.0 and 2.1 ship, resolves no address on Java 17.
+# Kafka 2.0 and 2.1 ship the ZooKeeper 3.4.13 client, which resolves no address on Java 17.
 _ZOOKEEPER_3_4_10 = ("org.apache.zookeeper:zookeeper:3.4.10!",)
 
 _UP_TO_0_9 = RequestVersions(fetch=1, fetch_as=-2, list_offsets=0, metadata=0, create_topics=None)
@@ -38,7 +38,7 @@ _UP_TO_0_10_0 = RequestVersions(
 )
 _UP_TO_2_3 = RequestVersions(fetch=2, fetch_as=-2, list_offsets=1, metadata=1, create_topics=1)
 
-# ApiVersions came with 0.10.0 (KIP-35); with older brokers, librdkafka must know the version.
+# ApiVersions came with 0.10.0 (KIP-35). For older brokers, librdkafka needs the release.
 _BEFORE_API_VERSIONS = MappingProxyType(
     {"api.version.request": "false", "broker.version.fallback": "0.9.0"}
 )
@@ -55,8 +55,8 @@ _ENTRIES = (
         client=_BEFORE_API_VERSIONS,
         drivers=("local",),
         note=(
-            "Records have no timestamps. ApiVersions and CreateTopics do not exist, so the "
-            "client is configured with the release, and topics are written in ZooKeeper."
+            "Records have no timestamps. ApiVersions and CreateTopics do not exist, so clients "
+            "need the release as a setting, and the harness creates topics in ZooKeeper."
         ),
     ),
     Release(
@@ -69,8 +69,8 @@ _ENTRIES = (
         wire=_UP_TO_0_10_0,
         drivers=("local",),
         note=(
-            "The first record format with timestamps. CreateTopics does not exist, so topics are "
-            "written in ZooKeeper."
+            "The first record format with timestamps. CreateTopics does not exist, so the harness "
+            "creates topics in ZooKeeper."
         ),
     ),
     Release(
@@ -82,8 +82,9 @@ _ENTRIES = (
         magic=1,
         wire=_UP_TO_2_3,
         note=(
-            "The last line that truncates to the HW. While a deposed leader is paused, the new "
-            "leader can hang for many seconds while it shuts down its fetcher."
+            "The last release line in which followers truncate to their high watermark. A new "
+            "leader shuts down its fetcher: if the old leader is paused, this can take many "
+            "seconds."
         ),
     ),
     Release(
@@ -94,8 +95,8 @@ _ENTRIES = (
         truncation=Truncation.LEADER_EPOCH,
         wire=_UP_TO_2_3,
         note=(
-            "The first line with leader epochs (KIP-101), in record batches of format 2 (KIP-98). "
-            "Has KAFKA-6857."
+            "The first release line with leader epochs (KIP-101), in record batches of format 2 "
+            "(KIP-98). This release has KAFKA-6857."
         ),
     ),
     Release(
@@ -136,8 +137,8 @@ _ENTRIES = (
         truncation=Truncation.LEADER_EPOCH_EXACT,
         wire=_UP_TO_2_3,
         note=(
-            "The first line with KIP-279. Like all earlier lines, it has KAFKA-7128, KAFKA-7164 "
-            "and KAFKA-7415."
+            "The first release line with KIP-279. Like all earlier lines, it has KAFKA-7128, "
+            "KAFKA-7164 and KAFKA-7415."
         ),
     ),
     Release(
@@ -148,8 +149,8 @@ _ENTRIES = (
         truncation=Truncation.LEADER_EPOCH_EXACT,
         wire=_UP_TO_2_3,
         note=(
-            "KAFKA-7128, KAFKA-7164 and KAFKA-7415 are fixed. A fetch out of range no longer stops "
-            "a follower (KAFKA-7414)."
+            "KAFKA-7128, KAFKA-7164 and KAFKA-7415 are fixed. A fetch out of range no longer "
+            "stops a follower (KAFKA-7414)."
         ),
     ),
     Release(
@@ -160,8 +161,9 @@ _ENTRIES = (
         truncation=Truncation.LEADER_EPOCH_EXACT,
         wire=_UP_TO_2_3,
         note=(
-            "The first line that fences fetches with another leader epoch (KIP-320), but up to 2.4 "
-            "only the first fetch of a fetch session (KAFKA-9338). The first line with zstd."
+            "The first release line that fences fetches with another leader epoch (KIP-320). Up "
+            "to 2.4, it checks only the first fetch of a fetch session (KAFKA-9338). The first "
+            "release line with zstd."
         ),
     ),
     Release(
@@ -171,8 +173,8 @@ _ENTRIES = (
         truncation=Truncation.LEADER_EPOCH_EXACT,
         window_widens=False,
         note=(
-            "Leaders answer a follower with an older HW at once (2.4.0 to 2.5.1 only), so "
-            "the HW-lag window of an idle partition closes in milliseconds."
+            "If a follower's high watermark is old, the leader responds at once (2.4.0 to 2.5.1 "
+            "only). So in an idle partition, that high watermark is old for milliseconds only."
         ),
     ),
     Release(
@@ -180,8 +182,8 @@ _ENTRIES = (
         extra_jars=_LOG4J,
         coordination="zookeeper",
         note=(
-            "The first line that truncates on fetch. Has KAFKA-13141, KAFKA-13207 and, like all"
-            " releases up to 3.9.0, KAFKA-18991."
+            "The first release line whose followers truncate on fetch. This release has "
+            "KAFKA-13141 and KAFKA-13207. Like all releases up to 3.9.0, it has KAFKA-18991."
         ),
     ),
     Release(
@@ -195,53 +197,54 @@ _ENTRIES = (
         extra_jars=_RELOAD4J,
         coordination="zookeeper",
         note=(
-            "On ZooKeeper: a KRaft controller of this line does not report its quorum's leader "
-            "(KIP-919 came with 3.7)."
+            "On ZooKeeper: a KRaft controller of this release line does not report its quorum's "
+            "leader (KIP-919 came with 3.7)."
         ),
     ),
     Release(
         name="3.3.2-kraft",
         extra_jars=_RELOAD4J,
         note=(
-            "The same jars as 3.3.2, on KRaft: the first line whose KRaft is ready for production."
-            " Has KAFKA-14139."
+            "The same jars as 3.3.2, on KRaft: the first release line whose KRaft is ready for "
+            "production. This release has KAFKA-14139."
         ),
     ),
     Release(
         name="3.4.1",
         extra_jars=_RELOAD4J,
         note=(
-            "The last KRaft line in which the controller enlarges an ISR without checking broker"
-            " epochs (KIP-903). Has KAFKA-14139."
+            "The last KRaft release line whose controller adds a replica to an ISR without "
+            "checking the broker epoch (KIP-903). This release has KAFKA-14139."
         ),
     ),
     Release(
         name="3.6.2",
         extra_jars=_RELOAD4J,
         note=(
-            "The first line in the catalogue with KIP-890's first part and with KIP-903; but a"
-            " fetch from before a broker's restart still counts (KAFKA-15221)."
+            "The first release line in the catalogue with KIP-890's first part and with KIP-903; "
+            "but the leader still counts a fetch that a broker sent before its restart "
+            "(KAFKA-15221)."
         ),
     ),
     Release(
         name="3.7.0",
         extra_jars=_RELOAD4J,
-        note="Does not start if a partition.metadata is missing (KAFKA-16814).",
+        note="A broker does not start if a partition.metadata file is missing (KAFKA-16814).",
     ),
     Release(
         name="3.7.2",
         extra_jars=_RELOAD4J,
-        note="The first line whose KRaft controllers answer DescribeCluster (KIP-919).",
+        note="The first release line whose KRaft controllers answer DescribeCluster (KIP-919).",
     ),
     Release(
         name="3.9.0",
         extra_jars=_RELOAD4J,
-        note="The last release with KAFKA-18991, except 4.0.0.",
+        note="KAFKA-18991 is in this release and in 4.0.0; later releases have the fix.",
     ),
     Release(
         name="3.9.2",
         extra_jars=_RELOAD4J,
-        note="The last line that runs on ZooKeeper and on KRaft; here on KRaft.",
+        note="The last release line that runs on ZooKeeper and on KRaft; here on KRaft.",
     ),
     Release(
         name="3.9.2-zk",
@@ -253,16 +256,18 @@ _ENTRIES = (
         name="4.0.0",
         extra_jars=_LOG4J_2,
         logging=2,
-        note=("The first line without ZooKeeper. Has KAFKA-18991, and KAFKA-19522, like 4.0.1."),
+        note=(
+            "The first release line without ZooKeeper. This release has KAFKA-18991. Like 4.0.1, "
+            "it has KAFKA-19522."
+        ),
     ),
     Release(
         name="4.0.1",
         extra_jars=_LOG4J_2,
         logging=2,
         note=(
-            "Eligible leader replicas (KIP-966) exist and are off by default. Has "
-            "KAFKA-19522: where they are on, the last known leader is elected although it is "
-            "fenced."
+            "Eligible leader replicas (KIP-966) exist and are off by default. If they are on, the "
+            "controller elects the last known leader although it is fenced (KAFKA-19522)."
         ),
     ),
     Release(
@@ -284,13 +289,13 @@ _ENTRIES = (
         name="4.2.0",
         extra_jars=_LOG4J_2,
         logging=2,
-        note="Like 4.1. Has KAFKA-20254, of groups of Kafka Streams.",
+        note="Like 4.1. This release has KAFKA-20254, a bug in groups of Kafka Streams.",
     ),
     Release(
         name="4.2.1",
         extra_jars=_LOG4J_2,
         logging=2,
-        note="Like 4.1: leaders, followers and the controller decide by the same code.",
+        note="Like 4.1: leaders, followers and the controller have the same code.",
     ),
     Release(
         name="4.3.1",
@@ -303,8 +308,8 @@ _ENTRIES = (
         extra_jars=_LOG4J_2,
         logging=2,
         note=(
-            "Like 4.3. Its StorageTool writes a new cluster's features as the first snapshot of "
-            "the metadata log, no longer as bootstrap.checkpoint (KAFKA-19648)."
+            "Like 4.3. StorageTool writes a new cluster's features into the first snapshot of the "
+            "metadata log, no longer into bootstrap.checkpoint (KAFKA-19648)."
         ),
     ),
 )
@@ -315,7 +320,7 @@ MODERN: Final = "4.4.0"
 """The newest release, in the demo, the sample, benchmarks and examples."""
 
 SAMPLE: Final = ("0.9.0.1", "0.10.2.2", "0.11.0.3", "2.1.1", "2.8.2", MODERN)
-"""One release for each combination of coordination, truncation rule and record format. Tests on
+"""One release for each combination of coordination, truncation rule and record format. Tests with
 real brokers use these if all releases would take too long."""
 
 
@@ -325,8 +330,8 @@ def metadata_release(version: str) -> Release:
     if version in releases:
         return releases[version]
     raise UsageError(
-        f"no release of the catalogue has the metadata.version {version!r}",
-        hint=f"There are {', '.join(releases)}.",
+        f"no release in the catalogue has the metadata.version {version!r}",
+        hint=f"Choose from {', '.join(releases)}.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The choice of a client: a library with a release (``java:3.9.2``), or a driver's command."""
+"""The choice of a client: a library with a release (``java:3.9.2``), or a client driver."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ JAVA: Final = "java"
 KAFKA_PYTHON: Final = "kafka-python"
 AIOKAFKA: Final = "aiokafka"
 DRIVER: Final = "driver"
-"""Any library in a separate process, which a command starts (docs/driver.md)."""
+"""Any library, in a separate process that a command of the user starts (docs/driver.md)."""
 
 _DRIVERS: Final = Path(__file__).parents[1] / "clients/drivers"
 _WHEELS: Final = {
@@ -32,7 +32,7 @@ _WHEELS: Final = {
     KAFKA_PYTHON: KAFKA_PYTHON,
     AIOKAFKA: AIOKAFKA,
 }
-"""Libraries that our own drivers import, in any release, and their packages."""
+"""The packages of the libraries that our own drivers import. A user may choose their release."""
 
 _VERSION: Final = re.compile(r"\d+(\.\d+){1,2}")
 
@@ -51,26 +51,26 @@ _METADATA: Final = (2, 5)
 _OLDEST: Final = {
     KAFKA_PYTHON: (
         (0, 10, 0),
-        "it needs ApiVersions, which brokers before 0.10.0 do not support",
+        "the client needs ApiVersions, which brokers before 0.10.0 do not support",
     ),
-    AIOKAFKA: ((0, 11), "it writes only records of format 2, which came with 0.11.0"),
+    AIOKAFKA: ((0, 11), "the client writes only records of format 2, which came with 0.11.0"),
 }
-"""The oldest brokers that a Python client supports; it supports all newer ones
+"""The oldest brokers that a Python client supports. Each client also supports all newer brokers
 (docs/clients.md)."""
 
 _CODECS: Final = {KAFKA_PYTHON: ("none", "gzip", "zstd")}
-"""Compressions of libraries that do not have all; kafka-python needs packages for some."""
+"""The compressions of a library that does not have all. For some of them, kafka-python needs extra
+packages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientChoice:
-    """A library of clients, and the release of Java's clients.
+    """A client library; for Java's clients also their release.
 
     Attributes:
-        release: the release of Java's clients; None for other libraries, which have only the
-            release of the installed package.
+        release: the release of Java's clients. None for other libraries.
         command: the program of a client driver, and its arguments.
-        wheel: the package and release that our own driver imports; empty for the installed one.
+        wheel: the package and release that our own driver imports. Empty for the installed package.
     """
 
     library: str
@@ -85,7 +85,7 @@ class ClientChoice:
 
     @property
     def title(self) -> str:
-        """The library's clients as words in a sentence, in the plural."""
+        """The name of the library's clients for a sentence, in the plural."""
         if self.wheel:
             return f"the clients of {self.wheel}"
         if self.library == DRIVER:
@@ -100,7 +100,7 @@ class ClientChoice:
         return self.release is None or self.release.idempotence
 
     def compresses(self, codec: str) -> bool:
-        """Return whether the library has this compression."""
+        """Return whether the library supports this compression."""
         codecs = _CODECS.get(self.library, (codec,))
         return codec in (codecs if self.release is None else self.release.compressions)
 
@@ -109,22 +109,22 @@ class ClientChoice:
         newer = protocol == CONSUMER
         if self.release is None:
             python = self.library in {KAFKA_PYTHON, AIOKAFKA}
-            return "they know classic groups only" if newer and python else ""
+            return "Python clients support classic groups only" if newer and python else ""
         number = self.release.number
         if number < _METADATA:
-            return "before 2.5 a consumer does not report the generation of its group"
+            return "consumers before 2.5 do not report the generation of their group"
         if newer and number < CONSUMER_SINCE:
-            return "before 4.0 they have a preview of KIP-848"
+            return "clients before 4.0 have only a preview of KIP-848"
         return ""
 
     def why_not_sharing(self, brokers: Release) -> str:
         """Return why the library's consumers cannot join a share group; empty if they can."""
         if self.command:
-            return "they have no share consumers (KIP-932)"
+            return "such clients have no share consumers (KIP-932)"
         if self.library == LIBRDKAFKA and brokers.number < SHARE_BY_DEFAULT:
-            return f"brokers of {brokers.name} reject their member ids, and send them no records"
+            return f"brokers of {brokers.name} reject librdkafka's member ids, and send no records"
         if self.release is not None and self.release.number < SHARE_SINCE:
-            return "their share consumers came with 4.1 (KIP-932)"
+            return "Java's share consumers came with 4.1 (KIP-932)"
         return ""
 
     def why_not(self, brokers: Release) -> str:
@@ -136,7 +136,7 @@ class ClientChoice:
             return ""
         clients, servers = self.release.number, brokers.number
         if clients >= _KIP_896 and servers < _LEAST:
-            return "since 4.0 they support only brokers of 2.1 and later (KIP-896)"
+            return "clients since 4.0 support only brokers of 2.1 and later (KIP-896)"
         if servers >= _KIP_896 and clients < _LEAST:
             return "brokers of 4.0 and later support only clients of 2.1 and later (KIP-896)"
         if clients > servers and (clients < _NEGOTIATES or servers < _ASKED_FIRST):
@@ -153,8 +153,8 @@ def read_client(word: str, kafka: str) -> ClientChoice:
     Args:
         word: the library, optionally with a colon and its release. A word with a slash is the
             command of a client driver.
-        kafka: the release of the brokers. It is also the release of Java's clients, if ``word`` has
-            none.
+        kafka: the release of the brokers. Java's clients have the same release, unless ``word`` has
+            another one.
 
     Raises:
         UsageError: there is no such library, release or command.

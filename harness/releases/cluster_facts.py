@@ -18,15 +18,15 @@ METADATA: Final[Mapping[int, Number]] = {
     7: (3, 3), 8: (3, 4), 11: (3, 5), 14: (3, 6), 19: (3, 7), 20: (3, 8), 21: (3, 9),
     25: (4, 0), 27: (4, 1), 29: (4, 2), 30: (4, 3), 33: (4, 4),
 }  # fmt: skip
-"""Newest metadata.version of each line's releases: ``MetadataVersion.LATEST_PRODUCTION`` in Kafka's
-source. Up to 3.6 that name does not exist; there it is the last constant."""
+"""The newest metadata.version of each line: ``MetadataVersion.LATEST_PRODUCTION`` in Kafka's
+source. Up to 3.6 that name does not exist; there the newest is the last constant."""
 
 _BEFORE_METADATA: Final = 3
-"""The metadata.version of 3.2, the last line without a feature of this name."""
+"""The metadata.version of 3.2. Later lines have a feature with this name."""
 
 BROKER_EPOCHS: Final = 10
-"""The first metadata.version with which a follower sends its broker epoch in Fetch: 3.5-IV1
-(KIP-903, ``MetadataVersion.fetchRequestVersion``)."""
+"""From this metadata.version on, a follower sends its broker epoch in Fetch: 3.5-IV1 (KIP-903,
+``MetadataVersion.fetchRequestVersion``)."""
 
 PROTOCOL: Final = "inter.broker.protocol.version"
 VERIFICATION: Final = "transaction.partition.verification.enable"
@@ -41,18 +41,18 @@ TRANSACTIONS: Final = "__transaction_state"
 SHARE_GROUPS: Final = "__share_group_state"
 REMOTE_TIER: Final = "__remote_log_metadata"
 OWN_TOPICS: Final = (POSITIONS, TRANSACTIONS, SHARE_GROUPS, REMOTE_TIER)
-"""Kafka's own topics. Kafka creates one with the first group, transactional client, share group
-(KIP-932) or tiered topic (KIP-405)."""
+"""Kafka's internal topics. Kafka creates each topic for the first group, transactional client,
+share group (KIP-932) or tiered topic (KIP-405)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRange:
-    """The possible releases of a broker, because no response contains the broker's release.
+    """The possible releases of a broker. No response of a broker contains its release.
 
     Attributes:
         first: the oldest release that the broker may have, such as (4, 0).
-        below: the oldest later release that the broker cannot have; None if the broker is newer
-            than the catalogue.
+        below: the oldest release, later than ``first``, that the broker cannot have. None if the
+            broker is newer than the catalogue.
         exact: whether the user named the release. Then ``first`` is this release.
     """
 
@@ -92,10 +92,10 @@ class TopicFacts:
     """Facts about one topic.
 
     Attributes:
-        replicas: number of replicas of the partition that has the fewest.
+        replicas: the smallest number of replicas that a partition has.
         settings: the settings in force, defaults included; None if they could not be read.
-        inherits: settings of a broker's file, or Kafka's default, which controllers may have
-            otherwise.
+        inherits: names of settings that the topic gets from a broker's file or from Kafka's
+            defaults. The controllers may have other values of them.
     """
 
     name: str
@@ -110,15 +110,16 @@ class ClusterFacts:
     """Facts about one cluster.
 
     Attributes:
-        controllers: number of voters in the KRaft quorum; None on ZooKeeper or if unreadable.
-        features: the finalized levels, or those in the files; None before 2.7, which has no
+        controllers: number of voters in the KRaft quorum; None on ZooKeeper or if it could not be
+            read.
+        features: the finalized levels, or the levels in the files. None before 2.7, which has no
             features.
         own_topics: the topics of ``OWN_TOPICS`` that the user is authorized to describe.
-        unseen: sentences that state which facts could not be read, and why.
+        unseen: sentences about facts that could not be read, with the reason.
         requests: number of calls of each API.
         running: False if the facts are from files.
-        defaults: Kafka's defaults of broker settings that no file has.
-        unclean_controllers: whether a KRaft controller's own settings allow unclean elections; None
+        defaults: Kafka's defaults of the broker settings that are in no file.
+        unclean_controllers: whether a KRaft controller's own settings allow unclean elections. None
             if they were not read.
     """
 
@@ -136,7 +137,7 @@ class ClusterFacts:
     unclean_controllers: bool | None = None
 
     def level(self, feature: str) -> int | None:
-        """Return a feature's level: 0 if it is not finalized, None if unknown."""
+        """Return a feature's level: 0 if it is not finalized, None if it is unknown."""
         whole = self.features is not None and self.running
         there_are_none = self.coordination == "zookeeper"
         return (self.features or {}).get(feature, 0 if whole or there_are_none else None)
@@ -147,12 +148,12 @@ class ClusterFacts:
 
 
 def successor(line: Number) -> Number:
-    """Return the line after ``line``: 4.1 after 4.0, 0.11.1 after 0.11.0."""
+    """Return the next line: 4.1 for 4.0, 0.11.1 for 0.11.0."""
     return (*line[:-1], line[-1] + 1)
 
 
 def metadata_of(protocol: str) -> dict[str, int]:
-    """Return the metadata.version level of a line, such as 3.4, or of 3.5-IV1; empty before 3.3."""
+    """Return the metadata.version level of a line such as 3.4, or of 3.5-IV1. Empty before 3.3."""
     line, _, internal = protocol.partition("-IV")
     levels = [level for level, of in METADATA.items() if of == numbers(line)]
     if levels and internal.isdecimal():

@@ -11,8 +11,8 @@ CONSUMER_SINCE: Final = (4, 0)
 """The first release in which a group member may use the protocol ``consumer`` (KIP-848)."""
 
 SESSION_S: Final = 2.0
-"""The session timeout in seconds, within which a member must send a heartbeat. Kafka's default is
-45 s."""
+"""The session timeout in seconds: a member must send a heartbeat within this time. Kafka's default
+is 45 s."""
 
 _SESSION_MS: Final = str(int(SESSION_S * 1000))
 _HEARTBEAT_MS: Final = "500"
@@ -23,19 +23,22 @@ CONSUMER_SETTINGS: Final = {
     "group.consumer.min.heartbeat.interval.ms": _HEARTBEAT_MS,
     "group.consumer.heartbeat.interval.ms": _HEARTBEAT_MS,
 }
-"""The timeouts that clients request in classic groups; in KIP-848 groups, brokers set them."""
+"""Timeouts of KIP-848 groups, which brokers set. In classic groups, clients request their
+timeouts."""
 
 SHARE_SINCE: Final = (4, 1)
-"""The first release with share groups (KIP-932), as a preview that a feature enables."""
+"""The first release with share groups (KIP-932). There they are a preview, which a feature
+enables."""
 
 SHARE_BY_DEFAULT: Final = (4, 2)
-"""The first release that has share groups in every new cluster."""
+"""The first release in which every new cluster has share groups."""
 
 SHARE_FEATURES: Final = {"share.version": 1}
-"""The feature that enables share groups, and the level that enables them."""
+"""The feature that enables share groups, and its level."""
 
 LOCK_S: Final = 5.0
-"""A record is locked for a share group member for this many seconds. Kafka's default is 30 s."""
+"""Time in seconds for which a record is locked for a member of a share group. Kafka's default is 30
+s."""
 
 DELIVERIES_MOST: Final = 5
 """The greatest number of deliveries of one record (Kafka's default of
@@ -57,4 +60,4 @@ SHARE_SETTINGS: Final = {
 SHARE_STATE_REPLICAS: Final = "share.coordinator.state.topic.replication.factor"
 
 SHARE_GROUP: Final = {"share.auto.offset.reset": "earliest"}
-"""Settings of a share group: a new group reads partitions from their beginning."""
+"""Settings of a share group: a new group reads each partition from its beginning."""

@@ -25,20 +25,20 @@ class Truncation(StrEnum):
 
 _EXPLANATIONS = {
     Truncation.HIGH_WATERMARK: (
-        "A new follower truncates its log to its own high watermark at once, with no request, "
-        "although records above it may be committed (before KIP-101)."
+        "A new follower truncates its log to its own high watermark, although records above it "
+        "may be committed (before KIP-101)."
     ),
     Truncation.LEADER_EPOCH: (
-        "A new follower asks the leader where the follower's latest epoch ended and truncates "
-        "there (KIP-101)."
+        "A new follower asks the leader for the end offset of the follower's latest leader "
+        "epoch, and truncates to that offset (KIP-101)."
     ),
     Truncation.LEADER_EPOCH_EXACT: (
-        "A new follower asks the leader for the largest epoch not above its own, and goes back, "
-        "epoch by epoch, until both agree (KIP-279)."
+        "A new follower asks the leader for the leader's largest epoch that is not above the "
+        "follower's, and steps back, epoch by epoch, until both have the same epoch (KIP-279)."
     ),
     Truncation.ON_FETCH: (
-        "A follower fetches with its last epoch, and the leader's response has the offset at "
-        "which the logs diverge (KIP-595)."
+        "If a follower's log diverges, the leader's response to its fetch has the offset to "
+        "truncate to (KIP-595)."
     ),
 }
 
@@ -52,17 +52,17 @@ def version_order(name: str) -> tuple[tuple[int, ...], bool, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestVersions:
-    """The request versions that the probe uses for a release. The defaults are for 2.4 and later.
+    """The versions of the probe's requests for a release. The defaults are for 2.4 and later.
 
     Attributes:
         fetch: Fetch version whose response has the high watermark of the broker's own replica.
-        fetch_as: the replica id in the request, with which any replica responds: up to 2.3 that of
-            a debugging consumer (-2), from 2.4 that of a plain consumer (-1, KIP-392).
-        list_offsets: ListOffsets version whose response has a replica's LEO; version 0 returns a
-            list of offsets, versions from 1 on return one offset.
+        fetch_as: replica id in the request. Leaders and followers both respond to it: up to 2.3 the
+            id of a debugging consumer (-2), from 2.4 the id of a plain consumer (-1, KIP-392).
+        list_offsets: ListOffsets version whose response has a replica's log end offset. Version 0
+            returns a list of offsets, later versions return one offset.
         metadata: Metadata version; from 7 on the response has leader epochs.
-        create_topics: CreateTopics version; None where that request does not exist (up to 0.10.0),
-            and the harness creates topics in ZooKeeper.
+        create_topics: CreateTopics version. None up to 0.10.0, which has no such request: there the
+            harness creates topics in ZooKeeper.
     """
 
     fetch: int = 11
@@ -74,27 +74,27 @@ class RequestVersions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """One release of Kafka. The defaults of attributes are those of the newest line.
+    """One release of Kafka. The attributes' defaults are for the newest release line.
 
     Attributes:
         name: Apache's number; with ``-zk`` or ``-kraft`` if the catalogue has both.
-        scala: version of Scala that the jars were built for.
-        extra_jars: Maven ``group:artifact:version`` of jars in addition to the broker's own. They
-            replace the broker's dependencies; with a trailing ``!``, the jar's parent does not
-            choose versions of other jars.
+        scala: Scala version of the jars.
+        extra_jars: Maven ``group:artifact:version`` of jars in addition to the broker's own. These
+            jars replace the broker's dependencies. A trailing ``!`` means that the jar's parent POM
+            does not choose versions of other jars.
         coordination: the system that keeps the cluster's metadata.
         truncation: the rule by which followers truncate their logs.
         magic: newest record format that the broker writes to disk (0, 1 or 2).
         wire: request versions for the probe.
         logging: major version of log4j in the jars, 1 or 2.
-        config: broker settings that only this release's line needs or accepts.
+        config: broker settings that only this release line needs or accepts.
         client: librdkafka settings that clients need with the release.
         heap_mb: heap that a broker of a test cluster needs.
-        drivers: cluster drivers that can run the release. In containers each broker needs an inside
-            and an outside listener, so ``inter.broker.listener.name`` (since 0.10.2).
-        window_widens: whether ``replica.fetch.wait.max.ms`` delays a follower's HW in an idle
-            partition. Leaders of 2.4.0 to 2.5.1 respond at once to a follower with an older HW
-            (``ReplicaManager.fetchMessages``, ``followerNeedsHwUpdate``).
+        drivers: cluster drivers that can run the release. In containers, each broker needs an
+            inside and an outside listener, and so ``inter.broker.listener.name`` (since 0.10.2).
+        window_widens: whether ``replica.fetch.wait.max.ms`` delays a follower's high watermark in
+            an idle partition. Leaders of 2.4.0 to 2.5.1 respond at once to a follower with an older
+            high watermark (``ReplicaManager.fetchMessages``, ``followerNeedsHwUpdate``).
         note: other facts about the release.
     """
 
@@ -115,7 +115,7 @@ class Release:
 
     @property
     def version(self) -> str:
-        """Apache's number; the same jars may be in the catalogue under several names."""
+        """Apache's number. The catalogue may have the same jars under several names."""
         return self.name.partition("-")[0]
 
     @property
@@ -140,7 +140,7 @@ class Release:
 
     @property
     def cuts_to_hw(self) -> bool:
-        """True if a new follower truncates to its own HW, which can lose committed records."""
+        """True if a new follower truncates to its high watermark: committed records can be lost."""
         return self.truncation is Truncation.HIGH_WATERMARK
 
     @property

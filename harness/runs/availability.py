@@ -1,6 +1,7 @@
-"""The availability of a run: how long partitions had no acknowledgement, no leader, no full ISR.
+"""The availability of a run: the longest time without an acknowledgement, a leader or a full ISR.
 
-Every number is as long as it was observed. ``checkers.availability`` computes them.
+``checkers.availability`` computes these times from observations. A time that was not observed to
+its end may have been longer.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,17 +21,18 @@ MEASURES: Final = {
 """The fields of ``Outages``, and their meaning in words."""
 
 Limits: TypeAlias = Mapping[str, tuple[str, float]]
-"""Field of ``Outages`` to the option that limits it, and the limit in seconds."""
+"""For each field of ``Outages`` that a user limits: the name of the option, and the limit in
+seconds."""
 
 
 class Outage(msgspec.Struct, frozen=True, kw_only=True):
     """The longest outage of any partition.
 
     Attributes:
-        seconds: its length, rounded to 1 ms; 0: it was observed that there was none.
+        seconds: length of the outage, rounded to 1 ms; 0 if the observer saw no outage.
         where: the partition, such as ``events-0``; empty without an outage.
-        since_s: when it began, in seconds of the run; None without an outage.
-        least: whether it may have been longer, because its end was not observed.
+        since_s: begin of the outage, in seconds of the run; None without an outage.
+        least: whether the outage may have been longer, because its end was not observed.
     """
 
     seconds: float
@@ -40,34 +42,34 @@ class Outage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def says(self) -> str:
-        """The length as text, and the place: ``at least 3.2 s (events-0 from 1.5 s on)``."""
+        """The length and the partition as text: ``at least 3.2 s (events-0 from 1.5 s on)``."""
         length = f"{'at least ' * self.least}{self.seconds:.1f} s"
         return f"{length} ({self.where} from {self.since_s:.1f} s on)" if self.where else length
 
 
 def says(outage: Outage | None) -> str:
-    """Return an outage's length as text, or that it was not observed."""
+    """Return an outage's length as text, or ``not observed``."""
     return NOT_OBSERVED if outage is None else outage.says
 
 
 def longest(outages: Iterable[Outage | None]) -> Outage | None:
-    """Return the longest outage, if any; of equal ones, one that may have been longer."""
+    """Return the longest outage; if two are equal, the one that may have been longer."""
     observed = [outage for outage in outages if outage is not None]
     return max(observed, key=lambda outage: (outage.seconds, outage.least), default=None)
 
 
 class Outages(msgspec.Struct, frozen=True, kw_only=True):
-    """The longest outages of a run, or around one of its faults. None: not observed.
+    """The longest outages of a run, or around one of its faults. None means not observed.
 
     Attributes:
-        unacknowledged: the time in which at least one send to a partition waited and the partition
-            acknowledged none (``history/ops``); pauses of up to 0.1 s do not count.
-        leaderless: the time in which a partition had no leader by the observed metadata, or its
-            leader did not answer the observer (``events/partitions``, ``events/replicas``).
-        unsynced: the time from the begin of a fault's healing until every replica was in its ISR
-            again, by the observed metadata (``events/partitions``, ``events/steps``); for a story,
-            whose steps do not say when a healing began, from its end. At least, if the next fault
-            began before.
+        unacknowledged: time in which at least one send to a partition waited, and the partition
+            acknowledged no send (``history/ops``). Pauses of up to 0.1 s do not count.
+        leaderless: time in which a partition had no leader according to the observed metadata, or
+            its leader did not respond to the observer (``events/partitions``, ``events/replicas``).
+        unsynced: time from the begin of a fault's healing until every replica was in its ISR again,
+            by the observed metadata (``events/partitions``, ``events/steps``). The steps of a story
+            do not say when a healing began, so a story counts from its end. If the next fault
+            begins before that, the time is a lower bound.
     """
 
     unacknowledged: Outage | None = None
@@ -76,27 +78,28 @@ class Outages(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lengths_s(self) -> dict[str, float | None]:
-        """The seconds of all three, as the fields of rows and of the trend."""
+        """The seconds of the three outages, by the names of columns in tables."""
         outages: dict[str, Outage | None] = {name: getattr(self, name) for name in MEASURES}
         return {f"{n}_s": None if out is None else out.seconds for n, out in outages.items()}
 
     @property
     def says(self) -> str:
-        """All three in one line of text."""
+        """The three outages as one line of text."""
         return "; ".join(f"{text} {says(getattr(self, name))}" for name, text in MEASURES.items())
 
 
 class FaultOutages(Outages, frozen=True, kw_only=True):
-    """The longest outages that were going on, or began, from a fault's begin until its end.
+    """The longest outages around one fault.
 
-    Its end is when all replicas are in sync after its healing, or when the next fault begins. Each
-    counts from the fault's begin on, and until its own end, even after that of the fault. Faults
-    that were open at the same time may have the same outage.
+    An outage counts if it begins or continues between the fault's begin and the fault's end. The
+    fault ends when all replicas are in sync after its healing, or when the next fault begins. An
+    outage counts from the fault's begin until the outage ends, even if the fault has ended before.
+    Faults that overlap may have the same outage.
 
     Attributes:
         broker: None for a fault without a broker.
-        at_s: when it began, in seconds of the run.
-        healed_s: when it was healed; None: never.
+        at_s: begin of the fault, in seconds of the run.
+        healed_s: time of the healing, in seconds of the run; None if the fault was never healed.
     """
 
     fault: str
@@ -112,9 +115,9 @@ class FaultOutages(Outages, frozen=True, kw_only=True):
 
 
 class Availability(Outages, frozen=True, kw_only=True):
-    """The longest outages of the whole run, and those of each of its faults.
+    """The longest outages of the complete run and of each of its faults.
 
-    The run's ``unsynced`` is the longest of its faults.
+    The ``unsynced`` outage of the run is the longest ``unsynced`` outage of its faults.
     """
 
     faults: tuple[FaultOutages, ...] = ()
@@ -127,9 +130,10 @@ class Availability(Outages, frozen=True, kw_only=True):
                 yield f"Time {MEASURES[name]}: {outage.says}. {option} allows {exact(limit_s)} s."
 
     def untested(self, limits: Limits) -> Iterator[str]:
-        """Yield a sentence for each limit of which it is not known whether it was kept.
+        """Yield a sentence for each limit for which the run cannot show whether it was exceeded.
 
-        A recovery that the next fault interrupted is no reason: it was shorter than the limit.
+        If the next fault interrupts a recovery, no sentence is needed: the recovery was shorter
+        than the limit until then.
         """
         for name, (option, _) in limits.items():
             whole: Outage | None = getattr(self, name)
@@ -139,6 +143,6 @@ class Availability(Outages, frozen=True, kw_only=True):
                 yield f"{option} was not tested: the time {MEASURES[name]} was not observed."
             elif open_:
                 yield (
-                    f"{option} may have been exceeded. Time {MEASURES[name]}: {open_[0].says},"
-                    " and the end was not observed."
+                    f"{option} may have been exceeded: the time {MEASURES[name]} was"
+                    f" {open_[0].says}, and its end was not observed."
                 )

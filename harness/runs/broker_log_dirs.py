@@ -1,7 +1,7 @@
 """Merge a broker's log directories into one directory: ``replicas/<broker id>``.
 
-The first log directory is already that directory. During the run, the others are below
-``MORE_LOG_DIRS``, next to ``replicas``. If the run was killed, they remain there.
+The first log directory is already at that path. During the run, the other log directories are below
+``MORE_LOG_DIRS``, next to ``replicas``. After a run that was killed, they are still there.
 """
 
 import os
@@ -16,7 +16,7 @@ _OFFSETS: Final = "-checkpoint"
 
 
 def log_dirs(replicas: Path) -> Iterator[tuple[str, Path]]:
-    """Yield pairs of broker id and log directory; a broker's first directory comes first."""
+    """Yield pairs of broker id and log directory. A broker's first log directory comes first."""
     for broker in sorted(replicas.iterdir()):
         yield broker.name, broker
         for folder in sorted((replicas.parent / MORE_LOG_DIRS / broker.name).glob("*/")):
@@ -24,9 +24,9 @@ def log_dirs(replicas: Path) -> Iterator[tuple[str, Path]]:
 
 
 def copy_broker_file(file: Path, copy: Path) -> None:
-    """Copy a broker-wide file; if a checkpoint is already there, add the lines of ``file`` to it.
+    """Copy a file of a broker. If the copy of a checkpoint file exists, add the lines of ``file``.
 
-    A checkpoint may be empty. After a fault it may be incomplete or damaged.
+    A checkpoint file may be empty. After a fault it may be incomplete or damaged.
     """
     if not copy.exists() or (file.name.endswith(_OFFSETS) and not copy.stat().st_size):
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -38,13 +38,13 @@ def copy_broker_file(file: Path, copy: Path) -> None:
 
 
 def merged_copy(replicas: Path, names: Iterable[str], target: Path) -> None:
-    """Copy some replicas of an interrupted run, and the broker-wide files, to one folder.
+    """Copy some replicas of an interrupted run, and the files of whole brokers, to one folder.
 
-    The run is not changed. Segments are hard-linked if the file system can do that.
+    The run is not changed. Segments are hard links if the file system supports them.
 
     Args:
         names: names of the replicas' folders.
-        target: an empty or missing folder; it gets a folder for each broker id.
+        target: an empty or missing folder. The copy has a folder for each broker id.
 
     Raises:
         OSError: a file cannot be read or copied.
@@ -62,5 +62,5 @@ def merged_copy(replicas: Path, names: Iterable[str], target: Path) -> None:
 def _link(file: str, copy: str) -> None:
     try:
         os.link(file, copy)
-    except OSError:  # another file system
+    except OSError:  # ``copy`` is on another file system
         shutil.copy2(file, copy)

@@ -1,4 +1,4 @@
-"""Settings of topics and brokers that a workload with keys or a remote tier needs."""
+"""Settings of topics and brokers for a workload that uses keys or a remote tier."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -6,14 +6,14 @@ from typing import Final
 
 DELETE_RETENTION: Final = "delete.retention.ms"
 DELETE_RETENTION_MS: Final = 15_000
-"""Kafka retains tombstones for this time. It is longer than a random fault, so that no replica
-misses a tombstone, and shorter than a run."""
+"""The time for which Kafka retains tombstones. This time is longer than a random fault, so that
+every replica gets each tombstone, and shorter than a run."""
 
 COMPACTED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "cleanup.policy": "compact",
-        "segment.ms": "2000",  # only closed segments are cleaned
-        "segment.bytes": str(1 << 20),  # the smallest since 4.0 (KIP-1030)
+        "segment.ms": "2000",  # Kafka compacts closed segments only
+        "segment.bytes": str(1 << 20),  # the smallest allowed value since 4.0 (KIP-1030)
         "min.cleanable.dirty.ratio": "0.01",
         DELETE_RETENTION: str(DELETE_RETENTION_MS),
     }
@@ -26,15 +26,15 @@ CLEANER: Final[Mapping[str, str]] = MappingProxyType({"log.cleaner.backoff.ms": 
 TIERED_TOPIC: Final[Mapping[str, str]] = MappingProxyType(
     {
         "remote.storage.enable": "true",
-        "segment.ms": "2000",  # only closed segments are copied
-        "segment.bytes": str(1 << 20),  # the smallest since 4.0 (KIP-1030)
+        "segment.ms": "2000",  # Kafka copies closed segments only
+        "segment.bytes": str(1 << 20),  # the smallest allowed value since 4.0 (KIP-1030)
         "local.retention.ms": "2000",
     }
 )
-"""Settings for a topic whose segments are deleted from disks as soon as they are copied.
+"""Settings for a topic whose segments are deleted from disks soon after their copy to the remote
+tier.
 
-The remote tier keeps all records: ``retention.ms`` and ``retention.bytes`` are without limit.
-"""
+The remote tier keeps all records: ``retention.ms`` and ``retention.bytes`` are without limit."""
 
 TIERED_BROKERS: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 OK: Final = "ok"
 FAIL: Final = "fail"
 INFO: Final = "info"
-"""ok: the operation happened. fail: it did not happen. info: it may have happened (a timeout)."""
+"""ok: the operation happened. fail: it did not happen. info: it may have happened, for example
+after a timeout."""
 
 SEND: Final = "send"
 READ: Final = "read"
@@ -31,25 +32,25 @@ REBALANCE: Final = "rebalance"
 END: Final = "end"
 """Kinds of operations. A ``send`` or ``read`` row is one record. ``end`` is the end of a log:
 ``offset`` is the next record's offset (only Jepsen's histories have this kind). The other kinds
-move a reader. They have one row for each partition, or one row without a partition. ``assign``:
-from now on the reader reads exactly these partitions. ``subscribe``: its group may assign these
-partitions; ``value`` is the name of its group (empty in older runs). ``seek``: the reader continues
-at ``offset`` (null: at any offset). ``rebalance``: the reader's partitions changed during ``op``. A
-share group member may get records in any order, so each of its polls that returned records begins
-with a ``rebalance`` without a partition."""
+move a reader. These kinds have one row for each partition, or one row without a partition.
+``assign``: from now on the reader reads exactly these partitions. ``subscribe``: its group may
+assign these partitions; ``value`` is the name of its group (empty in older runs). ``seek``: the
+reader continues at ``offset`` (null: at any offset). ``rebalance``: the reader's partitions changed
+during ``op``. A share group member may get records in any order. So each of its polls that returned
+records begins with a ``rebalance`` row without a partition."""
 
 READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
-"""``isolation`` of a read (KIP-98); null counts as read_committed, librdkafka's default."""
+"""``isolation`` of a read (KIP-98). Null means read_committed, librdkafka's default."""
 
 FENCE: Final = "fence"
-"""The process that writes the last record of each partition; its records are never judged."""
+"""The process that writes the last record of each partition. Checkers ignore its records."""
 
 RUN: Final = "run"
 FINAL: Final = "final"
 """The phases of a run. In ``run``, faults happen. In ``final``, after the healing, the harness
-writes one fence record to every partition, and a reader reads up to the fence. So it passes every
-earlier offset."""
+writes one fence record to every partition, and a reader reads up to the fence. So the reader passes
+every earlier offset."""
 
 _ROW_GROUP: Final = 100_000
 _WORD = pa.dictionary(pa.int32(), pa.string())
@@ -61,14 +62,14 @@ OPERATIONS: Final = pa.schema(
         pa.field("phase", _WORD, nullable=False),  # run, final
         pa.field("outcome", _WORD, nullable=False),  # ok, fail, info
         pa.field("invoke_ns", pa.int64(), nullable=False),
-        pa.field("complete_ns", pa.int64()),  # null: never answered
+        pa.field("complete_ns", pa.int64()),  # null: no response
         pa.field("topic", _WORD, nullable=False),
-        pa.field("partition", pa.int32()),  # null: the client never chose one, or none was returned
+        pa.field("partition", pa.int32()),  # null: the client chose none, or returned none
         pa.field("offset", pa.int64()),  # null: not returned (acks=0, or no response)
         pa.field("leader_epoch", pa.int32()),  # returned by the broker; null: not returned
         pa.field("acks", _WORD),  # 0, 1, all; null for reads
         pa.field("value", pa.string(), nullable=False),  # the record's id, see record_id(); a group
-        pa.field("error", _WORD),  # the client's name of it, a send's within an OK transaction, too
+        pa.field("error", _WORD),  # the client's error name; also of a send in an OK transaction
         pa.field("op", pa.int64()),  # number of the process's operation; null: in row order
         pa.field("isolation", _WORD),  # read_committed, read_uncommitted; null for sends
     ]
@@ -101,7 +102,7 @@ REPLICAS: Final = pa.schema(
         pa.field("broker", pa.int32(), nullable=False),
         pa.field("topic", pa.string(), nullable=False),
         pa.field("partition", pa.int32(), nullable=False),
-        pa.field("leo", pa.int64()),  # null: the broker did not answer
+        pa.field("leo", pa.int64()),  # null: the broker did not respond
         pa.field("hw", pa.int64()),
     ]
 )
@@ -112,7 +113,7 @@ REMOVED: Final = pa.struct(
         pa.field("topic", pa.string()),
         pa.field("partition", pa.int32()),
         pa.field("first", pa.int64()),
-        pa.field("end", pa.int64()),  # the offset after the last
+        pa.field("end", pa.int64()),  # the offset after the last removed offset
     ]
 )
 
@@ -121,7 +122,7 @@ FAULTS: Final = pa.schema(
         pa.field("time_ns", pa.int64(), nullable=False),
         pa.field("fault", pa.string(), nullable=False),  # kill, pause, stop, or step for a story
         pa.field("phase", pa.string(), nullable=False),  # inject, heal, note
-        pa.field("broker", pa.int32()),  # the target; null: no single broker
+        pa.field("broker", pa.int32()),  # the target; null: not exactly one broker
         pa.field("says", pa.string(), nullable=False),  # one sentence for a person
         # offsets that the fault removed from the broker's logs; see harness.runs.faults.effects
         pa.field("removed", pa.list_(REMOVED)),
@@ -146,8 +147,9 @@ LOG_LINES: Final = pa.schema(
 WIRE: Final = pa.schema(
     [
         pa.field("time_ns", pa.int64(), nullable=False),
-        # fetch: a follower fetches from its LEO; told: it gets a HW; held: the wire withheld a HW;
-        # leadership: a controller announces the leader; isr: a broker asks to change an ISR
+        # fetch: a follower fetches from its LEO; told: a leader sends it a HW; held: the relay
+        # withheld a HW; leadership: a controller announces the leader; isr: a broker asks to
+        # change an ISR
         pa.field("kind", pa.string(), nullable=False),
         pa.field("source", pa.int32(), nullable=False),  # the sender; 0: ZooKeeper, the controller
         pa.field("target", pa.int32(), nullable=False),
@@ -160,16 +162,16 @@ WIRE: Final = pa.schema(
         pa.field("isr", pa.list_(pa.int32())),  # in leadership and isr rows
     ]
 )
-"""Messages between brokers, as the relay received them: a row whenever a message differs from the
-previous one with the same kind, ends and partition. Only runs with the relay have this table, and
-no checker needs it."""
+"""Messages between brokers, as the relay received them. A row is written if a message differs from
+the previous message with the same kind, nodes and partition. Only runs with the relay have this
+table. No checker needs it."""
 
 STEPS: Final = pa.schema(
     [
         pa.field("time_ns", pa.int64(), nullable=False),
-        # begin: all is in sync, and the schedule begins; strike: a fault is about to be injected;
-        # struck: it has taken effect; heal: it is about to be healed; healed: it is healed;
-        # left-out: it was not injected, and the column says has the reason
+        # begin: all replicas are in sync, and the schedule begins; strike: the schedule starts to
+        # inject a fault; struck: the fault has taken effect; heal: the schedule starts to heal it;
+        # healed: it is healed; left-out: it was not injected, and the column says has the reason
         pa.field("event", pa.string(), nullable=False),
         pa.field("step", pa.int32()),  # the step's number; null for begin and left-out
         pa.field("fault", pa.string()),
@@ -179,64 +181,64 @@ STEPS: Final = pa.schema(
         pa.field("choice", pa.float64()),
         pa.field("says", pa.string()),
         pa.field("message", pa.string()),  # for faults on messages: the kind of message
-        pa.field("controllers", pa.list_(pa.int32())),  # several targets, if controllers
+        pa.field("controllers", pa.list_(pa.int32())),  # the targets, if several controllers
     ]
 )
-"""The actions of a schedule of faults with their times, which suffice to repeat the schedule.
-Stories write no rows of this table, and no checker needs it. The model reads the begin of each
-fault from it."""
+"""The actions of a schedule of faults, with their times. The schedule can be repeated from these
+rows. Stories write no rows of this table, and no checker needs it. The model reads the begin of
+each fault from it."""
 
 MESSAGES: Final = pa.schema(
     [
         pa.field("time_ns", pa.int64(), nullable=False),
-        # caught: a rule acts on the message; released: it need not wait any more; client-gone: its
-        # client closed the connection; sent: the wire sent it on; repeated: the wire sent a copy;
-        # answered: its client got the answer; discarded: the answer came after the client had
-        # gone; dropped: by the rule; refused: the wire answered with an error, for a request before
-        # the broker acted, for an answer after it; lost: with its connection; passed: another
-        # message, between the same ends, that the wire sent on meanwhile, or later because it had
-        # to wait behind
+        # caught: a rule acts on the message; released: the message need not wait any more;
+        # client-gone: its client closed the connection; sent: the relay forwarded it; repeated:
+        # the relay sent a copy; answered: the client got the response; discarded: the response
+        # came after the client had ended; dropped: the rule dropped it; refused: the relay
+        # responded with an error (for a request before the broker acted, for a response after);
+        # lost: the connection ended; passed: another message between the same nodes that the
+        # relay forwarded in the meantime, or that had to wait behind this message
         pa.field("event", pa.string(), nullable=False),
-        pa.field("message", pa.int32()),  # numbers the caught messages; null for passed
+        pa.field("message", pa.int32()),  # number of the caught message; null for passed
         pa.field("action", pa.string()),  # hold, drop, repeat, delay, refuse; null for passed
         pa.field("side", pa.string(), nullable=False),  # request, answer
         pa.field("source", pa.string(), nullable=False),  # client:producer-0, broker-1
         pa.field("target", pa.string(), nullable=False),
-        pa.field("connection", pa.int32(), nullable=False),  # counts connections of the wire
+        pa.field("connection", pa.int32(), nullable=False),  # number of the relay's connection
         pa.field("place", pa.int32(), nullable=False),  # position in its connection's requests
         pa.field("api", pa.string(), nullable=False),
         pa.field("version", pa.int32(), nullable=False),
         pa.field("correlation", pa.int32(), nullable=False),
         pa.field("transactional_id", pa.string()),
         pa.field("producer_id", pa.int64()),
-        pa.field("epoch", pa.int32()),  # the producer's, else the leader's
-        pa.field("topic", pa.string()),  # of the rule's partition, or the first partition
+        pa.field("epoch", pa.int32()),  # the producer's epoch, otherwise the leader's
+        pa.field("topic", pa.string()),  # of the rule's partition, or of the first partition
         pa.field("partition", pa.int32()),
         pa.field(
             "cause", pa.string()
-        ),  # for released: order, schedule, healing, time; refused: error
+        ),  # for released: order, schedule, healing, time; for refused: the error
     ]
 )
 """The events of single messages that the relay held, dropped, repeated, delayed or refused. The
-table also has messages between the same nodes that passed meanwhile, or had to wait. No checker
-needs it."""
+table also has messages between the same nodes that passed in the meantime, or had to wait. No
+checker needs it."""
 
 DECISIONS: Final = pa.schema(
     [
         pa.field("time_ns", pa.int64(), nullable=False),
-        # answered: Kafka answered that it was done; unanswered: Kafka did not answer, or refused;
-        # end: what ZooKeeper held at the run's end (for KRaft, the metadata log on disk has it)
+        # answered: Kafka responded that it was done; unanswered: Kafka did not respond, or refused;
+        # end: the value in ZooKeeper at the run's end (on KRaft, the metadata log on disk has it)
         pa.field("evidence", pa.string(), nullable=False),
-        # topic: it exists; setting: of a topic; replicas: of a partition; leader: the broker that
-        # became leader, its epoch known only with evidence end; feature: its finalized level;
-        # voter: a controller votes (KIP-853)
+        # topic: the topic exists; setting: of a topic; replicas: of a partition; leader: the broker
+        # that became leader (its epoch is known only with evidence end); feature: its finalized
+        # level; voter: a controller may vote (KIP-853)
         pa.field("kind", pa.string(), nullable=False),
         pa.field("subject", pa.string(), nullable=False),  # topic, feature or controller
         pa.field("partition", pa.int32()),  # for replicas and leader
-        pa.field("setting", pa.string()),  # its name
+        pa.field("setting", pa.string()),  # name of the setting
         pa.field(
             "value", pa.string()
-        ),  # null for a setting: the brokers' default; for a voter: no vote
+        ),  # null for a setting: the brokers' default; null for a voter: it has no vote
         pa.field("epoch", pa.int32()),  # the leader's
     ]
 )
@@ -248,54 +250,60 @@ QUORUM: Final = pa.schema(
         pa.field("time_ns", pa.int64(), nullable=False),
         pa.field("node", pa.int32(), nullable=False),  # a controller
         pa.field("voter", pa.bool_(), nullable=False),  # false: it is an observer (KIP-853)
-        pa.field("leo", pa.int64(), nullable=False),  # its log equals the leader's up to here
-        pa.field("leader", pa.int32(), nullable=False),  # the quorum's leader, which reports this
+        pa.field("leo", pa.int64(), nullable=False),  # end of the part that equals the leader's log
+        pa.field(
+            "leader", pa.int32(), nullable=False
+        ),  # the quorum's leader, which reports the row
         pa.field("epoch", pa.int32(), nullable=False),
-        pa.field("hw", pa.int64(), nullable=False),  # everything below is committed
+        pa.field("hw", pa.int64(), nullable=False),  # every record before this offset is committed
     ]
 )
 """The report of a KRaft quorum's leader about every controller's metadata log (DescribeQuorum,
-KIP-595): a row whenever a controller's values differ from its previous row."""
+KIP-595). A row is written if a controller's values differ from its previous row."""
 
 FETCHES: Final = pa.schema(
     [
         pa.field("time_ns", pa.int64(), nullable=False),
         pa.field("process", pa.string(), nullable=False),  # the reader
         pa.field("partition", pa.int32(), nullable=False),
-        pa.field("broker", pa.int32(), nullable=False),  # the reader fetches from it; -1: none
-        pa.field("leader", pa.int32(), nullable=False),  # that the reader knows; -1: none
-        pa.field("records", pa.int64(), nullable=False),  # received since the row before
+        pa.field("broker", pa.int32(), nullable=False),  # the broker that it reads from; -1: none
+        pa.field("leader", pa.int32(), nullable=False),  # the leader that it knows; -1: none
+        pa.field("records", pa.int64(), nullable=False),  # received since the previous row
         pa.field("moved", pa.bool_(), nullable=False),  # some records came from another broker
     ]
 )
-"""The brokers from which readers in racks fetch, by the clients' statistics: a row whenever records
-arrived or the broker changed. Only runs with racks have this table, and no checker needs it."""
+"""The brokers from which readers in racks fetch, by the clients' statistics. A row is written if
+records arrived or the broker changed. Only runs with racks have this table, and no checker needs
+it."""
 
 GROUPS: Final = pa.schema(
     [
         pa.field("invoke_ns", pa.int64(), nullable=False),
-        pa.field("complete_ns", pa.int64()),  # null: never answered
+        pa.field("complete_ns", pa.int64()),  # null: no response
         pa.field("process", pa.string(), nullable=False),
         pa.field("group", pa.string(), nullable=False),
-        # assigned: the member got a partition, and begins at offset; revoked: it gave a partition
-        # up; lost: it learned that the group had removed it; commit: it asked to commit offset;
-        # committed: it received the group's offset (null: none); given: a poll returned the records
-        # from offset to before end; sought: it goes on from offset, since its own position did not
-        # exist; ended: its client left, or (outcome info) ended as in a crash.
-        # In a share group: acquired: a poll returned a record; accept, release, reject: how it was
-        # acknowledged; ended, too; drained (process reader): no more records were delivered.
+        # assigned: the member got a partition, and begins at offset; revoked: the member gave a
+        # partition up; lost: the group removed the member from a partition; commit: the member
+        # asked to commit offset; committed: it received the group's offset (null: none); given: a
+        # poll returned the records from offset to before end; sought: its position did not exist,
+        # and it continues from offset; ended: its client left the group, or (outcome info) ended
+        # without leaving, as in a crash.
+        # In a share group: acquired: a poll returned a record; accept, release, reject: the kind
+        # of acknowledgement; ended, too; drained (process reader): no more records were delivered.
         pa.field("event", pa.string(), nullable=False),
         pa.field("outcome", pa.string(), nullable=False),  # ok, or info: it may have happened
         pa.field("partition", pa.int32()),  # null for ended
         pa.field("offset", pa.int64()),
-        # for given; for committed, of the process reader: the end of __consumer_offsets before
+        # for given: the end; for committed rows of the process reader: the end of
+        # __consumer_offsets before the request
         pa.field("end", pa.int64()),
         pa.field("epoch", pa.int32()),  # for assigned: the generation or member epoch
         pa.field("deliveries", pa.int32()),  # for acquired: delivery count in the response
         pa.field("error", pa.string()),  # the client's error name; null when ok
     ]
 )
-"""Requests of group members and the responses: a row per partition or share group record.
+"""Requests of group members and their responses: a row for each partition, or for each record of a
+share group.
 
 For assigned, revoked and lost, ``invoke_ns`` and ``complete_ns`` are the begin and the end of the
 client's callback. The process ``reader`` requests the group's offsets after all members have ended.
@@ -307,42 +315,44 @@ ANSWERS: Final = pa.schema(
         pa.field("invoke_ns", pa.int64(), nullable=False),
         pa.field("complete_ns", pa.int64(), nullable=False),
         pa.field("topic", pa.string(), nullable=False),  # __transaction_state, __share_group_state
-        pa.field("end", pa.int64(), nullable=False),  # of that topic, before the question
+        pa.field("end", pa.int64(), nullable=False),  # end of that topic before the request
         pa.field("name", pa.string(), nullable=False),  # a transactional id, or a share group
-        pa.field("partition", pa.int32(), nullable=False),  # of the topic under test; or 0
+        pa.field("partition", pa.int32(), nullable=False),  # of the topic under test; otherwise 0
         pa.field("state", pa.string()),  # of a transaction: Ongoing, PrepareCommit, …
         pa.field("producer_id", pa.int64()),
         pa.field("epoch", pa.int32()),  # the producer's
         pa.field("offset", pa.int64()),  # a share group's start offset; null: it has none
     ]
 )
-"""The responses of coordinators of transactions and of share groups, after they had loaded their
-logs again at the end of a run. Each transactional id has a row, and each partition of a share
-group. Only random runs of our own clusters have this table."""
+"""The responses of the coordinators of transactions and of share groups at the end of a run, after
+they had loaded their logs again. The table has a row for each transactional id, and for each
+partition of a share group. Only random runs on our own clusters have this table."""
 
 OUTPUTS: Final = pa.schema(
     [
         # output: an output; end: the partition was read up to here; exempt: the input needs no
-        # output; acknowledged: an instance printed that it is written
+        # output; acknowledged: an instance printed that it wrote the output
         pa.field("kind", pa.string(), nullable=False),
         pa.field("partition", pa.int32(), nullable=False),  # or the instance that printed it
         pa.field("offset", pa.int64(), nullable=False),  # or the number of the printed line
-        pa.field("timestamp_ms", pa.int64()),  # broker's clock at its append, since 1970
-        pa.field("input", pa.string()),  # name of the output's input; null: none
+        pa.field(
+            "timestamp_ms", pa.int64()
+        ),  # time of the append by the broker's clock, since 1970
+        pa.field("input", pa.string()),  # name of the output's input; null: no input
         pa.field("value", pa.string()),  # the beginning of the output
     ]
 )
-"""The outputs of a program under test, which a read_committed reader read at the end: a row for
-each output, for each partition that was read to its end, and for each input that needs no output.
-Lines that instances print have rows, too (``highwater.runtime.programs.printed_lines``)."""
+"""The outputs of a program under test, which a read_committed reader read at the end. The table has
+a row for each output, for each partition that was read to its end, and for each input that needs no
+output. Lines that instances print have rows, too (``highwater.runtime.programs.printed_lines``)."""
 
 INSTANCES: Final = pa.schema(
     [
         pa.field("time_ns", pa.int64(), nullable=False),
         pa.field("instance", pa.int32(), nullable=False),
         pa.field("life", pa.int32(), nullable=False),  # number of its process, from 1 on
-        # started; ended: by itself; killed, stopped (SIGTERM), paused, resumed: by a fault;
-        # closed: by the harness, when the run was over
+        # started; ended: without a fault; killed, stopped (SIGTERM), paused, resumed: by a fault;
+        # closed: the harness stopped it after the run
         pa.field("event", pa.string(), nullable=False),
         pa.field("status", pa.int32()),  # exit status; negative: a signal
     ]
@@ -351,32 +361,34 @@ INSTANCES: Final = pa.schema(
 
 REQUESTS: Final = pa.schema(
     [
-        pa.field("time_ns", pa.int64(), nullable=False),  # when the request passed the wire
-        pa.field("answered_ns", pa.int64()),  # when its answer passed; null: never
+        pa.field("time_ns", pa.int64(), nullable=False),  # time at which the relay got the request
+        pa.field("answered_ns", pa.int64()),  # time at which it got the response; null: never
         pa.field("instance", pa.int32()),  # the sender; null: not known
         pa.field("source", pa.string(), nullable=False),  # client:app-0, or client:CLIENT-ID
         pa.field("target", pa.int32(), nullable=False),  # a broker
-        pa.field("connection", pa.int32(), nullable=False),  # counts connections of the wire
+        pa.field("connection", pa.int32(), nullable=False),  # number of the relay's connection
         # Produce to the output, OffsetCommit and TxnOffsetCommit of the group, EndTxn
         pa.field("api", pa.string(), nullable=False),
-        pa.field("topic", pa.string()),  # null for EndTxn, as is the partition
+        pa.field("topic", pa.string()),  # null for EndTxn, like the partition
         pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),  # to commit; or the first record's, from the answer
+        pa.field(
+            "offset", pa.int64()
+        ),  # offset to commit, or the first record's (from the response)
         pa.field("records", pa.int32()),  # in a Produce; null for formats before 0.11
-        pa.field("acks", pa.int32()),  # in a Produce; 0 has no answer
+        pa.field("acks", pa.int32()),  # in a Produce; with 0 there is no response
         pa.field("commits", pa.bool_()),  # in an EndTxn; false: it aborts
-        pa.field("error", pa.int32()),  # Kafka's code; null without an answer
+        pa.field("error", pa.int32()),  # Kafka's code; null without a response
         pa.field("transactional_id", pa.string()),
         pa.field("producer_id", pa.int64()),
         pa.field("epoch", pa.int32()),
-        pa.field("batch", pa.binary()),  # records refused, never answered, or repeated
+        pa.field("batch", pa.binary()),  # records that were refused, not answered, or repeated
     ]
 )
-"""The requests of a program under test, and the responses, as the relay received them: a row for
-each partition of a request."""
+"""The requests of a program under test and their responses, as the relay received them. The table
+has a row for each partition of a request."""
 
 ADDED: Final = frozenset(("op", "isolation", "removed", "step", "message", "controllers"))
-"""Columns that older runs do not have. All of them may be null."""
+"""Columns that older runs do not have. All of these columns may be null."""
 
 OPERATIONS_TABLE: Final = "history/ops"
 TABLES: Final = {
@@ -386,7 +398,7 @@ TABLES: Final = {
     "events/faults": FAULTS,
     "events/log_lines": LOG_LINES,
 }
-"""The path of each table inside a run, without suffix, with the table's schema."""
+"""The path of each table in a run, without suffix, and the table's schema."""
 
 WIRE_TABLE: Final = "events/wire"
 MESSAGES_TABLE: Final = "events/messages"
@@ -429,7 +441,7 @@ def record_id(value: bytes) -> str:
 
 
 class StreamWriter:
-    """Appends record batches to an Arrow stream. The file has the batch when ``append`` returns.
+    """Appends record batches to an Arrow stream. Each batch is in the file when ``append`` returns.
 
     Threads can share this object. Appended batches survive ``kill -9`` of this process. If a batch
     cannot be written completely (a full disk), the stream ends with the batch before it.
@@ -449,12 +461,12 @@ class StreamWriter:
         self._length = 0
         options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
         self._stream = pa.ipc.new_stream(self._pending, schema, options=options)
-        # Arrow writes the schema with the first batch; without a batch the file would be no stream.
+        # Arrow writes the schema with the first batch. Without a batch, the file is not a stream.
         self._stream.write_batch(pa.RecordBatch.from_pylist([], schema=schema))
         self._write_pending()
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Write one batch of this schema; do not use the writer again after an ``OSError``."""
+        """Write one batch of this schema. After an ``OSError`` the writer cannot be used again."""
         with self._lock:
             self._stream.write_batch(batch)
             self._write_pending()
@@ -466,14 +478,14 @@ class StreamWriter:
             self.append(pa.RecordBatch.from_pylist(rows, schema=self.schema))
 
     def close(self) -> None:
-        """End the stream properly."""
+        """Write the end of the stream, and close the file."""
         with self._lock, self._file:
             self._stream.close()
             self._write_pending()
             os.fsync(self._file.fileno())
 
     def abandon(self) -> None:
-        """Close the file after an error; it ends with its last complete batch."""
+        """Close the file after an error. The stream ends with its last complete batch."""
         self._file.close()
 
     def _write_pending(self) -> None:
@@ -508,10 +520,12 @@ def completed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def read_stream(path: Path) -> Iterator[pa.RecordBatch]:
-    """Yield the complete batches of an Arrow stream; a truncated batch ends it without an error.
+    """Yield the complete batches of an Arrow stream.
+
+    A truncated batch ends the stream without an error.
 
     Raises:
-        pa.ArrowInvalid: not even the schema could be read.
+        pa.ArrowInvalid: the schema could not be read.
         OSError: the file's bytes cannot be read from the disk.
     """
     with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as stream:
@@ -525,14 +539,14 @@ def read_stream(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def read_table(file: Path, name: str) -> pa.Table:
-    """Return a table of ``TABLES`` or ``OPTIONAL`` from its Parquet file, or its stream so far."""
+    """Return a table of ``TABLES`` or ``OPTIONAL``, from Parquet or from its stream so far."""
     if file.suffix == ".parquet":
         return pq.read_table(file)
     return completed(pa.Table.from_batches(read_stream(file)), {**TABLES, **OPTIONAL}[name])
 
 
 def to_parquet(stream: Path, parquet: Path) -> int:
-    """Turn an Arrow stream into a Parquet file, remove the stream, and return the number of rows.
+    """Convert an Arrow stream to Parquet, remove the stream, and return the number of rows.
 
     Small batches are merged, because a file with a row group per batch is slow to read.
     """

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 SHOWN_MAX = 6
-"""A message lists at most this many placements one by one."""
+"""The greatest number of partitions whose brokers a message lists one by one."""
 
 
 class Likeness(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -14,7 +14,8 @@ class Likeness(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     Attributes:
         topic: the existing topic's name.
         replicas: brokers of each partition of the run's topic, the preferred leader first.
-        overrides: names of copied settings that are the topic's own, not its brokers' defaults.
+        overrides: names of copied settings that the existing topic itself sets. The other copied
+            settings come from its brokers.
         not_taken: settings that differ in the run's topic: the existing value, and the reason.
     """
 
@@ -24,21 +25,22 @@ class Likeness(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     not_taken: dict[str, str] = {}
 
     def says(self, settings: Mapping[str, str]) -> list[str]:
-        """Return the sources of a topic's settings, one line for each source."""
+        """Return a line for each source of a topic's settings."""
         here = {name: value for name, value in settings.items() if name not in self.not_taken}
         overrides = {name: value for name, value in here.items() if name in self.overrides}
         brokers = {name: value for name, value in here.items() if name not in self.overrides}
         placed = [f"{number} on {_listed(on)}" for number, on in enumerate(self.replicas)]
         more = f" and {len(placed) - SHOWN_MAX} more" if len(placed) > SHOWN_MAX else ""
         return [
-            f"placed like {self.topic}: {'; '.join(placed[:SHOWN_MAX])}{more}",
-            *([f"settings of {self.topic} itself: {_joined(overrides)}"] if overrides else []),
+            f"partitions on the brokers of {self.topic}: {'; '.join(placed[:SHOWN_MAX])}{more}",
             *(
-                [f"settings of {self.topic} by its brokers' defaults: {_joined(brokers)}"]
-                * bool(brokers)
+                [f"settings that {self.topic} itself sets: {_joined(overrides)}"]
+                if overrides
+                else []
             ),
+            *([f"settings that its brokers set: {_joined(brokers)}"] * bool(brokers)),
             *(
-                f"not like {self.topic}: {name}, there {why}"
+                f"not copied from {self.topic}: {name}, there {why}"
                 for name, why in self.not_taken.items()
             ),
         ]

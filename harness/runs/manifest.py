@@ -1,10 +1,9 @@
-"""The list of a run's files, and the files that changed and are no evidence any more.
+"""The list of a run's files. A file that changed after the run is not used as evidence.
 
-When a run has ended, ``manifest.json`` lists every file that a judge reads, with its size and
-SHA-256, and how many rows of each table were recorded; ``status.json`` has the digest of that list.
-A file that cannot be read, or that has changed since, is no evidence: the judge does not use it,
-and reports it. An interrupted or very old run has no manifest: its files are only read to their
-end.
+When a run ends, ``manifest.json`` lists every file that the judge reads, with its size and SHA-256,
+and the number of rows in each table. ``status.json`` has the SHA-256 of ``manifest.json``. If a
+file cannot be read, or has changed, the judge does not use it, and reports it. An interrupted or
+very old run has no manifest: its files are only read to their end.
 """
 
 import contextlib
@@ -34,14 +33,14 @@ _COORDINATION: Final = "coordination/"
 
 
 class RecordedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file as it was recorded: its size, and its SHA-256 as hexadecimal digits."""
+    """The size of a file when it was recorded, and its SHA-256 as hexadecimal digits."""
 
     bytes: int
     sha256: str
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The files of one run that a judge reads.
+    """The files of one run that the judge reads.
 
     Attributes:
         files: path from the run directory, in POSIX form, to the recorded size and SHA-256.
@@ -54,7 +53,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _UnsoundError(Exception):
-    """A file is no evidence. The text continues a message that begins with the file's path."""
+    """A file cannot be used as evidence.
+
+    The text continues a message that begins with the file's path.
+    """
 
 
 def record(run: Run, rows: Mapping[str, int]) -> str:
@@ -76,7 +78,7 @@ def record(run: Run, rows: Mapping[str, int]) -> str:
 
 
 def verify(run: Run, digests: Mapping[str, RecordedFile] = {}) -> tuple[UnusedFile, ...]:
-    """Read to the end every file that a judge uses; return the files that are no evidence.
+    """Read to its end every file that the judge uses; return the files that cannot be used.
 
     Files in ``digests`` were already read by the caller, and are not read here.
     """
@@ -93,9 +95,9 @@ def verify(run: Run, digests: Mapping[str, RecordedFile] = {}) -> tuple[UnusedFi
 
 
 def metadata_logs(run: Run) -> dict[int, Path]:
-    """Return, by node id, the folders of the controllers' metadata logs that are evidence.
+    """Return the folders of the controllers' metadata logs, by node id.
 
-    Older runs have these logs, but their manifest does not list them. Such logs are no evidence.
+    The manifest of an older run does not list these logs, so they cannot be used as evidence.
     """
     with contextlib.suppress(_UnsoundError):
         if run.status().manifest and not _has_metadata(_manifest(run, run.status().manifest)):
@@ -104,7 +106,7 @@ def metadata_logs(run: Run) -> dict[int, Path]:
 
 
 def rows(run: Run) -> dict[str, int]:
-    """Return the number of recorded rows, by table; empty if there is no readable manifest."""
+    """Return the number of recorded rows, by table; empty without a readable manifest."""
     try:
         return _manifest(run, run.status().manifest).rows
     except _UnsoundError:
@@ -156,7 +158,7 @@ def _manifest(run: Run, digest: str) -> Manifest:
         raise _UnsoundError(_reason(error)) from error
     except msgspec.MsgspecError as error:
         raise _UnsoundError(f"was written by another version of Highwater: {error}") from error
-    raise _UnsoundError("does not have the digest that status.json names")
+    raise _UnsoundError("has changed since it was recorded: status.json has another SHA-256")
 
 
 def _reason(error: OSError) -> str:
@@ -170,10 +172,10 @@ def _has_metadata(manifest: Manifest) -> bool:
 
 
 def _judged(run: Run, *, metadata: bool = True) -> Iterator[str]:
-    """Yield the files of a run that a judge reads, and folders that cannot be listed.
+    """Yield the files of a run that the judge reads, and folders that cannot be listed.
 
     Args:
-        metadata: whether the controllers' metadata logs are among them.
+        metadata: whether the controllers' metadata logs are included.
     """
     yield "plan.json"
     for name in ("environment.json", "steps.json", "logs/clients.log"):
@@ -247,7 +249,7 @@ def _of_broker(folder: Path, path: str, partitions: set[str]) -> Iterator[str]:
 
 
 def _names(folder: Path) -> list[str] | None:
-    """Return the names in a folder, in order; None when it cannot be listed."""
+    """Return the names in a folder, in order; None if the folder cannot be listed."""
     try:
         return sorted(path.name for path in folder.iterdir())
     except OSError:

@@ -1,4 +1,4 @@
-"""A step of a model's schedule that real brokers did not execute as expected."""
+"""A step of a model's schedule that the real brokers did not execute as expected."""
 
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -9,11 +9,11 @@ StateValue: TypeAlias = int | tuple[int | str, ...]
 
 
 class StateDifference(msgspec.Struct, frozen=True):
-    """An observed state that differs from the expected one.
+    """An observed value that differs from the expected value.
 
     Attributes:
         what: leader, ISR, alive, acknowledged, refused, LEO, HW, HW on disk.
-        replica: the model's number of the replica, for a LEO or HW; None for other states.
+        replica: the model's number of the replica, for a LEO or HW; None for other values.
         seen: an offset, replicas or records; ``expected`` has the same kind of value.
     """
 
@@ -37,11 +37,11 @@ class StateDifferences(tuple[StateDifference, ...]):
 
 
 class MissedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that could not be executed, or whose effect was not as expected.
+    """A step that could not be executed, or that had another effect than expected.
 
     Attributes:
         number: the step's number, from 1 on.
-        differences: differences in the last observation; empty if there was no observation.
+        differences: differences in the last observation; empty without an observation.
     """
 
     number: int

@@ -1,7 +1,7 @@
 """Options, declared at the fields of structs, with their names, limits and help texts.
 
-``keys: Annotated[int, Option("Keys of records, {}.", limits.KEYS)] = 0`` is a field of a plan, the
-option ``--keys`` of commands, and the argument ``keys`` of ``kafka_run``.
+For example, ``keys: Annotated[int, Option("Keys of records, {}.", limits.KEYS)] = 0`` declares a
+field of a plan, the option ``--keys`` of commands, and the argument ``keys`` of ``kafka_run``.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 _KINDS: Final[Mapping[object, Any]] = {
     bool: bool, int: int, float: float, tuple[str, ...]: list[str]
 }  # fmt: skip
-"""The type that the command line reads, by the type of a field. All other fields are texts."""
+"""The type of the value on the command line, by the type of a field. All other fields are texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Notation:
     """A notation for values that are not numbers, switches or plain words.
 
     Attributes:
-        read: returns the value of the typed text; raises ``UsageError``.
-        write: returns the text to type for a value.
+        read: returns the value of a text from the command line; raises ``UsageError``.
+        write: returns the text of a value for the command line.
     """
 
     read: Callable[[str], Any]
@@ -48,11 +48,11 @@ class Option:
         help: the line in ``--help``; ``{}`` is the limit, ``{.lasting}`` a limit of durations.
         limit: the least and the greatest value that any run may have.
         unit: text after a number in the error about its range; empty for the help's first words.
-        name: the argument's name; empty for the field's name.
-        typed: the option on the command line; empty for the name with hyphens.
+        name: the argument's name in Python; empty if it is the field's name.
+        typed: the option on the command line; empty if it is the name with hyphens.
         default: the default in ``--help``; None for the field's default, empty for no default.
-        path: fields that lead to the value; the last field declares the option.
-        kind: the type that the command line reads.
+        path: names of the fields from the outer struct to the value.
+        kind: the type of the value on the command line.
     """
 
     help: str
@@ -75,10 +75,10 @@ class Option:
         return reduce(getattr, self.path, whole)
 
     def value(self, given: Any) -> Any:  # noqa: ANN401 - of any type
-        """Return the option's value for a typed text, or for a value that a program passes.
+        """Return the option's value for a text of the command line, or for a value from Python.
 
         Raises:
-            UsageError: the text is no value of this option.
+            UsageError: the text is not a value of this option.
         """
         if self.notation is None:
             return tuple(given) if isinstance(given, list) else given
@@ -96,7 +96,7 @@ class Option:
 
 @cache
 def options_of(owner: type[msgspec.Struct]) -> Mapping[str, Option]:
-    """Return, by name, the options that a struct and the structs in it declare."""
+    """Return, by name, the options that a struct and its inner structs declare."""
     options: dict[str, Option] = {}
     hints = get_type_hints(owner, include_extras=True)
     for field in msgspec.structs.fields(owner):
@@ -126,7 +126,7 @@ def _complete(declared: Option, field: msgspec.structs.FieldInfo, hint: object) 
 
 
 def several(option: Option) -> Option:
-    """Return an option that takes several values of this option, separated by commas."""
+    """Return an option that accepts several values of this option, separated by commas."""
 
     def read(text: str) -> tuple[Any, ...]:
         if option.kind is bool:
@@ -157,7 +157,10 @@ def with_options(whole: _S, given: Mapping[str, object]) -> _S:
 
 
 def as_typed(whole: msgspec.Struct, *names: str) -> list[str]:
-    """Return options in the form of a command line, such as ``--rate max``; switches only if on."""
+    """Return options in the form of a command line, such as ``--rate max``.
+
+    Omit switches that are off.
+    """
     words = []
     for name in names:
         option = options_of(type(whole))[name]

@@ -1,4 +1,4 @@
-"""Parsers for texts of the command line: durations, rates, lists."""
+"""Parsers for texts from the command line: durations, rates, lists."""
 
 import re
 import warnings
@@ -33,13 +33,13 @@ def lasting(text: str) -> float:
     """Return the seconds of a duration. Zero is an error."""
     if not (seconds := duration(text)):
         raise UsageError(
-            f"{text!r} is zero, and must be longer", hint="Write 60s, 500ms, 2m or 1h."
+            f"the duration {text!r} is zero", hint="Write a longer duration: 60s, 500ms, 2m or 1h."
         )
     return seconds
 
 
 def rate(text: str) -> float:
-    """Return records per second; 0 for ``max`` (no limit)."""
+    """Return a rate in records per second. ``max`` means no limit, and returns 0."""
     if text == "max":
         return 0.0
     try:
@@ -54,36 +54,40 @@ def rate(text: str) -> float:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Return the names in a comma-separated list; ``none`` and an empty text are the empty list."""
+    """Return the names in a comma-separated list; no names for ``none`` and for an empty text."""
     parts = tuple(part.strip() for part in text.split(",") if part.strip())
     return () if parts == ("none",) else parts
 
 
 def nemesis(text: str) -> tuple[str, ...]:
-    """Return the faults in a comma-separated list; ``none`` is a run without faults."""
+    """Return the faults in a comma-separated list. ``none`` means a run without faults."""
     faults = names(text)
     if not faults and text.strip() != "none":
         raise UsageError(
-            f"{text!r} names no fault", hint="Write kill,pause, or none for a run without faults."
+            f"{text!r} names no fault", hint="Write faults, such as kill,pause, or write none."
         )
     return tuple(map(_renamed, faults))
 
 
 def budget(text: str) -> dict[str, int]:
-    """Return names and numbers from ``kill=5,brokers=1``; empty for ``none`` and an empty text."""
+    """Return names and numbers from a text such as ``kill=5,brokers=1``.
+
+    Empty for ``none`` or no text.
+    """
     limits = {}
     for part in names(text):
         name, _, most = part.partition("=")
         if not most.isdecimal():
-            raise UsageError(f"{part!r} is no limit", hint="Write kill=5,brokers=1.")
+            raise UsageError(
+                f"{part!r} is not a limit", hint="Write NAME=NUMBER, such as kill=5,brokers=1."
+            )
         limits[_renamed(name)] = int(most)
     return limits
 
 
 def _renamed(word: str) -> str:
-    """Return the current name of a fault; warn if its name has changed."""
     if (current := current_fault(word)) != word:
-        warnings.warn(f"{word} is called {current} now", RenamedWarning, stacklevel=3)
+        warnings.warn(f"the fault {word} now has the name {current}", RenamedWarning, stacklevel=3)
     return current
 
 
@@ -100,13 +104,16 @@ def isolation(text: str) -> tuple[Isolation, ...]:
     if not words or not {*words} <= {*_ISOLATION}:
         raise UsageError(
             f"isolation cannot be {text!r}",
-            hint="Write read_committed, read_uncommitted, or both with a comma.",
+            hint="Write read_committed, read_uncommitted, or both, with a comma between them.",
         )
     return tuple(_ISOLATION[word] for word in words)
 
 
 def group(members: int, protocol: str | None) -> dict[str, object]:
-    """Return a group's members and protocol. Without a number, the group has three members."""
+    """Return a group's members and protocol.
+
+    With a protocol but no number, a group has three members.
+    """
     if protocol is None:
         return {"subscribe": members, "group_protocol": CLASSIC}
     return {"subscribe": members or _MEMBERS, "group_protocol": group_protocol(protocol)}
@@ -126,13 +133,16 @@ def guarantee(text: str) -> Guarantee:
     """Return the guarantee: how often a program promises to process each input."""
     if text not in _GUARANTEES:
         raise UsageError(
-            f"no guarantee is called {text!r}", hint=f"There are {', '.join(_GUARANTEES)}."
+            f"there is no guarantee {text!r}", hint=f"Choose from {', '.join(_GUARANTEES)}."
         )
     return _GUARANTEES[text]
 
 
 def churn(text: str) -> float:
-    """Return a client's average life in seconds; 0 for ``none``, a life as long as the run."""
+    """Return a client's average life in seconds.
+
+    For ``none``, return 0: clients live as long as the run.
+    """
     return 0.0 if text == "none" else duration(text)
 
 
@@ -153,7 +163,7 @@ def switches(text: str) -> tuple[bool, ...]:
     """Return the values of ``true``, ``false``, or both with a comma between them."""
     words = names(text)
     if not words or not {*words} <= {"false", "true"}:
-        raise UsageError(f"{text!r} is not on or off", hint="Write false, true or false,true.")
+        raise UsageError(f"{text!r} is not true or false", hint="Write false, true or false,true.")
     return tuple(word == "true" for word in words)
 
 
@@ -191,7 +201,9 @@ def conf(texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not re.fullmatch(r"[\w.-]+", key):
-            raise UsageError(f"{text!r} sets nothing", hint="Write spark.executor.memory=2g.")
+            raise UsageError(
+                f"{text!r} is not KEY=VALUE", hint="Write, for example, spark.executor.memory=2g."
+            )
         settings[key] = value
     return settings
 
@@ -200,4 +212,4 @@ def memory(text: str) -> str:
     """Return a size of memory in the JVM's notation, unchanged."""
     if re.fullmatch(r"[1-9]\d*[kmgt]b?", text.lower()):
         return text
-    raise UsageError(f"{text!r} is not a size of memory", hint="Write 512m, 2g or 16g.")
+    raise UsageError(f"{text!r} is not a memory size", hint="Write 512m, 2g or 16g.")

@@ -1,7 +1,7 @@
 """Partitions over time: the observed leaders, and the observed LEO and HW of each replica.
 
-Lineage, the model's explanation and the reports read ``events/partitions`` and ``events/replicas``
-only through this module.
+Only this module reads ``events/partitions`` and ``events/replicas`` for lineage (the way of one
+record through the cluster), for the model's explanation and for the reports.
 """
 
 from bisect import bisect_right
@@ -24,12 +24,13 @@ UNKNOWN: Final = -1
 """The value of a LEO, HW or epoch that is unknown."""
 
 SILENT_NS: Final = 2_000_000_000
-"""The observer notices a broker's failure within this time after the broker's last response."""
+"""The observer needs up to this time, from a broker's last response, to notice the broker's
+failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leadership:
-    """Leader (-1: none), leader epoch and ISR since ``time_ns``, by the controller's metadata."""
+    """The leader (-1: none), leader epoch and ISR from ``time_ns`` on, as the metadata had them."""
 
     time_ns: int
     leader: int
@@ -55,7 +56,9 @@ class EndOffsetDrop:
     """A decrease of a replica's LEO between two responses, at ``since_ns`` and ``time_ns``.
 
     Attributes:
-        hw: the replica's HW in the response before the decrease.
+        before: the LEO in the first response.
+        after: the LEO in the second response.
+        hw: the replica's HW in the first response.
     """
 
     broker: int
@@ -68,7 +71,7 @@ class EndOffsetDrop:
 
 @dataclass(frozen=True, kw_only=True)
 class Track:
-    """One replica's LEO and HW over time, a row for each change (``UNKNOWN``: no response)."""
+    """One replica's LEO and HW over time: a row for each change. ``UNKNOWN`` means no response."""
 
     broker: int
     time_ns: Ints
@@ -77,19 +80,19 @@ class Track:
 
     @classmethod
     def of(cls, broker: int, samples: Iterable[tuple[int, int, int]]) -> Self:
-        """Return the track of a broker with these (time, LEO, HW) samples."""
+        """Return the track of a broker from samples of (time, LEO, HW)."""
         rows = np.array(list(samples), dtype=np.int64).reshape(-1, 3)
         return cls(broker=broker, time_ns=rows[:, 0], leo=rows[:, 1], hw=rows[:, 2])
 
     @cached_property
     def samples(self) -> list[ReplicaSample]:
-        """The responses that had both the LEO and the HW."""
+        """The responses that had both a LEO and a HW."""
         complete = (self.leo != UNKNOWN) & (self.hw != UNKNOWN)
         columns = (column[complete].tolist() for column in (self.time_ns, self.leo, self.hw))
         return [ReplicaSample(*row) for row in zip(*columns, strict=True)]
 
     def at(self, time_ns: int) -> tuple[int, int, bool]:
-        """Return the last reported LEO and HW, and whether the broker still responded."""
+        """Return the last reported LEO and HW, and whether the broker still responded then."""
         end = int(np.searchsorted(self.time_ns, time_ns, side="right"))
         last = self._last(end)
         if last < 0:
@@ -102,10 +105,10 @@ class Track:
         return int(self.time_ns[last]) if last >= 0 else -1
 
     def with_leo(self, leo: int, time_ns: int) -> Self:
-        """Return the track with its last LEO before a gap increased to ``leo``.
+        """Return a track whose last LEO before a gap is at least ``leo``.
 
-        The replica had reached ``leo`` by ``time_ns``. The track does not change if ``leo`` was
-        observed, or if no gap begins within ``SILENT_NS``.
+        Call this if the replica had reached ``leo`` by ``time_ns``. The track does not change if
+        ``leo`` was observed, or if no gap begins within ``SILENT_NS``.
         """
         last = self._last(int(np.searchsorted(self.time_ns, time_ns, side="right")))
         after = slice(last + 1, last + 2)
@@ -122,11 +125,11 @@ class Track:
         return [(int(times[a]), int(times[b])) for a, b in known_ranges(self.leo)]
 
     def since(self, time_ns: int) -> Self:
-        """Return the track from a time on."""
+        """Return the part of the track from a time on."""
         return self._rows(self.time_ns >= time_ns)
 
     def holding(self, offset: int, until_ns: int) -> Self:
-        """Return the samples of the first interval in which the replica had an offset."""
+        """Return the samples of the first interval in which the replica had that offset."""
         above = (self.leo > offset) & (self.time_ns <= until_ns)
         after = np.flatnonzero((self.leo != UNKNOWN) & ~above & np.logical_or.accumulate(above))
         until = after[0] if len(after) else len(above)
@@ -181,8 +184,8 @@ class PartitionTrace:
         """Return the leadership whose leader acknowledged a send; None if several are possible.
 
         Args:
-            others: leader epochs in which a different record was written at the send's offset. A
-                former leader that does not know of the new leader may still respond.
+            others: leader epochs in which a different record was written at the send's offset. The
+                leaders of these epochs did not acknowledge this send.
         """
         if answered_ns is None:
             return None
@@ -193,19 +196,19 @@ class PartitionTrace:
         return left[-1] if len({row.leader for row in left}) == 1 else None
 
     def samples(self, broker: int) -> Sequence[ReplicaSample]:
-        """Return the responses about a replica; empty for a broker that was never observed."""
+        """Return the responses about a broker's replica; empty if it was never observed."""
         track = self.tracks.get(broker)
         return () if track is None else track.samples
 
     def sample(self, broker: int, time_ns: int) -> ReplicaSample | None:
-        """Return the last response about a replica up to a time; None without a response."""
+        """Return the last response about a broker's replica up to a time, or None."""
         samples = self.samples(broker)
         index = bisect_right(samples, time_ns, key=lambda sample: sample.time_ns)
         return samples[index - 1] if index else None
 
 
 def partition_traces(partitions: pa.Table, replicas: pa.Table) -> dict[Partition, PartitionTrace]:
-    """Return the trace of every partition in two tables of events."""
+    """Return the trace of every partition, from the tables of events."""
     leaderships, tracks = _leaderships(partitions), _tracks(replicas)
     return {
         key: PartitionTrace(leaderships=tuple(leaderships.get(key, ())), tracks=tracks.get(key, {}))

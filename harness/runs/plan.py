@@ -1,4 +1,4 @@
-"""The plan of a run: a frozen value, saved as ``plan.json``, from which the run is repeated."""
+"""The plan of a run: a frozen value, saved as ``plan.json``. A run can be repeated from it."""
 
 import shlex
 from pathlib import PurePath
@@ -44,10 +44,11 @@ _BUDGET: Final = Notation(
 )
 
 RECORD_NAME: Final = r"(?<![\w-])p\d+-\d+(?![\w-])"
-"""Regular expression for the names of records from the workload's producers."""
+"""Regular expression for the names of the records that the workload's producers send."""
 
 WHOLE_RECORD: Final = r"(?s).+"
-"""A regular expression for a complete record, the default name of a user's own record."""
+"""A regular expression that matches a complete record. By default, it is the name of a user's
+record."""
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,7 +56,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     Attributes:
         partitions: number of partitions at the run's end.
-        added: number of partitions that a story adds; the topic is created without them.
+        added: number of these partitions that a story adds during the run.
         like: the existing topic whose settings this topic copies, on an external cluster.
     """
 
@@ -81,9 +82,9 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def settings(self) -> dict[str, str]:
         """Return the topic's configuration with Kafka's names.
 
-        Retention and compaction are off, independent of the brokers' defaults, because removed
-        records would look lost. A workload with keys compacts its topic by ``config``. An empty
-        value there leaves a setting to brokers and controllers.
+        Retention and compaction are off, whatever the brokers' defaults are, because removed
+        records would look lost. A workload with keys enables compaction in ``config``. If a value
+        in ``config`` is empty, the brokers and controllers choose the setting.
         """
         settings = {
             "cleanup.policy": "delete",
@@ -109,8 +110,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             story sends records.
         idempotence: whether producers are idempotent. Like transactions, this needs 0.11 or later
             and acks=all.
-        rate: records per second of all producers together; 0 is without a limit.
-        isolation: isolation levels, which readers and group members use in turn.
+        rate: records per second of all producers together; 0 means no limit.
+        isolation: isolation levels. Readers and group members use them in turn.
         joined: number of members of a group that the story itself starts.
         churn_s: average life of a client in seconds; half of the clients end by a crash. With 0, no
             client is replaced.
@@ -130,9 +131,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     delivery_timeout_s: Annotated[
         float,
         Option(
-            "When an unanswered send becomes info: {.lasting}.",
+            "Time until a send without a response becomes info: {.lasting}.",
             limits.DELIVERY_S,
-            "seconds until an unanswered send is info",
+            "seconds until a send without a response is info",
             name="delivery_timeout",
             notation=_DURATION,
         ),
@@ -146,7 +147,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "as the share of transactions to abort",
         ),
     ] = 0.2
-    transform: Annotated[bool, Option("Transactions also read, and commit the offsets.")] = False
+    transform: Annotated[
+        bool, Option("Transactions also read records, and commit their offsets.")
+    ] = False
     isolation: Annotated[
         tuple[Isolation, ...],
         Option(
@@ -167,7 +170,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     churn_s: Annotated[
         float,
         Option(
-            f"Average life of a client until another replaces it: {limits.CHURN_S.lasting}.",
+            f"Average life of a client until a new client replaces it: {limits.CHURN_S.lasting}.",
             name="churn",
             notation=_CHURN,
         ),
@@ -176,9 +179,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     tombstones: Annotated[
         float,
         Option(
-            "Share of keyed records that delete, {}.",
+            "Share of records that delete their key, {}.",
             limits.ABORTS,
-            "as the share of keyed records that delete",
+            "as the share of records that delete their key",
         ),
     ] = 0.1
 
@@ -193,13 +196,13 @@ EXTERNAL: Final = "external"
 
 
 class External(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An external cluster on which a run takes place.
+    """The external cluster of a run.
 
     Attributes:
         inventory: path of the file with the cluster's addresses and the commands for faults.
         cluster_id: id of the cluster that the user confirmed.
-        code: the code with which the user confirmed the cluster; empty if only the id was
-            confirmed.
+        code: the code with which the user confirmed the cluster; empty if the user confirmed only
+            the id.
         brokers: ids of the brokers in which faults may be injected.
         commands: names of the inventory's commands, such as ``pause``.
     """
@@ -222,16 +225,16 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     Attributes:
         command: the program and its arguments, with the placeholders of
-            ``highwater.runtime.programs.instances``; ``env`` values may have placeholders, too.
-        out: name of the output topic, with as many partitions as the topic under test.
-        Empty: the output is elsewhere, and the program prints finished inputs. A program without
-            input prints the records that it has written; see
+            ``highwater.runtime.programs.instances``. Values of ``env`` may have placeholders, too.
+        out: name of the output topic, which has as many partitions as the topic under test. If it
+            is empty, the program writes elsewhere and prints a line for each finished input. A
+            program without input prints the records that it has written; see
             ``highwater.runtime.programs.printed_lines``.
-        match: see ``harness.runs.programs.expressions``; with ``feed``, it names inputs, too.
-        outputs: outputs that an input must have; with fewer, the input is half processed.
-        when: an expression for inputs that need outputs; empty means all inputs do.
-        feed: path of a file, see ``harness.runs.programs.feed``; empty means the harness makes
-            inputs.
+        match: see ``harness.runs.programs.expressions``. With ``feed``, it also names inputs.
+        outputs: number of outputs that an input must have. With fewer, the input is half processed.
+        when: an expression for inputs that need outputs; empty means that all inputs need them.
+        feed: path of a file, see ``harness.runs.programs.feed``. If it is empty, the harness makes
+            the inputs.
     """
 
     command: tuple[str, ...]
@@ -247,9 +250,9 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     match: Annotated[
         str,
         Option(
-            "The name of its input in an output: key, header:NAME, $.json.path, module:function "
-            "or a"
-            " regular expression.",
+            "Where an output has the name of its input: key, header:NAME, $.json.path, "
+            "module:function"
+            " or a regular expression.",
             default="",
         ),
     ] = RECORD_NAME
@@ -259,37 +262,37 @@ class ProgramPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = ()
     outputs: Annotated[int, Option("Outputs for each input, {}.", limits.OUTPUTS, "outputs")] = 1
     when: Annotated[
-        str, Option("Only inputs that this expression (as in --match) matches need an output.")
+        str, Option("Expression, as in --match, for the inputs that need an output.")
     ] = ""
     ordered: Annotated[
-        bool, Option("First outputs are in the order of their partition's inputs.")
+        bool, Option("Require the first outputs to be in the order of their partition's inputs.")
     ] = False
     feed: Annotated[
         str,
-        Option("File of your own inputs, one JSON object per line, or an earlier run's folder."),
+        Option("File with your own inputs, one JSON object per line, or an earlier run's folder."),
     ] = ""
 
     def __post_init__(self) -> None:
-        """Without ``match``, name a user's own record by the whole record."""
+        """If ``match`` is not set, use the complete record of the user as its name."""
         if self.feed and self.match == RECORD_NAME:
             force_setattr(self, "match", WHOLE_RECORD)
 
     def outlets(self, partitions: int) -> int:
-        """Return the number of places with output: partitions, or instances that print.
+        """Return the number of partitions with output, or of instances that print outputs.
 
         A fault may start one more instance.
         """
         return partitions if self.out else self.instances + 1
 
     def place(self, outlet: int, offset: int) -> str:
-        """Return the place of an output as text, such as ``offset 7 of payments-0``."""
+        """Return the position of an output as text, such as ``offset 7 of payments-0``."""
         if self.out:
             return f"offset {offset} of {self.out}-{outlet}"
-        return f"place {offset} of what instance {outlet} printed"
+        return f"line {offset} that instance {outlet} printed"
 
 
 PROGRAM_WORKLOAD: Final = Workload(producers=1, consumers=0, idempotence=True, rate=100.0)
-"""The clients of a run with a program under test: they only send inputs to the program."""
+"""The clients of a run with a program under test. They only send inputs to the program."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -301,34 +304,33 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             ``harness.runs.steps``.
         schedule: the model's schedule to replay, as plain JSON (see
             ``checkers.model.schedules.schedule``), or None.
-        calm_s: duration of the pause between two storms of a random schedule; 0: no pauses.
-        max_outage_s: limit that a user sets; 0: none. The same is true for ``max_recovery_s``.
+        calm_s: duration of the pause between two storms of a random schedule; 0 means no pauses.
+        max_outage_s: the user's limit for an outage; 0 means no limit.
+        max_recovery_s: the user's limit for a recovery; 0 means no limit.
         duration_s: the duration of a random schedule; with steps, the least duration.
-        broker_config: broker settings in addition to the driver's own, as Kafka spells them.
+        broker_config: broker settings in addition to the driver's own, with Kafka's names.
         wire: put the relay between brokers even if no fault or story needs it.
-        to: releases, in the order of the upgrades; a nemesis may not reach all of them.
-        protocol: the release that has this protocol; empty means the brokers' own. The same is true
-            for ``format``.
+        to: releases, in the order of the upgrades. A nemesis may not reach all of them.
+        protocol: the release with the protocol version that brokers use; empty for their own.
+        format: the release with the message format that brokers write; empty for their own.
         external: the cluster, if the driver is ``external``.
         program: the program under test, or None.
     """
 
-    kafka: Annotated[str, Option("Release, as highwater versions names it.")]
+    kafka: Annotated[str, Option("Kafka release, such as 3.9.2; highwater versions lists all.")]
     schema: int = SCHEMA_VERSION
     driver: Annotated[str, Option("Cluster driver: local or docker.", name="cluster")] = "local"
     brokers: Annotated[
         int, Option("Brokers, and replicas of each partition: {}.", limits.BROKERS)
     ] = 3
-    controllers: Annotated[
-        int, Option("KRaft controllers, or ZooKeepers of an ensemble: 1, 3 or 5.")
-    ] = 1
+    controllers: Annotated[int, Option("KRaft controllers, or ZooKeepers: 1, 3 or 5.")] = 1
     topic: Topic = Topic()
     workload: Workload = Workload()
-    story: Annotated[str | None, Option("Scripted schedule, such as loss (docs/faults.md).")] = None
+    story: Annotated[str | None, Option("Scripted scenario, such as loss (docs/faults.md).")] = None
     nemesis: Annotated[
         tuple[str, ...],
         Option(
-            f"Faults to mix at random, with weights of {limits.WEIGHT.says}: kill@leader=3,pause"
+            f"Faults for a random schedule, weights {limits.WEIGHT.says}: kill@leader=3,pause"
             " (docs/faults.md); or none.",
             notation=_NEMESIS,
             default="",
@@ -337,18 +339,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     budget: Annotated[
         dict[str, int],
         Option(
-            f"Most injections of a fault, {limits.TIMES.says}, and most brokers with one at a time:"
-            " kill=5,brokers=1.",
+            f"Most injections of a fault, {limits.TIMES.says}, and most brokers with faults at a"
+            " time: kill=5,brokers=1.",
             notation=_BUDGET,
         ),
     ] = {}
     overlap: Annotated[
-        int, Option("Sequences of faults at the same time, {}, with a nemesis.", limits.OVERLAP)
+        int, Option("Sequences of random faults at the same time, {}.", limits.OVERLAP)
     ] = 1
     calm_s: Annotated[
         float,
         Option(
-            f"Quiet time after each storm of faults, {limits.CALM_S.lasting}, with a nemesis.",
+            f"Quiet time after each group of random faults, {limits.CALM_S.lasting}.",
             name="calm",
             notation=_CHURN,
         ),
@@ -356,7 +358,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     max_outage_s: Annotated[
         float,
         Option(
-            "Longest time without an acknowledgement in a partition; beyond it the run is invalid.",
+            "Longest allowed time without an acknowledgement in a partition.",
             name="max_outage",
             notation=_CHURN,
         ),
@@ -364,7 +366,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     max_recovery_s: Annotated[
         float,
         Option(
-            "Longest time from a healing until all replicas are in sync.",
+            "Longest allowed time from a healing until all replicas are in sync.",
             name="max_recovery",
             notation=_CHURN,
         ),
@@ -374,7 +376,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     duration_s: Annotated[
         float,
         Option(
-            "Duration of the faults, without a story: {.lasting}, 1.5s at least for a nemesis.",
+            "Duration of the faults, without a story: {.lasting}; with --nemesis at least 1.5s.",
             limits.FAULTS_S,
             "seconds of faults",
             name="duration",
@@ -386,16 +388,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     seed: Annotated[int, Option("Seed of all random choices.", unit="seeds")] = 0
     broker_config: dict[str, str] = {}
     wire: Annotated[
-        bool, Option("Put the wire (a proxy) between brokers, and record messages.")
+        bool, Option("Put a proxy (the wire) between brokers, and record messages.")
     ] = False
-    wire_clients: Annotated[bool, Option("Put the wire between clients and brokers, too.")] = False
+    wire_clients: Annotated[bool, Option("Put the proxy between clients and brokers, too.")] = False
     to: Annotated[
         tuple[str, ...],
-        Option("Releases to upgrade to: before a story, or by the fault upgrade.", notation=_NAMES),
+        Option(
+            "Releases to upgrade to: before a story, or when the fault upgrade is injected.",
+            notation=_NAMES,
+        ),
     ] = ()
     protocol: Annotated[
         str,
-        Option("Newest inter.broker.protocol.version (KRaft: metadata.version) to speak: 0.10.2."),
+        Option("Newest inter.broker.protocol.version (KRaft: metadata.version) to use: 0.10.2."),
     ] = ""
     format: Annotated[str, Option("Newest log.message.format.version to write.")] = ""
     trace_flushes: Annotated[bool, Option("Trace brokers' flushes, for the fault torn-files.")] = (
@@ -404,7 +409,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     log_dirs: Annotated[int, Option("Log directories of each broker, {}.", limits.LOG_DIRS)] = 1
     racks: Annotated[
         int,
-        Option("Racks of brokers and readers, which fetch from followers in their rack; 0: none."),
+        Option(
+            "Racks of brokers and readers (readers fetch from followers in their rack); 0: none."
+        ),
     ] = 0
     tiered: Annotated[bool, Option("Brokers have a remote tier (KIP-405), since 3.6.")] = False
     client: Annotated[
@@ -428,7 +435,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def played_on(self) -> str:
-        """The brokers' release at the time of the first fault."""
+        """The brokers' release when the first fault is injected."""
         return self.to[-1] if self.to and self.story else self.kafka
 
     @property
@@ -457,18 +464,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def without_input(self) -> bool:
-        """True if there is a program under test that only writes: it gets no inputs."""
+        """True if a program under test gets no inputs, and only writes."""
         return self.program is not None and not self.workload.producers
 
     @property
     def named_by_keys(self) -> bool:
-        """True if a record's key is its name, as with the user's own records."""
+        """True if a record's key is its name, as with the user's own inputs."""
         return self.program is not None and bool(self.program.feed)
 
     def broker_settings(self) -> dict[str, str]:
-        """Return broker settings. If coordinators are used, replicate their topics to every broker.
+        """Return broker settings. Topics of coordinators get a replica on every broker.
 
-        A coordinator's topic with a single replica would be unavailable without that broker.
+        If a coordinator's topic had a single replica, it would be unavailable without that broker.
         """
         workload = self.workload
         if not (workload.transactions or workload.members or self.program):
@@ -494,8 +501,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise StoreError(f"plan.json is not a plan: {error}") from error
         if schema != SCHEMA_VERSION:
             raise StoreError(
-                f"the run was recorded with store schema {schema}; this is schema {SCHEMA_VERSION}",
-                hint="Judge it with the Highwater release that recorded it, or repeat the run.",
+                f"the run has store schema {schema}; this Highwater reads schema {SCHEMA_VERSION}",
+                hint="Judge it with the Highwater release that recorded it, or record it again.",
             )
         try:
             return msgspec.json.decode(text, type=cls)
@@ -535,7 +542,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def has_options(self) -> bool:
-        """True if command-line options can express the whole plan.
+        """True if command-line options can express the complete plan.
 
         Options cannot express steps, or settings from Python. In a plan with a story, topic and
         broker settings are those of the story.
@@ -561,8 +568,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def command(self) -> str:
         """Return the command that repeats this run with every setting.
 
-        The command must run in the run's directory if options cannot express the plan, for a
-        replay, and for a topic made like an existing one.
+        In three cases, the command must run in the run's directory: options cannot express the
+        plan, the plan is a replay, or its topic was made like an existing topic.
         """
         if not self.has_options:
             return "highwater replay plan.json"
@@ -641,7 +648,7 @@ def _program_command(plan: Plan, program: ProgramPlan) -> str:
     read = "" if plan.without_input else plan.topic.name
     named = {word: name for word, name in (("--in", read), ("--out", program.out)) if name}
     if plan.external is not None and len(named) > 1:
-        named = {}  # the run names the topics
+        named = {}  # the run chooses the topics' names
     topics = " ".join(f"{word} {shlex.quote(name)}" for word, name in named.items())
     cluster = ["cluster"] if plan.driver != "local" else []
     cluster += ["brokers"] if plan.brokers != Topic().replication_factor else []

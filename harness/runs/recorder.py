@@ -1,7 +1,7 @@
 """Write events to the run's tables during the run, at little cost for the caller.
 
-One background thread appends single rows; operation buffers append thousands of rows themselves. No
-row remains in memory.
+A background thread appends single rows. Operation buffers append thousands of rows themselves. No
+row stays in memory for long.
 
 When the disk is full, the run must end: ``failed`` is set, and ``check`` and every later call raise
 an error. Earlier rows stay readable.
@@ -40,15 +40,17 @@ FLUSH_S: Final = 0.2
 _OF_WIRE: Final = {WIRE_TABLE: history.WIRE, MESSAGES_TABLE: history.MESSAGES}
 
 Columns = dict[str, Any]
-"""Column name to one value for all rows, or to a value per row; a missing column is null."""
+"""Column name to one value for all rows, or to a list with a value for each row. A missing column
+is null."""
 
 
 class Clock:
     """A monotonic clock: nanoseconds since the run's start.
 
     Attributes:
-        started_at_ns: the wall clock at 0, nanoseconds since the epoch, for ``environment.json``.
-        zero_ns: the machine's monotonic clock at 0; all processes on the machine share that clock.
+        started_at_ns: the wall clock at time 0, in nanoseconds since the epoch.
+        zero_ns: the machine's monotonic clock at time 0. All processes on the machine share this
+            clock.
     """
 
     __slots__ = ("started_at_ns", "zero_ns")
@@ -63,7 +65,7 @@ class Clock:
 
 
 class Recorder:
-    """Owns the streams of one run. Threads may share it.
+    """Writes the streams of one run. Threads may share it.
 
     Args:
         clock: nanoseconds since the run's start.
@@ -74,7 +76,7 @@ class Recorder:
         program: whether there is a program under test.
 
     Attributes:
-        failed: set when no row can be recorded any more; code that waits should check it, too.
+        failed: set when no more rows can be recorded. Code that waits should check it, too.
     """
 
     def __init__(
@@ -99,11 +101,11 @@ class Recorder:
         tables |= {GROUPS_TABLE: history.GROUPS} if grouped or program else {}
         tables |= {ANSWERS_TABLE: history.ANSWERS} if answers else {}
         tables |= history.OF_PROGRAM if program else {}
-        # Without a lock: the callback of a client after a fatal error would never release it.
+        # The queues have no lock: after a fatal error, a client's callback would never release it.
         self._rows: dict[str, deque[dict[str, object]]] = {table: deque() for table in tables}
         self._operations_lock = threading.Lock()
         self._closing = threading.Event()
-        pa.array([0])  # imports pandas now, which takes a second, before anything waits
+        pa.array([0])  # imports pandas, which takes a second, before the run waits for anything
         self._where = run.path
         try:
             self._streams = {
@@ -117,9 +119,11 @@ class Recorder:
         self._thread.start()
 
     def operation(self, **row: object) -> None:
-        """Record one operation, with columns of ``OPERATIONS``; on disk within ``FLUSH_S``.
+        """Record one operation with columns of ``OPERATIONS``.
 
-        This method is for few operations. Thousands per second need an operation buffer.
+        The row is on disk after ``FLUSH_S`` seconds.
+
+        Callers with thousands of operations per second use an operation buffer instead.
         """
         self._add(OPERATIONS_TABLE, row)
 
@@ -128,13 +132,13 @@ class Recorder:
     ) -> None:
         """Record a row of ``FAULTS`` (phase inject, heal or note).
 
-        The row is on disk at the return.
+        The row is on disk when the method returns.
         """
         row = {"fault": name, "phase": phase, "says": says, "broker": broker, **fields}
         self._append_now("events/faults", row)
 
     def step(self, event: str, **row: object) -> None:
-        """Record a row of ``STEPS``. The row is on disk at the return."""
+        """Record a row of ``STEPS``. The row is on disk when the method returns."""
         self._append_now(STEPS_TABLE, {"event": event, **row})
 
     def partition(self, **row: object) -> None:
@@ -146,17 +150,17 @@ class Recorder:
         self._add("events/replicas", {"time_ns": self.clock(), **row})
 
     def decision(self, evidence: str, kind: str, subject: str, **row: object) -> None:
-        """Record a row of ``DECISIONS``. The row is on disk at the return."""
+        """Record a row of ``DECISIONS``. The row is on disk when the method returns."""
         self._append_now(
             DECISIONS_TABLE, {"evidence": evidence, "kind": kind, "subject": subject, **row}
         )
 
     def controller(self, **row: object) -> None:
-        """Record a row of ``QUORUM``; the time is now."""
+        """Record a row of ``QUORUM`` with the current time."""
         self._add(QUORUM_TABLE, {"time_ns": self.clock(), **row})
 
     def fetch(self, **row: object) -> None:
-        """Record a row of ``FETCHES``; the time is now."""
+        """Record a row of ``FETCHES`` with the current time."""
         self._add(FETCHES_TABLE, {"time_ns": self.clock(), **row})
 
     def group(self, row: dict[str, object]) -> None:
@@ -172,7 +176,7 @@ class Recorder:
         self._add(OUTPUTS_TABLE, row)
 
     def instance(self, event: str, **row: object) -> None:
-        """Record a row of ``INSTANCES``. The row is on disk at the return."""
+        """Record a row of ``INSTANCES``. The row is on disk when the method returns."""
         self._append_now(INSTANCES_TABLE, {"event": event, **row})
 
     def request(self, row: dict[str, object]) -> None:
@@ -193,7 +197,7 @@ class Recorder:
             self._add("events/log_lines", row)
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """Return the number of operations by (kind, outcome); up to ``FLUSH_S`` late."""
+        """Return the number of operations by (kind, outcome), as it was up to ``FLUSH_S`` ago."""
         return dict(self._counts.copy())
 
     def rows(self) -> dict[str, int]:
@@ -201,7 +205,7 @@ class Recorder:
         return {table: stream.rows for table, stream in self._streams.items()}
 
     def _append_now(self, table: str, row: Mapping[str, object]) -> None:
-        """Append a row with the current time, before all rows that wait."""
+        """Append a row with the current time. Rows that wait in memory are written later."""
         stamped = {"time_ns": self.clock(), **row}
         self.check()
         try:
@@ -216,14 +220,14 @@ class Recorder:
             raise self._error
 
     def operations(self, columns: Columns) -> None:
-        """Record thousands of operations at once, on the caller's thread; on disk on return.
+        """Record thousands of operations at once. The caller's thread writes them to disk.
 
         A background thread would compete with the caller for Python's global lock.
         """
         self.check()
         try:
             self._append(columns)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the whole run must learn of it
+        except Exception as error:  # noqa: BLE001 - any error must end the run
             self._fail(error)
         self.check()
 
@@ -243,7 +247,7 @@ class Recorder:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if error is None:
             self.close()
-        else:  # the current error matters more than a second error about the same disk
+        else:  # report the current error, not a second error about the same disk
             self._closing.set()
             self._thread.join()
 
@@ -258,7 +262,7 @@ class Recorder:
             self._write_rows()
             for stream in self._streams.values():
                 stream.close()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the run must learn of it
+        except Exception as error:  # noqa: BLE001 - any error must end the run
             self._fail(error)
             for stream in self._streams.values():
                 stream.abandon()
@@ -276,7 +280,6 @@ class Recorder:
             self._streams[table].append_rows(rows)
 
     def _append(self, columns: Columns) -> None:
-        """Write one batch of operations and count it."""
         size = len(columns["invoke_ns"])
         with self._operations_lock:
             arrays = [self._array(field, columns.get(field.name), size) for field in OPERATIONS]
@@ -288,7 +291,7 @@ class Recorder:
                 self._counts.update(zip(columns["kind"], columns["outcome"], strict=True))
 
     def _array(self, field: pa.Field, column: Any, size: int) -> pa.Array:  # noqa: ANN401 - Arrow's
-        """Return a column as an Arrow array, with only the new values of dictionaries."""
+        """Return a column as an Arrow array. Words become codes of a dictionary."""
         if column is None:
             return pa.nulls(size, field.type)
         if not pa.types.is_dictionary(field.type):
@@ -307,7 +310,7 @@ class Recorder:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else repr(error)
         failure = HarnessError(
             f"the run {self._where} cannot be recorded any more: {reason}",
-            hint="Make room, or choose another folder with --store. Earlier rows are readable.",
+            hint="Free disk space, or choose another folder with --store. Earlier rows are saved.",
         )
         failure.__cause__ = error
         self._error = self._error or failure

@@ -1,4 +1,4 @@
-"""A schedule as data: a list of faults, each with a start and a duration; faults may overlap.
+"""A schedule as data: a list of faults, each with a start and a duration. Faults may overlap.
 
 ``sequence``, ``overlap`` and ``stagger`` combine schedules. A schedule is a tuple of steps, which
 users can read and write.
@@ -11,10 +11,10 @@ from typing import Final, TypeAlias
 import msgspec
 
 ROLLING: Final = "rolling-in-sync"
-"""The fault of ``highwater rolling``: every broker is restarted in order, as by an operator."""
+"""The fault of ``highwater rolling``: every broker is restarted, one after another."""
 
 RESTARTED: Final = "was restarted"
-"""The last words of the note that this fault writes about each broker."""
+"""The last words of the note that the fault ``rolling-in-sync`` writes about each broker."""
 
 RENAMED_FAULTS: Final[Mapping[str, str]] = {
     "mute": "partition-outbound",
@@ -23,7 +23,7 @@ RENAMED_FAULTS: Final[Mapping[str, str]] = {
     "ring": "partition-majorities-ring",
     "recycle": "crash-loop",
 }
-"""Names that faults had up to 0.1; plans and the command line still accept these names."""
+"""Names of faults up to release 0.1. Plans and the command line still accept these names."""
 
 
 def fault_in(word: str) -> str:
@@ -42,12 +42,13 @@ class FaultStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     Attributes:
         fault: name of a registered fault.
-        at_s: when the fault starts, in seconds after every replica is in sync.
+        at_s: start of the fault, in seconds after every replica is in sync.
         lasts_s: seconds from the time when the fault has taken effect to its healing.
         target: a broker's id, or a word such as ``leader``, which is resolved when the fault
             starts. For client faults it is a client's name, or a word for any client. Other faults
             ignore it.
-        partition: the partition of the fault; the target ``leader`` means its leader.
+        partition: the partition of the fault. The target ``leader`` means the leader of this
+            partition.
         choice: a number from 0 to 1, which chooses among candidates and decides other random
             details.
         message: for faults on messages, the kind of message as text (docs/wire.md).
@@ -67,7 +68,7 @@ class FaultStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def ends_s(self) -> float:
-        """When the fault is healed, in the same unit as ``at_s``."""
+        """Time of the healing, in seconds, counted like ``at_s``."""
         return self.at_s + self.lasts_s
 
 
@@ -75,7 +76,7 @@ Steps: TypeAlias = tuple[FaultStep, ...]
 
 
 def end_of(steps: Sequence[FaultStep]) -> float:
-    """Return when the last step is healed, in seconds; 0 without steps."""
+    """Return the time at which the last step is healed, in seconds; 0 without steps."""
     return max((step.ends_s for step in steps), default=0.0)
 
 

@@ -1,11 +1,11 @@
 """The store: a folder of runs. A run is a directory from which it can be judged again.
 
 store/<run>/
-  plan.json  environment.json  status.json     what was asked; where it ran; its progress
+  plan.json  environment.json  status.json     all settings; the machine; the progress
   history/   ops.arrows while running -> ops.parquet
   events/    partitions, replicas, faults, steps, log_lines, decisions, quorum (in the same way)
-  steps.json                                   the steps of its schedule, to repeat them
-  manifest.json                                every judged file, and the tables' numbers of rows
+  steps.json                                   the steps of its schedule, for a repetition
+  manifest.json                                each judged file, and the rows of each table
   replicas/<broker>/<topic>-<partition>/…      frozen log directories, with the checkpoint files
   kafka-tiered-storage/<topic>-<partition>-<id>/…  the remote tier, if there is one
   coordination/controller*/__cluster_metadata-0/…  each KRaft controller's metadata log
@@ -48,10 +48,10 @@ COORDINATOR_TOPICS: Final = ("__transaction_state", "__consumer_offsets", "__sha
 groups."""
 
 MORE_LOG_DIRS: Final = "log-dirs"
-"""A cluster's folder with brokers' additional log directories: ``<broker id>/<number>``."""
+"""A cluster's folder with the brokers' additional log directories: ``<broker id>/<number>``."""
 
 REMOTE_TIER: Final = "kafka-tiered-storage"
-"""The run's folder with the remote tier, named as by LocalTieredStorage."""
+"""The run's folder with the remote tier. LocalTieredStorage uses this name."""
 
 COORDINATORS_FOLDER: Final = "coordinator-topics"
 """The run's folder with the replicas of ``COORDINATOR_TOPICS``."""
@@ -59,17 +59,17 @@ COORDINATORS_FOLDER: Final = "coordinator-topics"
 _CONTROLLER: Final = re.compile(r"controller(-(?P<id>\d+))?")
 _T = TypeVar("_T", bound=msgspec.Struct)
 _WHAT_MOST: Final = 60
-"""The greatest length of the faults in a run's name, because file names have at most 255
+"""The greatest length of the fault names in a run's name. File names have at most 255
 characters."""
 
 
 class StandingEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition in which the final read ended at the last stable offset, not at the fence.
+    """A partition in which the final read ended at the last stable offset, before the fence record.
 
     Attributes:
         lso: the last stable offset, before which read_committed readers stop.
-        fence: offset of the fence, which every in-sync replica has.
-        seconds: how long the reader had waited at the last stable offset.
+        fence: offset of the fence record, which every in-sync replica has.
+        seconds: time for which the reader had waited at the last stable offset.
     """
 
     partition: int
@@ -79,14 +79,14 @@ class StandingEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The progress of a run, written again in every phase.
+    """The progress of a run. The file is written again in every phase.
 
     Attributes:
         phase: the last phase that began. Only a run in phase ``frozen`` is complete.
         quiesced: whether every replica was back in the ISR before the final read.
-        problems: sentences about actions that failed in the harness.
+        problems: sentences about actions of the harness that failed.
         seconds: time from the run's creation to its last phase.
-        manifest: SHA-256 of ``manifest.json`` (``harness.runs.manifest``); empty during the run,
+        manifest: SHA-256 of ``manifest.json`` (``harness.runs.manifest``). Empty during the run,
             and in old runs without a manifest.
         missed: the step of a model's schedule that brokers did not follow.
         standing: partitions in which an open transaction ended the final read.
@@ -216,7 +216,7 @@ class Run:
 
         try:
             file = self.parquet(name) if self.parquet(name).exists() else self.stream(name)
-            open_regular(file).close()  # PyArrow would wait for a pipe
+            open_regular(file).close()  # refuses a pipe, for which PyArrow would wait
             return read_table(file, name)
         except (OSError, ValueError) as error:  # an ArrowInvalid is a ValueError
             raise StoreError(f"{self.path} has no readable {name}: {error}") from error
@@ -229,7 +229,7 @@ class Run:
         return sum(file.stat().st_size for file in files if is_file(file))
 
     def seal(self) -> None:
-        """Turn every stream into Parquet.
+        """Convert every stream to Parquet.
 
         Raises:
             StoreError: the disk cannot be read or written; the stream remains.
@@ -247,8 +247,8 @@ class Run:
                     to_parquet(self.stream(table), self.parquet(table))
             except OSError as error:
                 raise StoreError(
-                    f"{self.stream(table)} cannot be sealed: {error.strerror or error}",
-                    hint="Make room on that disk, and look at its health.",
+                    f"{self.stream(table)} cannot become Parquet: {error.strerror or error}",
+                    hint="Free space on that disk, and check that the disk works.",
                 ) from error
 
     def plan(self) -> Plan:
@@ -268,14 +268,14 @@ class Run:
         return _decode(self._read("status.json"), RunStatus, "status.json")
 
     def verdict(self) -> Verdict:
-        """Return the judge's verdict; raise ``StoreError`` for another schema of verdicts."""
+        """Return the judge's verdict. Raise ``StoreError`` if it has another schema."""
         if not self.judged:
             self._refuse_unended()
         return Verdict.from_json(self._read("analysis/verdict.json"))
 
     @property
     def judged(self) -> bool:
-        """True if there is a verdict file, even a malformed one."""
+        """True if there is a verdict file, even a malformed file."""
         return is_file(self.analysis / "verdict.json")
 
     def _refuse_unended(self) -> None:
@@ -285,8 +285,8 @@ class Run:
         phase = self.status().phase
         if phase != "frozen":
             raise StoreError(
-                f"{self.name} was not judged: it is {phase}, or ended early in that phase",
-                hint="Wait until it has ended, or judge its incomplete files: highwater check RUN",
+                f"{self.name} was not judged: it is {phase}, or was interrupted while {phase}",
+                hint="Wait until the run ends, or judge its incomplete files: highwater check RUN",
             )
 
     def write(self, name: str, text: bytes) -> Path:
@@ -303,9 +303,9 @@ class Run:
             return read_regular(self.path / name)
         except FileNotFoundError as error:
             hint = (
-                "Judge it first: highwater check RUN"
+                "Judge the run first: highwater check RUN"
                 if name.startswith("analysis")
-                else "Name the directory that holds plan.json, as highwater run printed it."
+                else "Give the directory with plan.json, which highwater run printed."
             )
             raise StoreError(f"{self.path} has no {name}", hint=hint) from error
         except OSError as error:
@@ -321,8 +321,8 @@ class Store:
     def create(self, plan: Plan, *, now: datetime, name: str | None = None) -> Run:
         """Make a new run directory with its plan, and let ``latest`` point to it.
 
-        The directory appears only when it is complete. Without ``name``, its name is made from the
-        plan and the time.
+        The directory becomes visible only when it is complete. Without ``name``, its name is made
+        from the plan and the time.
 
         Raises:
             UsageError: the path has a comma.
@@ -337,7 +337,7 @@ class Store:
             name = f"{stamp}-{plan.kafka}-{what}-{secrets.token_hex(2)}"
         if "," in str(path := self.root.absolute() / name):
             raise UsageError(
-                f"{path} has a comma, at which brokers split the paths of their log directories",
+                f"{path} has a comma, but brokers separate log directories by commas",
                 hint="Choose another folder with --store, or another --name.",
             )
         new = Run(self.root / f".new-{secrets.token_hex(4)}")
@@ -357,12 +357,12 @@ class Store:
         return Run(self.root / name)
 
     def open(self, name: str | Path) -> Run:
-        """Return the run at a path or with that name in this store; raise if there is none."""
+        """Return the run at a path, or with that name in this store; raise if there is none."""
         for path in (Path(name), self.root / name):
             if _may_be_run(path):
                 return Run(path.resolve())
         names = self.names()
-        hint = f"Runs of this store: {', '.join(names[-5:]) or 'none yet'}."
+        hint = f"Runs in this store: {', '.join(names[-5:]) or 'none yet'}."
         if near := get_close_matches(str(name), names, 1):
             hint = f"Did you mean {near[0]}? {hint}"
         raise NotThereError(f"{name} is not a run directory", hint=hint)

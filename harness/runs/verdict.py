@@ -1,4 +1,4 @@
-"""The verdict (valid, invalid or unknown), with anomalies, their evidence, and a ledger."""
+"""The verdict (valid, invalid or unknown), with anomalies, evidence and counts of records."""
 
 from collections.abc import Mapping
 from typing import Final, Literal, Self
@@ -13,21 +13,22 @@ VALID: Literal["valid"] = "valid"
 INVALID: Literal["invalid"] = "invalid"
 UNKNOWN: Literal["unknown"] = "unknown"
 LOSSY: Final = "valid, with losses"
-"""The word for a valid run that lost records which its settings did not protect."""
+"""The verdict's text for a valid run that lost records which its settings did not protect."""
 
 
 Account = Literal["whole", "begun", "none"]
-"""The records of a run that the ledger counts. ``whole``: all up to the final read. ``begun``: only
-records sent before the run was interrupted. ``none``: the history cannot be read."""
+"""The records of a run that the ledger (``Ledger``) counts. ``whole``: all up to the final read.
+``begun``: only records sent before the run was interrupted. ``none``: the history cannot be
+read."""
 
 
 def in_words(verdict: str, lost: int) -> str:
-    """Return a verdict's word for reports: ``LOSSY`` for a valid run that lost records."""
+    """Return the verdict's text for reports: ``LOSSY`` for a valid run that lost records."""
     return LOSSY if verdict == VALID and lost else verdict
 
 
 class UnusedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file or directory of a run that is no evidence, so the judge did not use it.
+    """A file or directory of a run that the judge could not use as evidence.
 
     ``why`` continues a message that begins with the path.
     """
@@ -42,16 +43,16 @@ class UnusedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Witness(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece of evidence. An anomaly's evidence, in order of time, explains it.
+    """One piece of evidence. An anomaly's evidence, in order of time, explains the anomaly.
 
     Attributes:
         time_ns: nanoseconds since the run's start; None for evidence from the disks at the end.
         who: ``producer-0``, ``broker 2``, ``reader``, ``nemesis``, ``controller``.
         what: acknowledged, appended, held, killed, elected, truncated, replaced, read, disk …
-        leader_epoch: the leader epoch in which it happened, if known.
+        leader_epoch: the leader epoch of the event, if known.
         broker: the broker of the event, if any.
         says: the evidence as one sentence.
-        source: the file inside the run that has the evidence, such as ``events/replicas``.
+        source: the run's file that has the evidence, such as ``events/replicas``.
     """
 
     who: str
@@ -71,7 +72,7 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
         partition: -1 if the finding is about no partition, such as a decision about a topic.
         offset: the record's acknowledged or actual offset; None if no client received an offset.
         value: the record's id; None if the id cannot be read.
-        sentence: the finding, for a person.
+        sentence: the finding as a sentence.
         breaks: whether the anomaly breaks a guarantee, according to the policy.
     """
 
@@ -86,7 +87,7 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ACKNOWLEDGED: Final[Mapping[str, str]] = {"0": "left the client"}
-"""Words for a successful send, by ``acks``: with acks=0 no broker acknowledges."""
+"""Text for a successful send, by ``acks``. With acks=0, no broker acknowledges."""
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +108,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     replaced: int = 0
 
     def errors(self) -> list[str]:
-        """Return the sums that are wrong as text; empty if all sums are correct."""
+        """Return a sentence for each sum that is wrong. Empty if all sums are correct."""
         wrong = []
         if self.sent != self.acknowledged + self.failed + self.unknown:
             wrong.append(
@@ -116,7 +117,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
             )
         if self.acknowledged != self.read + self.lost + self.unseen + self.replaced:
             wrong.append(
-                f"acknowledged {self.acknowledged} is not read {self.read} + lost {self.lost}"
+                f"acknowledged {self.acknowledged} differs from read {self.read} + lost {self.lost}"
                 f" + unseen {self.unseen} + replaced {self.replaced}"
             )
         return wrong
@@ -129,18 +130,20 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         verdict: valid, invalid, or unknown (the run could not be judged; never a pass).
         reasons: the reasons as sentences; for ``unknown``, the missing parts.
         promise: the guarantee of the run's settings, as a sentence.
-        headline: the finding in one sentence with total numbers.
+        headline: the finding in one sentence, with total numbers.
         happened: the recorded faults in the cluster; empty if unknown.
         counts: exact numbers of anomalies by kind, even if ``anomalies`` does not have all.
-        following: numbers, by kind, of anomalies that only follow from another anomaly. They are
-            not in ``counts``; only ``anomalies.parquet`` has them, with their ``cause``.
+        following: numbers, by kind, of anomalies that only follow from another anomaly. Such
+            anomalies are not in ``counts``. Only ``anomalies.parquet`` has them, with their
+            ``cause``.
         anomalies: the first anomalies of each kind, those that break a guarantee first;
             ``anomalies.parquet`` has all.
-        checkers: checker name to its result. ``held``; ``found N``; ``crashed: …``; ``not judged``:
-            no anomaly was found, but parts of the run are missing; ``not judged: …``: the reason
-            why the run has nothing for the checker to judge.
+        checkers: checker name to its result. ``held``: no anomaly. ``found N``: N anomalies.
+            ``crashed: …``: an error in the checker. ``not judged``: no anomaly was found, but parts
+            of the run are missing. ``not judged: …``: the run has nothing for this checker to
+            judge.
         cut: the phase in which the run was interrupted; empty if the run ended.
-        unread: files that are no evidence, so no verdict uses them.
+        unread: files that the judge could not use as evidence.
         account: the part of the run that the ledger counts.
         availability: None if it was not measured, as in older verdicts.
     """
@@ -171,12 +174,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def word(self) -> str:
-        """The verdict's word for reports. A valid run that lost records has its own word."""
+        """The verdict's text for reports. A valid run that lost records has its own text."""
         return in_words(self.verdict, self.ledger.lost)
 
     @property
     def sums(self) -> str:
-        """The known part of the ledger as a sentence; empty without one."""
+        """The known part of the ledger as a sentence. Empty if no record was counted."""
         if self.account == "none":
             return ""
         book, acknowledged = self.ledger, ACKNOWLEDGED.get(self.acks, "acknowledged")
@@ -185,7 +188,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
             f" + unknown {book.unknown:,}"
         )
         if self.account == "begun":
-            return f"recorded until the run was interrupted: {sent}"
+            return f"counted until the run was interrupted: {sent}"
         lost = f"lost {book.lost:,} + unseen {book.unseen:,}"
         lost += f" + replaced {book.replaced:,}" if book.replaced else ""
         return f"{sent}; {acknowledged} = read {book.read:,} + {lost}"
@@ -206,8 +209,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
                 f"verdict.json is broken: {error}", hint="Judge the run again: highwater check RUN"
             ) from error
         raise StoreError(
-            f"verdict.json has schema {schema}; this is schema {SCHEMA_VERSION}",
-            hint="Read it with the release that judged it, or judge it again: highwater check",
+            f"verdict.json has schema {schema}; this Highwater reads schema {SCHEMA_VERSION}",
+            hint="Use the release that judged the run, or judge again: highwater check RUN",
         )
 
     def summary(self, report: str | None) -> dict[str, object]:
@@ -243,6 +246,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _SchemaOnly(msgspec.Struct):
-    """Decoded first, because fields may have another meaning in another schema version."""
+    """Only the schema version. It is decoded first: another version may have other fields."""
 
     schema: int = SCHEMA_VERSION

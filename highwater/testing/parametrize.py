@@ -96,7 +96,7 @@ def _driver(name: str) -> str:
     drivers = {driver for entry in CATALOGUE.values() for driver in entry.drivers}
     if name not in drivers:
         hint = nearest(name, sorted(drivers))
-        raise UsageError(f"no cluster driver is called {name!r}", hint=hint)
+        raise UsageError(f"there is no cluster driver {name!r}", hint=hint)
     return name
 
 

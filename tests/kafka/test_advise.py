@@ -470,8 +470,8 @@ def test_a_user_who_may_only_describe_is_advised(tmp_path: Path) -> None:
         assert code == 1
         assert losing(document) == {"single-replica"}  # metadata tells it
         assert document["not_seen"] == [
-            "settings of topic orders: the user may not describe it",
-            "settings of broker 1: the user may not describe the cluster",
+            "settings of topic orders: the user is not authorized to describe it",
+            "settings of broker 1: the user is not authorized to describe the cluster",
         ]
         code, document, _ = advise(bootstrap, *user("nobody", "n"), "--acks", "all")
         assert code == 3
@@ -484,9 +484,9 @@ def test_a_user_who_may_only_describe_is_advised(tmp_path: Path) -> None:
             (user("reader", "wrong"), "authentication failed"),
             (user("reader", "r", ssl_truststore_location=stranger), "CERTIFICATE_VERIFY_FAILED"),
             (user("reader", "r", ssl_keystore_location=""), "CERTIFICATE_REQUIRED|certificate"),
-            (properties(tmp_path, "plain"), "closed the connection|does not answer"),
+            (properties(tmp_path, "plain"), "closed the connection|does not respond"),
         ):
             code, document, errors = advise(bootstrap, *options)
             assert code == 4, errors
-            assert re.search(f"no broker of the cluster answers.*({reason})", errors)
+            assert re.search(f"no broker of the cluster responds.*({reason})", errors)
             assert not document

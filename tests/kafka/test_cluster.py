@@ -435,7 +435,7 @@ def test_without_java_the_remedy_is_named(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_used_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "replicas" / "1").mkdir(parents=True)
-    with pytest.raises(HarnessError, match="holds replicas of another cluster"):
+    with pytest.raises(HarnessError, match="has replicas of another cluster"):
         open_cluster(release("0.10.2.2"), tmp_path, brokers=1, broker_config={})
 
 

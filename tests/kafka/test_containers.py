@@ -180,7 +180,7 @@ def test_without_a_daemon_the_remedy_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-    with pytest.raises(HarnessError, match=r"Docker does not answer .*: No such file") as caught:
+    with pytest.raises(HarnessError, match=r"Docker does not respond .*: No such file") as caught:
         one_broker(tmp_path)
     assert "--cluster local" in caught.value.hint
     assert not (tmp_path / "replicas").exists()

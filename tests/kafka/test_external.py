@@ -254,7 +254,7 @@ def test_what_a_killed_run_left_is_healed(
     await_wound(theirs, process)
     code, _, err = finish(run(theirs, tmp_path / "second"))
     assert code == 1
-    assert f"another run works on this cluster (process {process.pid})" in err
+    assert f"another run is active on this cluster (process {process.pid})" in err
     guards = psutil.Process(process.pid).children()
     assert any("highwater.clusters.external.guard" in " ".join(one.cmdline()) for one in guards)
     if not guarded:
@@ -347,17 +347,17 @@ CALM = msgspec.structs.replace(PLAN, nemesis=(), duration_s=0)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"kafka": "1.1.1"}, "the brokers are no Kafka 1.1.1"),
-        ({"bootstrap": "127.0.0.1:1"}, "no broker of the cluster answers"),
-        ({"commands": {"check": "echo no way in; exit 9"}}, "It said: no way in"),
+        ({"kafka": "1.1.1"}, "the brokers are not Kafka 1.1.1"),
+        ({"bootstrap": "127.0.0.1:1"}, "no broker of the cluster responds"),
+        ({"commands": {"check": "echo no way in; exit 9"}}, "Its output: no way in"),
         pytest.param(
             {"commands": {"pause": "echo nobody >&2; exit 3"}},
             "ended with status 3",
             marks=pytest.mark.nightly,  # by day without brokers: unit/clusters/external
         ),
-        ({"commands": {"pause": "sleep 60"}, "limits": {"pause": 1}}, "hung for 1 s"),
+        ({"commands": {"pause": "sleep 60"}, "limits": {"pause": 1}}, "ran longer than 1 s"),
         pytest.param(
-            {"commands": {"pause": "true"}}, "the broker still answers", marks=pytest.mark.nightly
+            {"commands": {"pause": "true"}}, "the broker still responds", marks=pytest.mark.nightly
         ),
         ({"commands": {"copy": "false {topic} {into}"}}, "the command to copy broker 1"),
     ],

@@ -122,7 +122,9 @@ def test_errors_are_those_of_kafka_beside_the_jvm_of_spark(gateway: KafkaGateway
     jvm: Any = spark().sparkContext._jvm
     objects = [jvm.java.lang.Object() for _ in range(500)]
     assert not any(gateway.has_class(f"no.Class{number}") for number in range(len(objects)))
-    with pytest.raises(HarnessError, match="Java refuses this producer: ConfigException"):
+    with pytest.raises(
+        HarnessError, match="Java refuses the settings of this producer: ConfigException"
+    ):
         gateway.producer({"bootstrap.servers": "127.0.0.1:9", "acks": "7"})
 
 

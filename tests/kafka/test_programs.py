@@ -260,7 +260,7 @@ def test_faults_of_its_connections_hit_an_instance(at_night: list[JudgedRun]) ->
 def test_of_a_program_that_reads_nothing_nothing_is_known(judged: list[JudgedRun]) -> None:
     verdict = judged[2].verdict
     assert verdict.verdict == "unknown"
-    assert any("has committed no position" in reason for reason in verdict.reasons)
+    assert any("has committed no offset" in reason for reason in verdict.reasons)
     assert any("has written nothing" in reason for reason in verdict.reasons)
     assert "are not known" in verdict.headline
     assert {verdict.counts[name] for name in ("lost-input", "unreached-input")} == {0}
@@ -271,9 +271,9 @@ def test_of_a_program_that_goes_astray_it_is_said_how(at_night: list[JudgedRun])
     run, verdict = at_night[4].run, at_night[4].verdict
     assert verdict.verdict == "unknown"
     said = " ".join(verdict.reasons)
-    assert "the program reads it as mine, and not as HIGHWATER_GROUP" in said
-    assert "names an input" in said
-    assert "The first: 'good morning'." in said
+    assert "the program uses the group mine instead of HIGHWATER_GROUP" in said
+    assert "has the name of an input" in said
+    assert "The first outputs: 'good morning'." in said
     notes = [row["says"] for row in run.table("events/faults").to_pylist()]
     assert any("ignored SIGTERM for 1 s, and was killed" in note for note in notes)
     log = run.logs / "app-0.log"

@@ -127,8 +127,8 @@ def test_who_is_not_let_in_is_told_why(theirs: Staging, tmp_path: Path) -> None:
     other, _ = certificate(tmp_path / "other", ["127.0.0.1"])
     cases = [
         ({"hosts": "b{}.nowhere.invalid"}, 4, "the command to check broker 1", "nowhere.invalid"),
-        ({"sasl.password": "wrong"}, 4, "no broker of the cluster answers", "authentication"),
-        ({"ssl.ca.location": str(other)}, 4, "no broker of the cluster answers", "certificate"),
+        ({"sasl.password": "wrong"}, 4, "no broker of the cluster responds", "authentication"),
+        ({"ssl.ca.location": str(other)}, 4, "no broker of the cluster responds", "certificate"),
         ({"ssl.ca.location": "/none.pem"}, 2, "the certificates of the inventory", "No such file"),
     ]
     for changes, expected, *parts in cases:

@@ -267,7 +267,7 @@ def test_the_final_read_says_what_it_could_not_do(cluster: RealCluster, tmp_path
         missing.close()
     assert [read.complete for read in known] == [True] * PARTITIONS
     assert not unknown.complete
-    assert unknown.problem == "no fence record on gone-3 was acknowledged within 4 s"
+    assert unknown.problem == "no broker acknowledged a fence record on gone-3 within 4 s"
 
 
 def test_nothing_reaches_the_terminal(

@@ -1,1 +1,1 @@
-"""Clients in separate processes, in any language (docs/driver.md)."""
+"""Client drivers: clients in separate processes, in any language (docs/driver.md)."""

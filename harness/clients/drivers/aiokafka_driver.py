@@ -60,15 +60,15 @@ READS = {
 
 
 def renamed(config: Request, names: dict[str, str]) -> Request:
-    """Return settings under aiokafka's names, without those that aiokafka does not have."""
+    """Return settings under aiokafka's names. Settings that aiokafka does not have are left out."""
     ours = {names[name]: value for name, value in config.items() if name in names}
     return {**ours, "bootstrap_servers": config["bootstrap.servers"].split(",")}
 
 
 def producing(config: Request) -> Request:
-    """Return an ``AIOKafkaProducer``'s settings.
+    """Return the settings of an ``AIOKafkaProducer``.
 
-    Its only timeout limits a record's delivery, too.
+    aiokafka has one timeout, for requests. This timeout also limits a record's delivery.
     """
     times = (config[f"{name}.timeout.ms"] for name in ("socket", "request", "message"))
     codec = config["compression.type"]
@@ -137,13 +137,13 @@ class AiokafkaClient:
             answer(request["id"], error="UNKNOWN_REQUEST", queued=False)
             return
         task = asyncio.create_task(self._call(request))
-        self._tasks.add(task)  # or it might be collected
+        self._tasks.add(task)  # without this reference, Python may delete the task
         task.add_done_callback(self._tasks.discard)
 
     async def _call(self, request: Request) -> None:
         try:
             words = await self.calls[request["op"]](request)
-        except Exception as raised:  # noqa: BLE001 - whatever it is, it is the answer
+        except Exception as raised:  # noqa: BLE001 - the response has any error
             failed(request["id"], raised)
         else:
             answer(request["id"], **(words if isinstance(words, dict) else {}))
@@ -164,7 +164,7 @@ class AiokafkaProducer(AiokafkaClient):
         }
 
     def serve(self, request: Request) -> None:
-        """Queue a record, or begin another call."""
+        """Queue a record, or begin to execute another request."""
         if request["op"] == "send":
             self._records.put_nowait(request)
         else:
@@ -177,15 +177,15 @@ class AiokafkaProducer(AiokafkaClient):
             try:
                 producer = await self.opened()
                 future = await producer.send(request["topic"], request["value"].encode(), **place)
-            except Exception as raised:  # noqa: BLE001 - it raises before it queues
+            except Exception as raised:  # noqa: BLE001 - an error means: not queued
                 failed(number, raised, **self._refused())
             else:
                 future.add_done_callback(lambda sent, to=number: written(to, sent))
 
     def _refused(self) -> Request:
-        """Return the meaning of an exception.
+        """Return the meaning of an exception from ``send``.
 
-        A producer whose sender task has ended refuses everything.
+        If the producer's sender task has ended, the producer refuses every record.
         """
         sender = self.client._sender.sender_task if self.client else None  # noqa: SLF001 - it is not public
         ended = {"fatal": True} if sender is not None and sender.done() else {}
@@ -214,7 +214,7 @@ def written(number: int, sent: "asyncio.Future[Any]") -> None:
 
 
 class AiokafkaConsumer(AiokafkaClient, ConsumerRebalanceListener):  # type: ignore[misc]  # no types
-    """A consumer, and the listener to events in its group, even while the client starts."""
+    """A consumer, which also receives the events in its group, even while the client starts."""
 
     def __init__(self, config: Request) -> None:
         super().__init__(self._made)
@@ -278,7 +278,7 @@ class AiokafkaConsumer(AiokafkaClient, ConsumerRebalanceListener):  # type: igno
         self._events.pop(request["event"]).set()
 
     async def _poll(self, request: Request) -> Request:
-        """Return the next records; aiokafka waits while its group is rebalanced."""
+        """Return the next records. aiokafka waits while its group is rebalanced."""
         wait_s = request["wait_ms"] / 1000
         if self._polling is None:
             self._polling = asyncio.create_task(self._get(wait_s, request["max"]))
@@ -290,7 +290,7 @@ class AiokafkaConsumer(AiokafkaClient, ConsumerRebalanceListener):  # type: igno
             polled, seeks = done.result()
         except OffsetOutOfRangeError as raised:
             return {"out_of_range": {at.partition: to for at, to in raised.args[0].items()}}
-        except NoOffsetForPartitionError:  # it has fetched before the event was handled
+        except NoOffsetForPartitionError:  # aiokafka fetched before the event was handled
             return {}
         fresh = {
             place.partition: records
@@ -311,7 +311,7 @@ class AiokafkaConsumer(AiokafkaClient, ConsumerRebalanceListener):  # type: igno
         return polled, dict(self._seeks)
 
     async def _bounds(self, request: Request) -> Request:
-        if not self.started:  # it might be starting, until an event is handled
+        if not self.started:  # the client may be starting, until an event is handled
             raise KafkaConnectionError
         place = TopicPartition(request["topic"], request["partition"])
         first = await self.client.beginning_offsets([place])
@@ -326,20 +326,20 @@ class AiokafkaConsumer(AiokafkaClient, ConsumerRebalanceListener):  # type: igno
         return {"offsets": {at: offset for at, offset in there.items() if offset is not None}}
 
     async def _name(self, _: Request) -> Request:
-        return {"member": self._config["group_id"]}  # its producer takes nothing more
+        return {"member": self._config["group_id"]}  # aiokafka's producer needs only the group id
 
     async def _leave(self, _: Request) -> None:
         if self.client is not None:
             await self.client.stop()
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Report that partitions are revoked, and wait until the harness has handled this."""
+        """Report that partitions are revoked, and wait until the harness has handled the event."""
         for place in revoked:
             self._positions.pop(place.partition, None)
         await self._happened("revoked", revoked)
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Report that partitions are assigned, and wait until the harness has handled this."""
+        """Report that partitions are assigned, and wait until the harness has handled the event."""
         self._positions |= {place.partition: -1 for place in assigned}
         await self._happened("assigned", assigned)
 

@@ -1,7 +1,8 @@
 """Clients in another process, in any language: client drivers (docs/driver.md).
 
-A driver reads requests as JSON lines, and responds to each of them once, in any order. A driver has
-one producer, or one consumer. A crash of the client is the end of the driver's process.
+A driver reads requests as JSON lines. The driver responds to each request once, in any order. A
+driver has one producer, or one consumer. To crash the client, the harness kills the driver's
+process.
 """
 
 import itertools
@@ -31,7 +32,8 @@ SETTINGS: Final = (
     *("message.timeout.ms", "request.timeout.ms", "linger.ms", "retries"),
     *("socket.timeout.ms", "retry.backoff.ms", "transactional.id", "transaction.timeout.ms"),
 )
-"""The settings that every driver gets, by librdkafka's names; ``retries`` only if it is 0."""
+"""The settings that every driver gets, with librdkafka's names. ``retries`` is sent only if it is
+0."""
 
 OF_MEMBERS: Final = (
     "group.id",
@@ -47,7 +49,7 @@ class DriverRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         value: None for a tombstone.
-        epoch: the epoch of the leader that appended it; None if the library does not report it.
+        epoch: leader epoch of the record; None if the library does not report it.
         timestamp_ms: 0 if the library does not report it.
     """
 
@@ -68,18 +70,17 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
         error: the library's name of the error; empty if the request succeeded.
         code: Kafka's error code; -1 for an error of the client itself.
         queued: False if the record was certainly not sent.
-        fatal: the producer cannot be used any more.
-        again: the same request may be repeated; it then resumes.
+        fatal: whether the producer cannot be used any more.
+        again: whether the same request may be repeated; the client then continues it.
         records: the next records, only for ``poll``.
-        out_of_range: each partition whose position is not in the log, with this position; only for
-            ``poll``.
+        out_of_range: partition to a position that is not in the log, only for ``poll``.
         first: the first offset of a partition's log, only for ``bounds``.
         end: the end of a partition's log for this reader, only for ``bounds``.
         offsets: the group's committed offsets by partition, only for ``committed``.
         member: a group member's metadata for the driver's producers, in the driver's own form; only
             for ``member``.
         event: the kind of event; empty for a response. The driver numbers its events. After each
-            event it waits until ``handled`` has the event's number.
+            event it waits for a request ``handled`` with the event's number.
         generation: the group's generation, or the member's epoch; 0 if it is not known.
     """
 
@@ -118,7 +119,7 @@ def given_settings(settings: Settings, *, member: bool = False, every: bool = Fa
     """Return the settings that a driver gets.
 
     Args:
-        member: whether its consumer joins a group.
+        member: whether the driver's consumer joins a group.
         every: whether the driver also gets settings that are not in the specification.
     """
     names = tuple(settings) if every else SETTINGS + OF_MEMBERS
@@ -135,22 +136,22 @@ class DriverProcess(Protocol):
     requests: FileIO
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines of the driver's standard output until its end; then close the output."""
+        """Yield the lines of the driver's standard output until its end. Then close the output."""
 
     def last_words(self) -> str:
-        """Return the last line of the driver's standard error; empty without a line."""
+        """Return the last line of the driver's standard error. Empty without a line."""
 
     def kill(self) -> None:
         """Kill the driver. Never raises an error. A second call does nothing."""
 
 
 class ClientDriver:
-    """The requests to one driver, and its responses. Threads can share this object.
+    """The requests to one driver, and the driver's responses. Threads can share this object.
 
     Attributes:
-        broken: why the driver cannot be used any more; empty if it can.
+        broken: reason why the driver cannot be used any more; empty if it can be used.
         library: the driver's name of its library; empty until ``open`` has returned.
-        happened: gets each event in the consumer's group, in another thread.
+        happened: function that gets each event in the consumer's group, in another thread.
     """
 
     def __init__(self, process: DriverProcess) -> None:
@@ -167,7 +168,7 @@ class ClientDriver:
             threading.Thread(target=work, name="client-driver", daemon=True).start()
 
     def ask(self, op: str, answered: Callable[[DriverAnswer], None], **words: object) -> None:
-        """Send a request. ``answered`` gets the response in another thread."""
+        """Send a request. Another thread passes the response to ``answered``."""
         with self._lock:
             number = next(self._numbers)
             if not self.broken:
@@ -177,7 +178,7 @@ class ClientDriver:
         answered(DriverAnswer(id=number, error=ENDED, message=self.broken, queued=False))
 
     def call(self, op: str, **words: object) -> "Future[DriverAnswer]":
-        """Send a request; return its response as a Future."""
+        """Send a request. Return a Future of its response."""
         future: Future[DriverAnswer] = Future()
         self.ask(op, future.set_result, **words)
         return future
@@ -197,7 +198,7 @@ class ClientDriver:
     def fulfil(
         self, op: str, result: Callable[[DriverAnswer], Result], **words: object
     ) -> "Future[Result]":
-        """Send a request; return the Future of a result, which is made from its response.
+        """Send a request. Return a Future of ``result``'s value for the response.
 
         Raises:
             HarnessError: the driver has ended by itself, or has broken its specification.
@@ -226,7 +227,7 @@ class ClientDriver:
     def kill(self) -> None:
         """Kill the driver, as in a crash. Never raises an error. A second call does nothing."""
         self._ended = True
-        self._fail("it was ended")
+        self._fail("the harness ended the driver")
 
     def _write(self) -> None:
         """Write all waiting requests together, because a driver may read slowly."""
@@ -237,10 +238,10 @@ class ClientDriver:
                     lines.append(self._lines.get())
                 requests = [line for line in lines if line is not None]
                 if len(requests) < len(lines):
-                    return  # it was ended
+                    return  # the harness ended the driver
                 try:
                     _write_all(self._process.requests, b"\n".join([*requests, b""]))
-                except (OSError, ValueError):  # it has ended, which ``_read`` finds
+                except (OSError, ValueError):  # the driver has ended, which ``_read`` finds
                     return
 
     def _read(self) -> None:
@@ -251,24 +252,26 @@ class ClientDriver:
                 break
         if not why:
             last_line = self._process.last_words()
-            why = f"it ended by itself; its last line was: {last_line or 'nothing'}"
+            why = f"the driver ended by itself. Its last error line is: {last_line or '(none)'}"
         self._fail(why)
 
     def _take(self, line: bytes) -> str:
-        """Handle a response. Return an error in it as text."""
+        """Handle one line of the driver. Return a text if the line breaks the specification."""
         try:
             answer = msgspec.json.decode(line, type=DriverAnswer)
         except msgspec.MsgspecError as error:
-            return f"its line {line[:80].decode('utf-8', 'replace')!r} is no answer: {error}"
+            return f"not a response: {line[:80].decode('utf-8', 'replace')!r}: {error}"
         if answer.event:
             if self.happened is None:
-                return f"its partitions were {answer.event}, but it is in no group"
+                return f"the driver reports {answer.event} partitions, but is not in a group"
             self.happened(answer)
             return ""
         with self._lock:
             answered = self._waiting.pop(answer.id, None)
         if answered is None:
-            return f"it answered request {answer.id}, which does not wait for an answer"
+            return (
+                f"the driver responded to request {answer.id}, which does not wait for a response"
+            )
         answered(answer)
         return ""
 
@@ -296,7 +299,7 @@ def opened(
     member: bool = False,
     every: bool = False,
 ) -> ClientDriver:
-    """Return a driver whose client is open, with the settings of ``given_settings``.
+    """Start a driver's client with the settings of ``given_settings``; return the driver.
 
     Raises:
         HarnessError: the driver did not open its client, or not in time.
@@ -306,9 +309,9 @@ def opened(
         answer = driver.open(settings, role, member=member, every=every).result(OPENS_S)
     except TimeoutError as late:
         driver.kill()
-        raise HarnessError(f"the client driver did not answer within {OPENS_S:g} s") from late
+        raise HarnessError(f"the client driver did not respond within {OPENS_S:g} s") from late
     if answer.error:
         driver.kill()
-        raise HarnessError(f"the client driver opens no {role}: {answer.as_error()}")
+        raise HarnessError(f"the client driver cannot open a {role}: {answer.as_error()}")
     driver.library = answer.library
     return driver

@@ -1,4 +1,4 @@
-"""Client drivers as a library of clients."""
+"""A client library whose clients are client drivers."""
 
 import weakref
 from collections.abc import Callable
@@ -18,14 +18,14 @@ from highwater.harness.clients.drivers.driver_producer import DriverProducer
 
 
 class DriverClients:
-    """The clients of a driver; each has its own process.
+    """The clients of a driver. Each client has its own process.
 
     Args:
         start: starts a process.
-        every: whether the driver also gets settings that are not specified.
+        every: whether the driver also gets settings that are not in the specification.
 
     Attributes:
-        libraries: the libraries, as the drivers name them.
+        libraries: the names of the libraries, as the drivers report them.
     """
 
     outcomes: Final = DriverOutcomes()
@@ -37,20 +37,22 @@ class DriverClients:
         self._drivers: weakref.WeakSet[ClientDriver] = weakref.WeakSet()
 
     def producer(self, settings: Settings) -> DriverProducer:
-        """Open a producer, with or without transactions, or of single records."""
+        """Open a producer. It can send single records, or in transactions."""
         return DriverProducer(self._opened(settings, "producer"))
 
     single = producer
 
     def consumer(self, settings: Settings) -> DriverConsumer:
-        """Return a consumer, which opens its driver when it subscribes or gets partitions."""
+        """Return a consumer. It starts its driver when it subscribes or gets partitions."""
         return DriverConsumer(
             lambda member: self._opened(settings, "consumer", member=member), settings
         )
 
     def share_consumer(self, settings: Settings) -> NoReturn:
         """Raise an error: drivers have no share consumers (KIP-932)."""
-        raise HarnessError(f"{settings['client.id']} cannot be in a share group with this library")
+        raise HarnessError(
+            f"{settings['client.id']} cannot join a share group: its library has no share consumers"
+        )
 
     def close(self) -> None:
         """Kill all clients that this object opened. Never raises an error."""

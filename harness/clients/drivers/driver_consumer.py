@@ -1,8 +1,8 @@
 """A client driver's consumer, with librdkafka's methods.
 
-The driver's thread puts responses and events into a queue, in order: a poll's records, assigned
-partitions, partitions to be revoked, a commit's response. The reader's own thread processes the
-queue within ``consume`` and ``close``. After an event the driver waits until it is processed.
+The driver's thread puts responses and events into a queue, in order: records, assigned partitions,
+revoked partitions, responses to commits. The reader's own thread processes the queue within
+``consume`` and ``close``. After an event the driver waits until the event is processed.
 
 A record is returned only if its poll ended after the last seek in its partition, and while the
 member owns the partition.
@@ -51,8 +51,8 @@ class DriverConsumer(BufferedConsumer):
     """A consumer for one topic. Not thread-safe.
 
     Args:
-        opens: opens the driver's consumer. Its argument states whether the consumer joins the group
-            in the settings.
+        opens: starts the driver's consumer. The argument states whether the consumer joins the
+            group in the settings.
     """
 
     def __init__(self, opens: Callable[[bool], ClientDriver], settings: Settings) -> None:
@@ -77,7 +77,7 @@ class DriverConsumer(BufferedConsumer):
         return self._open
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions from these offsets; for a member, the partitions just assigned."""
+        """Read these partitions from these offsets. A member adds newly assigned partitions."""
         self._topic = self._topic or partitions[0].topic
         self._assigned |= {place.partition for place in partitions}
         self._go_to({place.partition: place.offset for place in partitions if place.offset >= 0})
@@ -112,7 +112,9 @@ class DriverConsumer(BufferedConsumer):
             self._mail.put(partial(serve, given))
 
         driver.happened = happened
-        _needed("joins no group", driver.fulfil("subscribe", lambda _: None, topic=self._topic))
+        _needed(
+            "cannot join the group", driver.fulfil("subscribe", lambda _: None, topic=self._topic)
+        )
 
     def _fill(self, most: int, timeout: float) -> None:
         if not self._polling:
@@ -144,11 +146,11 @@ class DriverConsumer(BufferedConsumer):
         )
 
     def seek(self, partition: TopicPartition) -> None:
-        """Continue at a different offset."""
+        """Continue to read at another offset."""
         self._go_to({partition.partition: partition.offset})
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """Return the group's committed offsets; below zero for a partition without one."""
+        """Return the group's committed offsets; a number below zero for none."""
         numbers = [place.partition for place in partitions]
         there = self._driver.fulfil(
             "committed", lambda given: given.offsets, topic=self._topic, partitions=numbers
@@ -179,14 +181,14 @@ class DriverConsumer(BufferedConsumer):
     def consumer_group_metadata(self) -> object:
         """Return the group's metadata, in the driver's own form."""
         member = self._driver.fulfil("member", lambda given: given.member)
-        return _needed("commits no offsets in transactions", member)
+        return _needed("cannot commit offsets in transactions", member)
 
     def epoch(self) -> int | None:
         """Return the group's generation; None if unknown."""
         return self._generation or None
 
     def close(self) -> None:
-        """Leave the group, if the consumer is in a group, and close the consumer."""
+        """Leave the group, if the consumer is a member, and close the consumer."""
         if self._open is not None:
             left = self._open.fulfil("close", lambda _: None)
             left.add_done_callback(lambda _: self._mail.put(lambda: None))
@@ -194,7 +196,7 @@ class DriverConsumer(BufferedConsumer):
             self.drop()
 
     def drop(self) -> None:
-        """Kill the consumer, as in a crash: the group gets no request."""
+        """Kill the consumer, as in a crash. The group gets no request."""
         if self._open is not None:
             self._open.kill()
 
@@ -225,18 +227,18 @@ def _message(record: DriverRecord) -> ReadMessage:
 
 
 def _result(future: Future[_Result], limit_s: float) -> _Result:
-    """Return the result of a call that completes without processing the queue."""
+    """Return the result of a call whose response does not go through the queue."""
     try:
         return future.result(limit_s)
     except Exception as raised:
         if not future.done():
-            slow = DriverError(kind=SLOW, message=f"no answer within {limit_s:g} s")
+            slow = DriverError(kind=SLOW, message=f"no response within {limit_s:g} s")
             raise KafkaException(slow) from raised
         raise KafkaException(as_error(raised)) from raised
 
 
 def _needed(without: str, future: Future[_Result]) -> _Result:
-    """Return the result of a call that the run needs to continue."""
+    """Return the result of a call without which the run cannot continue."""
     try:
         return future.result(OPENS_S)
     except (KafkaException, TimeoutError) as why:

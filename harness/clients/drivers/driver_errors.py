@@ -1,12 +1,12 @@
-"""Errors of client drivers, and their meaning for a record or a transaction.
+"""Errors of client drivers, and the outcome of a record or a transaction after each error.
 
 *A record* that was not queued is ``fail``. Other errors come from the last attempt. With retries an
 earlier attempt may be in the log, so the record is ``info``, as with librdkafka
 (``harness.clients.delivery_outcomes``).
 
-*A transaction.* kafka-python and aiokafka refuse to commit after an error, and the application must
-abort; they refuse to abort a transaction whose commit they have requested. So the transaction is
-``fail`` if the abort is acknowledged, else ``info``.
+*A transaction.* After an error, kafka-python and aiokafka refuse to commit, and the application
+must abort. These libraries refuse to abort a transaction whose commit they have requested. So the
+transaction is ``fail`` if the abort is acknowledged, and ``info`` otherwise.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class DriverError(LibraryError):
 
     Attributes:
         kind: the library's name of the error.
-        again: whether the call may be repeated; it then resumes.
+        again: whether the same call may be repeated; the client then continues it.
         ended: whether the client has ended and cannot be used any more.
     """
 
@@ -41,12 +41,12 @@ class DriverError(LibraryError):
         return self.ended
 
     def retriable(self) -> bool:
-        """Return whether the same call may be repeated. It then resumes."""
+        """Return whether the same call may be repeated. The client then continues it."""
         return self.again
 
 
 def as_error(raised: BaseException) -> DriverError:
-    """Return a call's exception as an error. A driver's ``KafkaException`` already has one."""
+    """Return a call's exception as a ``DriverError``; a ``KafkaException`` may contain one."""
     if isinstance(raised, KafkaException) and isinstance(raised.args[0], DriverError):
         return raised.args[0]
     return DriverError(kind=type(raised).__name__, message=str(raised))
@@ -62,7 +62,7 @@ class DriverOutcomes:
         return delivery_outcomes.delivered(error.number, retries=retries)
 
     def unanswered(self, error: DriverError) -> bool:
-        """Return whether the error only means that the client stopped waiting."""
+        """Return whether the error only means that the client stopped waiting for the response."""
         return error.kind == GAVE_UP
 
     def not_committed(self, error: DriverError, *, aborted: bool) -> str:

@@ -1,7 +1,7 @@
 """A client driver's producer, with librdkafka's methods.
 
-Responses arrive in the driver's thread, and wait until ``poll`` handles them. So a recorded
-interval may be longer than the real interval, but never shorter.
+The driver's thread receives responses. The responses wait until ``poll`` handles them. So the
+recorded interval of a send may be longer than the real interval, but never shorter.
 """
 
 import weakref
@@ -26,13 +26,13 @@ _OPS: Final = {
     "commit_transaction": "commit",
     "abort_transaction": "abort",
 }
-"""The requests for the calls of a producer."""
+"""The name of the driver's request for each method of a producer."""
 
 
 class DriverProducer(LibraryProducer):
-    """A driver's producer. Not thread-safe; ``poll`` and ``flush`` call the callbacks.
+    """A driver's producer. Not thread-safe. ``poll`` and ``flush`` call the callbacks.
 
-    The driver exits when the last reference to this object is deleted, like librdkafka's client.
+    When the last reference to this object is deleted, the driver exits, like librdkafka's client.
     """
 
     def __init__(self, driver: ClientDriver) -> None:
@@ -49,12 +49,13 @@ class DriverProducer(LibraryProducer):
         """Queue a record.
 
         Raises:
-            BufferError: the queue is full; serve callbacks, and try again.
-            KafkaException: an earlier record has ended the producer; the argument is its error.
+            BufferError: the queue is full. The caller must call ``poll``, and try again.
+            KafkaException: the producer ended at an earlier record; the argument is that record's
+                error.
             HarnessError: the driver cannot be used.
         """
         if len(self._mailbox) >= _QUEUE_RECORDS:
-            raise BufferError("the producer's queue is full: too many records await a response")
+            raise BufferError("the producer's queue is full: too many records wait for a response")
         self._driver.check()
         if self._fatal:
             raise KafkaException(replace(self._fatal[0], queued=False))
@@ -82,14 +83,19 @@ class DriverProducer(LibraryProducer):
         self._driver.kill()
 
     def reach(self, topic: str, *, limit_s: float) -> None:
-        """Request a topic's partitions; the first record makes the connection to a leader."""
+        """Request a topic's partitions.
+
+        The connection to a leader is made later, for the first record.
+        """
         try:
             self._driver.fulfil("reach", lambda _: None, topic=topic).result(limit_s)
         except Exception as raised:
-            raise WaitTimeoutError(f"the producer does not know {topic}: {raised!r}") from raised
+            raise WaitTimeoutError(
+                f"the producer cannot get the partitions of {topic}: {raised!r}"
+            ) from raised
 
     def drop(self) -> None:
-        """Kill the producer, as in a crash: its coordinator gets no request."""
+        """Kill the producer, as in a crash. Its coordinator gets no request."""
         self._driver.kill()
 
     close = drop

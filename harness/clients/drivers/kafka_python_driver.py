@@ -17,10 +17,10 @@ from kafka.structs import OffsetAndMetadata, TopicPartition
 
 Request = dict[str, Any]
 BLOCKS_MS = 5_000
-"""The time limit of a call that waits for brokers."""
+"""The time limit, in milliseconds, of a call that waits for brokers."""
 
 WRITES_S = 0.02
-"""A producer writes a record to its connection within this time."""
+"""A producer writes a record to its connection within this number of seconds."""
 
 UNREACHED = {"NoBrokersAvailable", "KafkaConnectionError", "KafkaTimeoutError"}
 """Errors after which a call may be repeated, because no broker responded."""
@@ -45,15 +45,15 @@ RENAMED = {
     "ssl.key.location": "ssl_keyfile",
     "ssl.key.password": "ssl_password",
 }
-"""librdkafka's names of settings whose names in kafka-python differ in more than the dots."""
+"""Settings whose names in librdkafka and kafka-python differ in more than the dots."""
 
 WRITES: Request = kafka.KafkaProducer.DEFAULT_CONFIG
 
 
 def settings(config: Request, supported: Request, **more: object) -> Request:
-    """Return those of a client's settings that this release has."""
+    """Return the settings that this release of the library supports."""
     ours = {RENAMED.get(name, name.replace(".", "_")): value for name, value in config.items()}
-    ours.setdefault("metadata_max_age_ms", 1_000)  # it may miss a topic to which it subscribes
+    ours.setdefault("metadata_max_age_ms", 1_000)  # a new topic may be missing in old metadata
     ours |= {"bootstrap_timeout_ms": BLOCKS_MS, "metrics_enabled": False, **more}
     ours["bootstrap_servers"] = config["bootstrap.servers"].split(",")
     ours["security_protocol"] = config.get("security.protocol", "plaintext").upper()
@@ -116,9 +116,9 @@ def placed(request: Request) -> dict[TopicPartition, OffsetAndMetadata]:
 
 
 class KafkaPythonClient:
-    """A client that opens at its first call, because this waits for a broker.
+    """A client that opens at its first call, because the call waits for a broker.
 
-    A call of this class may never return.
+    A call of kafka-python may never return.
     """
 
     def __init__(self, make: Callable[[], Any]) -> None:
@@ -135,8 +135,8 @@ class KafkaPythonClient:
                     self.client = self._make()
                 except KafkaError:
                     raise
-                except Exception as refused:  # noqa: BLE001 - a setting
-                    print(f"kafka-python refuses this client: {refused}", file=sys.stderr)
+                except Exception as refused:  # noqa: BLE001 - the library refuses a setting
+                    print(f"kafka-python refuses the client's settings: {refused}", file=sys.stderr)
                     os._exit(1)
             return self.client
 
@@ -150,14 +150,14 @@ class KafkaPythonClient:
     def _call(self, request: Request) -> None:
         try:
             words = self.calls[request["op"]](request)
-        except Exception as raised:  # noqa: BLE001 - whatever it is, it is the answer
+        except Exception as raised:  # noqa: BLE001 - the response has any error
             failed(request["id"], raised)
         else:
             answer(request["id"], **(words if isinstance(words, dict) else {}))
 
 
 class KafkaPythonProducer(KafkaPythonClient):
-    """A producer, whose sends need no thread of their own."""
+    """A producer. It sends records in the thread that reads the requests."""
 
     def __init__(self, config: Request) -> None:
         super().__init__(lambda: kafka.KafkaProducer(**producing(config)))
@@ -188,15 +188,15 @@ class KafkaPythonProducer(KafkaPythonClient):
     def _send(self, request: Request) -> None:
         """Send a record.
 
-        If a record waits for brokers until its time limit, all records that arrive meanwhile wait,
-        too.
+        If a record waits for brokers until its time limit, all records that arrive in this time are
+        refused, too.
         """
         number, value = request["id"], request["value"].encode()
         try:
             future = self.opened().send(request["topic"], value, partition=request["partition"])
-        except OSError as raised:  # perhaps from waking the sender's thread
+        except OSError as raised:  # the record may be queued
             failed(number, raised)
-        except Exception as raised:  # noqa: BLE001 - whatever else it raises is before it queues
+        except Exception as raised:  # noqa: BLE001 - other errors mean: not queued
             failed(number, raised, queued=False)
             if type(raised).__name__ in UNREACHED:
                 self._in_vain = time.monotonic(), raised
@@ -211,7 +211,10 @@ class KafkaPythonProducer(KafkaPythonClient):
             self._unwritten.put(number)
 
     def _answer_later(self) -> None:
-        """Respond later to sends with acks=0: kafka-python reports them before it writes them."""
+        """Respond to sends with acks=0 after ``WRITES_S``.
+
+        kafka-python reports them before it writes them to the connection.
+        """
         while True:
             numbers = [self._unwritten.get()]
             while not self._unwritten.empty():
@@ -222,7 +225,7 @@ class KafkaPythonProducer(KafkaPythonClient):
 
 
 Listener: Any = getattr(kafka, "AsyncConsumerRebalanceListener", object)
-"""The listener on a consumer's event loop, since 3.0."""
+"""The base class of a listener on a consumer's event loop, since 3.0."""
 
 
 class KafkaPythonConsumer(KafkaPythonClient, Listener):  # type: ignore[misc]  # kafka-python has no types
@@ -276,7 +279,7 @@ class KafkaPythonConsumer(KafkaPythonClient, Listener):  # type: ignore[misc]  #
     def _seek(self, request: Request) -> None:
         """Continue at these offsets.
 
-        This happens after the response to the last poll, or in an event.
+        The consumer first waits for the response to the last poll, or for an event in its group.
         """
         offsets = {int(number): offset for number, offset in request["offsets"].items()}
         with self._changed:
@@ -299,7 +302,6 @@ class KafkaPythonConsumer(KafkaPythonClient, Listener):  # type: ignore[misc]  #
                 self._changed.notify_all()
 
     def _poll(self, request: Request) -> Request:
-        """Return the next records, or the positions that are out of range."""
         try:
             polled = self.opened().poll(timeout_ms=request["wait_ms"], max_records=request["max"])
         except KafkaError as raised:
@@ -381,7 +383,7 @@ requests: "queue.SimpleQueue[tuple[float, str]]" = queue.SimpleQueue()
 
 
 def take() -> None:
-    """Read the requests, with the times at which they arrive."""
+    """Read the requests, and put each into a queue with its time of arrival."""
     for line in sys.stdin:
         requests.put((time.monotonic(), line))
     os._exit(0)
@@ -392,7 +394,7 @@ def missing(config: Request) -> str:
     if config.get("enable.idempotence") and "enable_idempotence" not in WRITES:
         return "this release has no idempotent producers"
     lacks_groups = "group.id" in config and Listener is object
-    return "this release has no members of groups" if lacks_groups else ""
+    return "this release cannot join a group" if lacks_groups else ""
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ positions: dict[int, int] = {}
 
 
 def read() -> None:
-    """Read the requests in a separate thread, so that the producer's callbacks run all the time."""
+    """Read the requests in a separate thread. The producer can then always call its callbacks."""
     for line in sys.stdin:
         requests.put(json.loads(line))
     requests.put(None)
@@ -57,7 +57,7 @@ def delivered(number: int, error: KafkaError | None, record: Message) -> None:
 
 
 def send(producer: Producer, request: Request) -> None:
-    """Send a record. Its delivery report is the response."""
+    """Send a record. Its delivery report becomes the response."""
     value, answered = request["value"].encode(), partial(delivered, request["id"])
     try:
         producer.produce(
@@ -77,10 +77,10 @@ def seek(consumer: Consumer, request: Request) -> None:
     """Read partitions from these offsets. The consumer may already read some of them."""
     places = placed(request)
     offsets = {at.partition: at.offset for at in places}
-    if eager and not offsets.keys() <= positions.keys():  # they have just been revoked
+    if eager and not offsets.keys() <= positions.keys():  # these partitions were just revoked
         raise KafkaException(KafkaError(KafkaError._STATE))  # noqa: SLF001 - its public name
     positions.update(offsets)
-    if eager:  # of a classic group's member only the whole assignment can be changed
+    if eager:  # a member of a classic group can only replace its complete assignment
         consumer.assign([TopicPartition(request["topic"], *place) for place in positions.items()])
         return
     consumer.incremental_unassign([at for at in consumer.assignment() if at.partition in offsets])
@@ -88,7 +88,7 @@ def seek(consumer: Consumer, request: Request) -> None:
 
 
 def rebalanced(event: str, consumer: Consumer, places: list[TopicPartition]) -> None:
-    """Report assigned or revoked partitions, and execute requests until this is handled."""
+    """Report assigned or revoked partitions, and execute requests until the event is handled."""
     for place in places:
         positions[place.partition] = OFFSET_STORED
         if event != "assigned":
@@ -115,7 +115,7 @@ def subscribe(consumer: Consumer, request: Request) -> None:
 
 
 def committed(consumer: Consumer, request: Request) -> Request:
-    """Return the group's offsets."""
+    """Return the group's committed offsets."""
     places = [TopicPartition(request["topic"], number) for number in request["partitions"]]
     there = consumer.committed(places, timeout=5)
     return {"offsets": {str(at.partition): at.offset for at in there if at.offset >= 0}}
@@ -127,7 +127,7 @@ def commit(consumer: Consumer, request: Request) -> None:
 
 
 def member(consumer: Consumer, _: Request) -> Request:
-    """Return the member's metadata, which are bytes, as text."""
+    """Return the member's metadata: bytes, which latin-1 makes text."""
     return {"member": consumer.consumer_group_metadata().decode("latin-1")}
 
 
@@ -137,7 +137,7 @@ def offsets(producer: Producer, request: Request) -> None:
     producer.send_offsets_to_transaction(placed(request), metadata, 5)
 
 
-def texts(**data: Any) -> Request:  # noqa: ANN401 - bytes, which confluent-kafka types as str, too
+def texts(**data: Any) -> Request:  # noqa: ANN401 - bytes, or str by confluent-kafka's types
     """Return a key or value as text."""
     return {name: None if value is None else value.decode() for name, value in data.items()}
 

@@ -19,15 +19,15 @@ READER: Final = "reader"
 
 _ASK_S: Final = 5.0
 _SETTLES_S: Final = 1.0
-"""A coordinator applies committed records of its log within this number of seconds. It usually
-takes milliseconds."""
+"""A coordinator applies committed records of its log within this number of seconds. Usually it
+needs milliseconds."""
 
 _LIMIT_S: Final = 30.0
 _Answer = TypeVar("_Answer", bound=tuple[Any, ...])
 
 
 def committed_offsets(places: Iterable[TopicPartition]) -> dict[int, int | None]:
-    """Return a group's offsets from a response; None for a partition without an offset."""
+    """Return a group's offsets from a response. None for a partition without an offset."""
     return {
         place.partition: None if place.offset < 0 else place.offset
         for place in places
@@ -39,8 +39,8 @@ class GroupAnswer(NamedTuple):
     """A coordinator's response about the offsets of a group.
 
     Attributes:
-        begun_ns: the time of the request.
-        end: the end of the log of ``__consumer_offsets`` before it; None if it is not known.
+        begun_ns: time of the request.
+        end: end offset of ``__consumer_offsets`` before the request; None if it is not known.
         offsets: the group's offset in each partition; None for no offset.
     """
 
@@ -52,9 +52,9 @@ class GroupAnswer(NamedTuple):
 def read_group_offsets(plan: Plan, recorder: Recorder, settings: Settings) -> None:
     """Record the group's offset in every partition, with a client that does not join the group.
 
-    A response is used if it did not change for some time, and the coordinators' log did not grow.
-    Otherwise the last response is used, without the end of that log. If no coordinator responds in
-    time, no row is written, and the final offsets are not judged.
+    A response is used if it did not change for some time, and the log of ``__consumer_offsets`` did
+    not grow. Otherwise the last response is used, without the end of that log. If no coordinator
+    responds in time, no row is written, and the final offsets are not judged.
 
     Args:
         settings: settings from ``client_config.consumer``, with the group.
@@ -95,10 +95,10 @@ def settled(
     passing: tuple[type[Exception], ...],
     for_s: float = _SETTLES_S,
 ) -> _Answer:
-    """Send a request to a coordinator until its response stays the same; return the last one.
+    """Send a request to a coordinator until its response stays the same. Return the last response.
 
     Args:
-        ask: returns a response. Its first field is its time, which is ignored.
+        ask: returns a response. Its first field is its time, which is not compared.
         what: the name of the condition, for the error message.
         passing: errors of ``ask`` that are ignored until the time limit.
 

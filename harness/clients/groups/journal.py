@@ -1,7 +1,8 @@
 """The journal of a group member: its assignments, its commits, and the responses.
 
-``harness.runs.history.GROUPS`` has the rows. Checkers use only these rows to find the owner of a
-partition at a given time, and the offsets that the group must have stored (``checkers.groups``).
+The rows are those of ``harness.runs.history.GROUPS``. Checkers use only these rows to find the
+owner of a partition at a given time, and the offsets that the group must have stored
+(``checkers.groups``).
 """
 
 from abc import ABC, abstractmethod
@@ -97,7 +98,7 @@ class GroupJournal(MemberJournal):
                 )
 
     def commits(self, places: Iterable[TopicPartition]) -> int:
-        """Record that a commit begins now, and return the time; ``answered`` gets the response."""
+        """Record that a commit begins now; return the time. ``answered`` gets the response."""
         begun_ns = self.clock()
         for place in places:
             self._begun[place.partition, place.offset].append(begun_ns)
@@ -109,9 +110,10 @@ class GroupJournal(MemberJournal):
         return frozenset(partition for (partition, _), begun in self._begun.items() if begun)
 
     def answered(self, error: ClientError | None, places: Iterable[TopicPartition]) -> None:
-        """Record the response to a commit; this is the consumer's ``on_commit``.
+        """Record the response to a commit. The consumer calls this method as its ``on_commit``.
 
-        Every error is ``info``, because an earlier attempt of the client may have been written.
+        Every error is ``info``, because the broker may have written an earlier attempt of the
+        client.
         """
         complete_ns = self.clock()
         for place in places:

@@ -17,9 +17,9 @@ class GroupMembership:
         protocol: the group's protocol: ``classic`` or ``consumer`` (KIP-848).
         refresh_s: seconds between the consumer's metadata requests
             (``topic.metadata.refresh.interval.ms``); None for a short default.
-        commits_every_s: ``auto.commit.interval.ms`` of a member with ``enable.auto.commit``, whose
-            client also chooses its first offsets; None means the member commits the offsets that it
-            has read.
+        commits_every_s: ``auto.commit.interval.ms`` of a member with ``enable.auto.commit``. The
+            client of such a member also chooses its first offsets. None means that the member
+            itself commits the offsets that it has read.
     """
 
     group: str

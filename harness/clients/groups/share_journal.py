@@ -18,7 +18,7 @@ REJECT: Final = "reject"
 
 
 class _Answer(NamedTuple):
-    """An acknowledgement without a response yet."""
+    """An acknowledgement whose result the client has not reported yet."""
 
     event: str
     begun_ns: int
@@ -46,20 +46,20 @@ class ShareJournal(MemberJournal):
             )
 
     def answers(self, event: str, messages: Iterable[SharedRecord]) -> None:
-        """Record that the member acknowledges records now; ``answered`` records the results."""
+        """Record that the member acknowledges records now. ``answered`` records the results."""
         begun_ns = self.clock()
         for message in messages:
             answer = _Answer(event, begun_ns, message.delivery_count())
             self._begun[message.partition() or 0, message.offset() or 0].append(answer)
 
     def refused(self, message: SharedRecord) -> None:
-        """Record that the client itself refused an acknowledgement."""
+        """Remove an acknowledgement that the client itself refused."""
         self._begun[message.partition() or 0, message.offset() or 0].pop()
 
     def answered(
         self, offsets: Mapping[TopicPartition, Iterable[int]], error: KafkaException | None
     ) -> None:
-        """Record the results of acknowledgements; this is the member's callback."""
+        """Record the results of acknowledgements. The member's client calls this method."""
         complete_ns = self.clock()
         for place, numbers in offsets.items():
             for offset in numbers:

@@ -1,8 +1,8 @@
 """Members of a share group (KIP-932): each record is delivered until a member accepts it.
 
-A member has no position, so it gets records in any order, and some records again. The harness
-writes a rebalance to the history for every poll. It excuses wrong steps between offsets, but no
-other anomaly.
+A member has no position, so it gets records in any order, and some records again. Before each
+poll's records, the harness writes a rebalance to the history. So the checkers ignore wrong steps
+between offsets, but no other anomaly.
 """
 
 import json
@@ -60,11 +60,11 @@ class ShareLoop:
 
     @property
     def reading(self) -> frozenset[int]:
-        """The same as ``assigned``, because brokers choose the next record of a share group."""
+        """The same as ``assigned``: a member of a share group has no position to wait for."""
         return self.assigned
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
-        """Poll until ``stop`` is set; then leave the group, unless ``answer_limit_s`` is 0.
+        """Poll until ``stop`` is set. Then leave the group, unless ``answer_limit_s`` is 0.
 
         A member that leaves accepts the last records, and waits for the brokers' responses.
         """
@@ -87,7 +87,7 @@ class ShareLoop:
                 self._log.warning("%s: %s", self._process, error)
 
     def _look(self, statistics: str) -> None:
-        """Record the assigned partitions; librdkafka calls this within a poll.
+        """Record the assigned partitions. librdkafka calls this method within a poll.
 
         A member has no callback for assignments. In librdkafka's statistics, an assigned partition
         is ``desired`` and has a broker.

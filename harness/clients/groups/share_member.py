@@ -1,6 +1,6 @@
 """Members of a share group in a random run: they accept, release and reject, are slow, and crash.
 
-Every second member acknowledges implicitly: each poll accepts the records of the previous one. The
+Every second member acknowledges implicitly: each poll accepts the records of the previous poll. The
 other members acknowledge every record after some work, which sometimes takes longer than the
 record's lock. At the end all members accept all records, until no record arrives for longer than
 the lock's duration.
@@ -51,10 +51,10 @@ class ShareMember:
         number: number of the member; every second member acknowledges implicitly.
         draining: set when producers have ended. From then on the member accepts every record, and
             does not crash.
-        library: the library of its clients.
+        library: library of the member's clients.
 
     Attributes:
-        given_at: when the member last got a record, on the monotonic clock in seconds.
+        given_at: time at which the member last got a record, on the monotonic clock in seconds.
         given: (partition, offset) of every record that the member got.
     """
 
@@ -82,7 +82,7 @@ class ShareMember:
         self._random = draws(plan, self._name)
 
     def run(self, stop: threading.Event, answer_limit_s: Callable[[], float]) -> None:
-        """Run until ``stop`` is set; then leave the group, unless ``answer_limit_s`` is 0."""
+        """Run until ``stop`` is set. Then leave the group, unless ``answer_limit_s`` is 0."""
         mean_s = self._plan.workload.churn_s
         for life in lives(stop, self._random, mean_s):
             self._live(life, stop, answer_limit_s)
@@ -122,7 +122,7 @@ class ShareMember:
                 client.close()
             except KafkaException as error:
                 self._warn(error)
-        del client  # this ends a dropped client
+        del client  # deleting the last reference ends a client that was dropped
         journal.ended(begun_ns, crashed=crashed)
 
     def _poll(self, client: SharingConsumer, journal: ShareJournal, tape: ReadBuffer) -> None:
@@ -153,7 +153,10 @@ class ShareMember:
         self._flush(client)
 
     def _work(self) -> None:
-        """Wait for some time, sometimes longer than a record's lock; do not wait at the end."""
+        """Wait for some time, sometimes longer than a record's lock.
+
+        At the end of the run, do not wait.
+        """
         draw = self._random.random()
         if draw < _TOO_SLOW:
             self._draining.wait(LOCK_S * (1 + self._random.random() / 2))
@@ -175,7 +178,7 @@ class ShareMember:
                 self._warn(error)
 
     def _flush(self, client: SharingConsumer) -> None:
-        """Send the acknowledgements now with some probability.
+        """Send the acknowledgements now, with some probability.
 
         Otherwise the next poll sends them.
         """

@@ -13,7 +13,7 @@ _LONGEST_S: Final = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnsweredRecord:
-    """A record with a response, or a record that will never get a response."""
+    """A record with a response, or a record for which the producer stopped waiting."""
 
     at: int
     place: int | None
@@ -44,7 +44,7 @@ class WaitingRecord:
 class Mailbox:
     """One producer's records without a response, and the responses that are not handled yet.
 
-    ``answer`` may be called from any thread, all other methods only from the producer's thread.
+    Any thread may call ``answer``. Only the producer's thread may call the other methods.
     """
 
     def __init__(self) -> None:
@@ -57,20 +57,20 @@ class Mailbox:
         return len(self._sent)
 
     def expect(self, record: WaitingRecord) -> int:
-        """Record that a record is sent; return its number."""
+        """Store a record that is sent now; return its number."""
         self._number += 1
         self._sent[self._number] = record
         return self._number
 
     def answer(self, number: int, error: ClientError | None, offset: int | None) -> None:
-        """Add the response about a record."""
+        """Add the response about a record. The next ``serve`` handles it."""
         self._answers.put((number, error, offset))
 
     def serve(self, timeout: float) -> int:
         """Call the callbacks of all responses that have arrived; return their number.
 
         Args:
-            timeout: seconds to wait for the first response; a negative number waits without a
+            timeout: seconds to wait for the first response. With a negative number, wait without a
                 limit.
         """
         deadline = time.monotonic() + (timeout if timeout >= 0 else math.inf)
@@ -94,7 +94,7 @@ class Mailbox:
 
     def _report(self, number: int, error: ClientError | None, offset: int | None) -> bool:
         sent = self._sent.pop(number, None)
-        if sent is None:  # it was already given up
+        if sent is None:  # ``give_up`` has reported it
             return False
         record = AnsweredRecord(at=sent.partition, place=offset, content=sent.value)
         sent.on_delivery(error, record)

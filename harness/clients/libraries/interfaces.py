@@ -1,7 +1,7 @@
 """The interface between a run's clients and their library.
 
 Errors, messages, producers and consumers have the methods of confluent-kafka, whose own classes
-satisfy these Protocols. The other libraries are wrapped in classes with the same methods.
+satisfy these Protocols. For other libraries, this project has classes with the same methods.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ class ClientError(Protocol):
     """An error of a client."""
 
     def code(self) -> int:
-        """Return Kafka's number of the error; below zero for the client's own errors."""
+        """Return Kafka's error code; a number below zero for the client's own errors."""
 
     def name(self) -> str:
         """Return the library's name of the error."""
@@ -25,14 +25,14 @@ class ClientError(Protocol):
         """Return whether the producer cannot be used any more."""
 
     def retriable(self) -> bool:
-        """Return whether the same call may be repeated. It then resumes."""
+        """Return whether the same call may be repeated. The client then continues it."""
 
     def txn_requires_abort(self) -> bool:
         """Return whether the application must abort its transaction."""
 
 
 class DeliveredRecord(Protocol):
-    """A record with a response, or a record that will never get a response."""
+    """A record with a response, or a record for which the producer stopped waiting."""
 
     def partition(self) -> int | None:
         """Return the record's partition."""
@@ -49,37 +49,43 @@ OnDelivery = Callable[[Any, Any], None]
 
 
 class RecordProducer(Protocol):
-    """A producer. Not thread-safe; ``poll`` and ``flush`` call the callbacks."""
+    """A producer. Not thread-safe. ``poll`` and ``flush`` call the callbacks."""
 
     def produce(self, topic: str, value: bytes, *, partition: int, on_delivery: OnDelivery) -> None:
         """Queue a record.
 
         Raises:
-            BufferError: the queue is full; serve callbacks, and try again.
-            KafkaException: the record is refused; the argument is a ``ClientError``.
+            BufferError: the queue is full. The caller must call ``poll``, and try again.
+            KafkaException: the client refuses the record; the argument is a ``ClientError``.
         """
 
     def queue(self, topic: str, value: bytes, partition: int, *, on_delivery: OnDelivery) -> None:
-        """Queue a record; wait while the queue is full."""
+        """Queue a record. Wait while the queue is full."""
 
     def poll(self, timeout: float = -1) -> int:
-        """Run callbacks; return their number."""
+        """Call the callbacks of records with a response; return the number of callbacks."""
 
     def flush(self, timeout: float = -1) -> int:
-        """Run callbacks until no record waits; return the number of records that still wait."""
+        """Call callbacks until every record has a response.
+
+        Return the number of records without a response.
+        """
 
     def purge(self) -> None:
-        """Abandon every record; later callbacks report this for each record."""
+        """Stop waiting for responses. Later callbacks report an error for each of these records."""
 
     def close(self) -> object:
-        """Close the producer after ``purge``, without requests to brokers. May be repeated."""
+        """Close the producer after ``purge``, without requests to brokers.
+
+        A second call is allowed.
+        """
 
     def __len__(self) -> int:
-        """Return the number of waiting records and callbacks."""
+        """Return the number of records that wait for a response or a callback."""
 
 
 class SingleProducer(RecordProducer, Protocol):
-    """A producer of single records, for stories, whose first record is as fast as later ones."""
+    """A producer of single records, for stories. Its first record is as fast as later records."""
 
     def reach(self, topic: str, *, limit_s: float) -> None:
         """Request the partitions of a topic, and connect to their leaders.
@@ -89,15 +95,15 @@ class SingleProducer(RecordProducer, Protocol):
         """
 
     def trust_flush(self, timeout: float) -> bool:
-        """Call the library's flush; afterwards report each record without an error as acknowledged.
+        """Call the library's flush. Then report each record without an error as acknowledged.
 
         Returns:
-            Whether the flush has returned; if not, a second call waits for the same flush.
+            Whether the flush has returned. If not, a second call waits for the same flush.
         """
 
 
 class TransactionCalls(Protocol):
-    """The calls of one transactional producer to its coordinator; every call may raise an error.
+    """The calls of one transactional producer to its coordinator. Every call may raise an error.
 
     The error is a ``KafkaException`` whose argument is a ``ClientError``. Without a response in
     time, that error is retriable.
@@ -123,23 +129,26 @@ class TransactionsProducer(RecordProducer, TransactionCalls, Protocol):
     """A transactional producer."""
 
     def drop(self) -> None:
-        """Close the producer as in a crash: its coordinator gets no request."""
+        """Close the producer as in a crash. Its coordinator gets no request."""
 
 
 class ReadRecord(Protocol):
-    """A record that a consumer has returned, or an error in its place."""
+    """A record that a consumer has returned, or an error that is returned instead of a record."""
 
     def error(self) -> ClientError | None:
-        """Return the error; None for a record. ``_AUTO_OFFSET_RESET`` is about one partition."""
+        """Return the error; None for a record.
+
+        Only ``_AUTO_OFFSET_RESET`` is an error of one partition.
+        """
 
     def partition(self) -> int | None:
         """Return the record's partition."""
 
     def offset(self) -> int | None:
-        """Return the record's offset; for a position out of range, that position."""
+        """Return the record's offset. For a position out of range, return that position."""
 
     def leader_epoch(self) -> int | None:
-        """Return the epoch of the leader that appended the record; None if the client has none."""
+        """Return the leader epoch of the record; None if the client does not report it."""
 
     def key(self) -> Any:  # noqa: ANN401 - bytes, which confluent-kafka types as str, too
         """Return the record's key."""
@@ -156,20 +165,23 @@ OnPartitions = Callable[[Any, list[TopicPartition]], None]
 
 
 class RecordConsumer(Protocol):
-    """A consumer for one topic. Not thread-safe; ``consume`` and ``close`` call the callbacks.
+    """A consumer for one topic. Not thread-safe. ``consume`` and ``close`` call the callbacks.
 
     Its methods raise a ``KafkaException`` whose argument is a ``ClientError``. A group member
     reports the response to every commit to ``on_commit`` in its settings.
     """
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read exactly these partitions from these offsets; in a group, the new assignment."""
+        """Read exactly these partitions from these offsets.
+
+        In a group, they are the new assignment.
+        """
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions in addition; for a group with incremental assignments."""
+        """Read these partitions, too. Only for a group with incremental assignments."""
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Stop reading these partitions, to read them from different offsets."""
+        """Stop reading these partitions. A later call may read them from other offsets."""
 
     def subscribe(
         self,
@@ -182,19 +194,19 @@ class RecordConsumer(Protocol):
         """Join the group that the settings name.
 
         ``on_assign`` sets the first offsets by ``assign`` or ``incremental_assign``. Before that
-        call, no record from an assigned partition is returned.
+        call, the consumer returns no record of an assigned partition.
         """
 
     def consume(self, num_messages: int, timeout: float) -> Sequence[ReadRecord]:
-        """Return the next records, and errors to be logged."""
+        """Return the next records. Errors are returned too, for the log."""
 
     def seek(self, partition: TopicPartition) -> None:
-        """Continue at a different offset."""
+        """Continue to read at another offset."""
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """Return the group's committed offsets; below zero for a partition without one."""
+        """Return the group's committed offsets; a number below zero for none."""
 
-    # Commit offsets of the group: ``on_commit`` gets the answer; else wait for it and return it.
+    # Commits offsets of the group. Asynchronous: ``on_commit`` gets the response. Otherwise: wait.
     @overload
     def commit(self, *, offsets: list[TopicPartition], asynchronous: Literal[True]) -> None: ...
 
@@ -207,23 +219,23 @@ class RecordConsumer(Protocol):
         """Return a partition's first offset, and the end offset for this reader."""
 
     def consumer_group_metadata(self) -> Any:  # noqa: ANN401 - of the library
-        """Return the metadata that its library's producers send with offsets in a transaction."""
+        """Return the member's metadata. Producers of the same library send it with offsets."""
 
     def epoch(self) -> int | None:
         """Return the generation of a classic group, or the member's epoch; None if unknown."""
 
     def close(self) -> None:
-        """Leave the group, if the consumer is in a group, and close the consumer."""
+        """Leave the group, if the consumer is a member, and close the consumer."""
 
     def drop(self) -> None:
-        """Close the consumer as in a crash: brokers get no request. Do not use it afterwards."""
+        """Close the consumer as in a crash. Brokers get no request. Do not use it afterwards."""
 
 
 class SharedRecord(ReadRecord, Protocol):
-    """A record that a share group member got, or an error in its place."""
+    """A record that a share group member got, or an error that is returned instead."""
 
     def delivery_count(self) -> int | None:
-        """Return how often the record was delivered to members, including this delivery."""
+        """Return how many times the record was delivered to members, up to now."""
 
 
 OnAcknowledged = Callable[[Mapping[TopicPartition, Iterable[int]], KafkaException | None], None]
@@ -231,7 +243,7 @@ OnAcknowledged = Callable[[Mapping[TopicPartition, Iterable[int]], KafkaExceptio
 
 
 class SharingConsumer(Protocol):
-    """A member of a share group. Not thread-safe; ``poll`` and ``close`` call the callbacks.
+    """A member of a share group. Not thread-safe. ``poll`` and ``close`` call the callbacks.
 
     Its methods raise a ``KafkaException`` whose argument is a ``ClientError``, or an
     ``IllegalStateException`` of confluent-kafka.
@@ -244,10 +256,13 @@ class SharingConsumer(Protocol):
         """Join the group that the settings name."""
 
     def poll(self, timeout: float) -> Iterable[SharedRecord]:
-        """Return the next records; in implicit mode this accepts the records of the last poll."""
+        """Return the next records.
+
+        In implicit mode, this call accepts the records of the last poll.
+        """
 
     def acknowledge(self, message: Any, ack_type: AcknowledgeType) -> None:  # noqa: ANN401 - of ``poll``
-        """Acknowledge a record; the next poll or ``commit_sync`` sends this to the brokers."""
+        """Acknowledge a record. The next poll or ``commit_sync`` sends the acknowledgement."""
 
     def commit_sync(self, timeout: float) -> object:
         """Send the acknowledgements, and wait for the brokers' responses."""
@@ -256,17 +271,17 @@ class SharingConsumer(Protocol):
         """Send the acknowledgements, leave the group, and close the consumer."""
 
     def drop(self) -> None:
-        """Close the consumer as in a crash: brokers get no request. Do not use it afterwards."""
+        """Close the consumer as in a crash. Brokers get no request. Do not use it afterwards."""
 
 
 class Outcomes(Protocol):
-    """The outcomes of records and transactions after a library's errors."""
+    """The rules of a library: the outcome of a record or a transaction after an error."""
 
     def delivered(self, error: Any, *, retries: bool) -> str:  # noqa: ANN401 - a ClientError
         """Return the outcome of a record whose delivery failed with an error."""
 
     def unanswered(self, error: Any) -> bool:  # noqa: ANN401 - a ClientError
-        """Return whether the error only means that the harness purged the record."""
+        """Return whether the error only means that the harness stopped waiting."""
 
     def not_committed(self, error: Any, *, aborted: bool) -> str:  # noqa: ANN401 - a ClientError
         """Return the outcome of a transaction whose requested commit failed."""
@@ -275,7 +290,7 @@ class Outcomes(Protocol):
 class ReaderLibrary(Protocol):
     """A library of consumers.
 
-    Settings have librdkafka's names; a library uses those that it knows.
+    Settings have librdkafka's names. A library ignores settings that it does not have.
     """
 
     def consumer(self, settings: Settings) -> RecordConsumer:
@@ -290,17 +305,17 @@ class ReaderLibrary(Protocol):
 
 
 class ClientLibrary(ReaderLibrary, Protocol):
-    """A library of clients.
+    """A library of producers and consumers.
 
-    Settings have librdkafka's names; a library uses those that it knows.
+    Settings have librdkafka's names. A library ignores settings that it does not have.
     """
 
     @property
     def outcomes(self) -> Outcomes:
-        """The meaning of the library's errors."""
+        """The outcomes of records and transactions after this library's errors."""
 
     def producer(self, settings: Settings) -> TransactionsProducer:
-        """Open a producer. With a ``transactional.id``, it is not initialised yet."""
+        """Open a producer. If it is transactional, call ``init_transactions`` next."""
 
     def single(self, settings: Settings) -> SingleProducer:
         """Open a producer of single records."""

@@ -1,7 +1,7 @@
 """Kafka's own Java clients as a library of clients: ``KafkaProducer`` with librdkafka's methods.
 
-``send`` returns a Future; ``poll`` checks whether the oldest Future of each partition is done. So a
-recorded interval may be longer than the real interval, but never shorter.
+``send`` returns a Future, and ``poll`` checks whether the oldest Future of each partition is done.
+So the recorded interval of a send may be longer than the real interval, but never shorter.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ class _Waiting:
 
 
 class JavaProducer(LibraryProducer):
-    """A ``KafkaProducer``. Not thread-safe; ``poll`` and ``flush`` call the callbacks."""
+    """A ``KafkaProducer``. Not thread-safe. ``poll`` and ``flush`` call the callbacks."""
 
     def __init__(self, gateway: KafkaGateway, settings: Settings) -> None:
         self._gateway = gateway
@@ -57,9 +57,9 @@ class JavaProducer(LibraryProducer):
         return self._size
 
     def produce(self, topic: str, value: bytes, *, partition: int, on_delivery: OnDelivery) -> None:
-        """Queue a record; this may take as long as ``max.block.ms``."""
+        """Queue a record. This may take as long as ``max.block.ms``."""
         if self._size >= _QUEUE_RECORDS:
-            raise BufferError("the producer's queue is full: too many records await a response")
+            raise BufferError("the producer's queue is full: too many records wait for a response")
         try:
             record = self._gateway.record(topic, partition, None, value)
             future = self._java.send(record)
@@ -76,16 +76,17 @@ class JavaProducer(LibraryProducer):
             return await_condition(
                 self._serve,
                 bool,
-                what="an answer about a record",
+                what="a response about a record",
                 limit_s=timeout if timeout >= 0 else math.inf,
                 every_s=_LOOK_S,
             )
         return 0
 
     def trust_flush(self, timeout: float) -> bool:
-        """Call Java's own flush, and count records without an error as acknowledged.
+        """Call Java's own flush. Then report each record without an error as acknowledged.
 
-        Its Javadoc states that every earlier record is completed, so no Future is checked.
+        Java's documentation promises that every earlier record is then completed, so no Future is
+        checked.
         """
         try:
             self._within("flush", timeout)
@@ -107,9 +108,11 @@ class JavaProducer(LibraryProducer):
                 self._report(partition, waiting.popleft(), JavaError(classes=(GAVE_UP,)))
 
     def reach(self, topic: str, *, limit_s: float) -> None:
-        """Request a topic's partitions; the first record makes the connection to a leader.
+        """Request a topic's partitions.
 
-        The call is repeated if ``max.block.ms``, which is Java's own limit, was too short.
+        The connection to a leader is made later, for the first record.
+
+        If ``max.block.ms``, which is Java's own limit, is too short, the call is repeated.
         """
         deadline = time.monotonic() + limit_s
         while True:
@@ -119,11 +122,13 @@ class JavaProducer(LibraryProducer):
                 error: JavaError = self._gateway.refusal(raised).args[0]
                 if error.retriable() and time.monotonic() < deadline:
                     continue
-                raise WaitTimeoutError(f"Java's producer knows no {topic}: {error}") from raised
+                raise WaitTimeoutError(
+                    f"Java's producer cannot get the partitions of {topic}: {error}"
+                ) from raised
             return
 
     def drop(self) -> None:
-        """Close the producer as in a crash: its coordinator gets no request."""
+        """Close the producer as in a crash. Its coordinator gets no request."""
         self._gateway.close_now(self._java)
 
     close = drop
@@ -191,7 +196,7 @@ class JavaClients:
         self._callbacks: CallbackGateway | None = None
 
     def producer(self, settings: Settings) -> JavaProducer:
-        """Open a producer, with or without transactions, or of single records."""
+        """Open a producer. It can send single records, or in transactions."""
         return JavaProducer(self._gateway, settings)
 
     single = producer

@@ -1,20 +1,20 @@
-"""Errors of Kafka's Java producer, and their meaning for a record or a transaction.
+"""Errors of Kafka's Java producer, and the outcome of a record or a transaction after each error.
 
-An error is a Java exception, identified by the names of its class and its superclasses. Its
-Javadoc, and the code of ``KafkaProducer`` and ``Sender``, say when it is thrown.
+An error is a Java exception, identified by the names of its class and its superclasses. The
+exception's Javadoc, and the code of ``KafkaProducer`` and ``Sender``, say when it is thrown.
 
-*A record.* ``send`` returns a Future. Its exception comes from the last attempt, as in librdkafka's
-delivery report: with retries an earlier attempt may have been appended, so the record is ``info``.
-The record is ``fail`` in two cases. Either the client does not retry, and the broker returned an
-error that it returns only before it appends (``REFUSED_BEFORE_APPEND``). Or the client refused the
-record before it queued it, by an exception or a failed Future (``KafkaProducer$FutureFailure``),
-for a reason that exists only then (``REFUSED_BEFORE_QUEUE``). A ``TimeoutException`` from ``send``
-itself means that the client waited for metadata or memory; later, the record may or may not be
-written.
+*A record.* ``send`` returns a Future. The Future's exception comes from the last attempt, as in
+librdkafka's delivery report. With retries an earlier attempt may have been appended, so the record
+is ``info``. The record is ``fail`` in two cases. First: the client does not retry, and the broker
+returned an error that it returns only before it appends (``REFUSED_BEFORE_APPEND``). Second: the
+client refused the record before it queued it, by an exception or a failed Future
+(``KafkaProducer$FutureFailure``), with an error that cannot occur later (``REFUSED_BEFORE_QUEUE``).
+A ``TimeoutException`` from ``send`` itself means that the client waited for metadata or memory. A
+later ``TimeoutException`` does not tell whether the record was written.
 
-*A transaction.* The reasons are the same as in ``harness.clients.delivery_outcomes``. After a
-failed commit, Java's documentation says to close the producer for an error in ``FATAL``, to call
-again after a ``TimeoutException``, and otherwise to abort.
+*A transaction.* The rules are the same as in ``harness.clients.delivery_outcomes``. After a failed
+commit, Java's documentation requires: for an error in ``FATAL``, close the producer; after a
+``TimeoutException``, call again; otherwise, abort.
 """
 
 from dataclasses import dataclass
@@ -75,14 +75,15 @@ FATAL: Final = frozenset(
     }
 )
 """Errors after which a transactional producer must be closed (Javadoc of ``KafkaProducer``,
-KIP-1050). Since 2.5 OutOfOrderSequenceException is not fatal (KIP-360); before 2.5, an abort after
-it fails, too."""
+KIP-1050). OutOfOrderSequenceException is not fatal since 2.5 (KIP-360). Before 2.5, an abort after
+this error fails, too."""
 
 LOST_PRODUCER: Final = frozenset({"UnknownProducerIdException", "InvalidPidMappingException"})
-"""The coordinator no longer has state of the producer. The client then aborts without an EndTxn."""
+"""Errors with which the coordinator says that it has no state of the producer. The client then
+aborts without an EndTxn."""
 
 RETRIABLE: Final = frozenset({"TimeoutException", "InterruptException"})
-"""Errors after which the call may be repeated. It then resumes."""
+"""Errors after which the call may be repeated. The client then continues the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +102,13 @@ class JavaError(LibraryError):
 
     def fatal(self) -> bool:
         """Return whether the producer cannot be used any more."""
-        refused = not self.queued and self.name() == "KafkaException"  # a permanent error state
+        refused = (
+            not self.queued and self.name() == "KafkaException"
+        )  # the producer's state is a permanent error
         return refused or self.among(FATAL)
 
     def retriable(self) -> bool:
-        """Return whether the same call may be repeated. It then resumes."""
+        """Return whether the same call may be repeated. The client then continues it."""
         return self.among(RETRIABLE) or self.name() == SLOW
 
     def among(self, names: frozenset[str]) -> bool:
@@ -117,13 +120,13 @@ class JavaOutcomes:
     """The outcomes of records and transactions after Java's errors."""
 
     def delivered(self, error: JavaError, *, retries: bool) -> str:
-        """Return the outcome of a record whose Future failed, or whose ``send`` threw."""
+        """Return the outcome of a record whose Future failed, or whose ``send`` raised an error."""
         if not error.queued:
             return FAIL if error.name() in REFUSED_BEFORE_QUEUE else INFO
         return FAIL if error.name() in REFUSED_BEFORE_APPEND and not retries else INFO
 
     def unanswered(self, error: JavaError) -> bool:
-        """Return whether the error only means that the harness purged the record."""
+        """Return whether the error only means that the harness stopped waiting for the record."""
         return error.name() == GAVE_UP
 
     def not_committed(self, error: JavaError, *, aborted: bool) -> str:

@@ -1,8 +1,8 @@
-"""A Py4J gateway to a JVM with Kafka's clients on its class path, without Java code of ours.
+"""A Py4J gateway to a JVM that has Kafka's clients. The gateway needs no Java code of our own.
 
-A call is a request and a response over loopback. An object that a call returns remains in the JVM
-until the harness releases it. Python's garbage collector does not do this, because it may run after
-the JVM's end.
+A call is a request and a response over loopback. An object that a call returns stays in the JVM
+until the harness releases it. Python's garbage collector does not release it, because the collector
+may run after the JVM's end.
 """
 
 import threading
@@ -24,13 +24,12 @@ _CLIENTS: Final = "org.apache.kafka.clients.producer"
 _FORGOTTEN_AT_ONCE: Final = 100
 
 FENCES_MEMBERS: Final = (2, 5)
-"""The first release whose producers send the metadata of the group member with offsets (KIP-447).
-"""
+"""From this release on, a producer sends the group member's metadata with offsets (KIP-447)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaMembership:
-    """A consumer's membership in a group, which its producer sends with offsets."""
+    """A consumer's membership in a group. A producer sends it with the consumer's offsets."""
 
     group: str
     generation: int
@@ -38,7 +37,7 @@ class JavaMembership:
 
 
 class KafkaGateway:
-    """A gateway to one JVM. Safe to share between threads: each thread has its own connections.
+    """A gateway to one JVM. Threads can share it: each thread has its own connections.
 
     Args:
         port: the port on which the JVM listens.
@@ -99,7 +98,7 @@ class KafkaGateway:
             return kind(properties)
         except Py4JJavaError as raised:
             error = self.error_of(raised.java_exception)
-            raise HarnessError(f"Java refuses this {what}: {error}") from raised
+            raise HarnessError(f"Java refuses the settings of this {what}: {error}") from raised
         finally:
             self.forget(properties)
 
@@ -114,24 +113,24 @@ class KafkaGateway:
         return offsets
 
     def membership(self, group: JavaMembership) -> Any:  # noqa: ANN401 - of Java
-        """Return a producer's argument about its group: before 2.5 only the name (KIP-447)."""
+        """Return a producer's argument about the group: before 2.5 only its name (KIP-447)."""
         if self.release < FENCES_MEMBERS:
             return group.group
         words = group.group, group.generation, group.member
         return self._metadata(*words, self._optional.empty())
 
     def close_now(self, producer: Any) -> None:  # noqa: ANN401 - of Java
-        """Close a producer without waiting, and without a request to a coordinator."""
+        """Close a producer at once, without a request to a coordinator."""
         try:
             if self.release >= (2, 0):
                 producer.close(self._duration.ofMillis(0))
             else:
                 producer.close(0, self._milliseconds)
-        except Py4JError:  # the JVM or the producer is already gone
+        except Py4JError:  # the JVM or the producer has already ended
             return
 
     def error_of(self, exception: Any, *, queued: bool = True) -> JavaError:  # noqa: ANN401 - of Java
-        """Return a Java exception as an error; for an ExecutionException, return its cause."""
+        """Return a Java exception as an error. For an ExecutionException, return its cause."""
         classes = tuple(_classes(exception))
         if classes[0] == "ExecutionException" and exception.getCause() is not None:
             return self.error_of(exception.getCause(), queued=queued)
@@ -147,13 +146,13 @@ class KafkaGateway:
         """
         if not isinstance(raised, Py4JJavaError):
             raise HarnessError(
-                f"the JVM that runs the Java clients does not answer: {raised}",
+                f"the JVM of the Java clients does not respond: {raised}",
                 hint="See logs/java-clients.log in the run's folder.",
             ) from raised
         return KafkaException(self.error_of(raised.java_exception, queued=queued))
 
     def serve_callbacks(self) -> int:
-        """Start a server in the JVM and return its port; it calls back in the caller's thread."""
+        """Start a server in the JVM that calls back in the caller's thread; return its port."""
         builder: Any = self._gateway.jvm.py4j.ClientServer.ClientServerBuilder()
         options = builder.javaPort(0).authToken(self.token).enableMemoryManagement(False)
         server = options.build()
@@ -169,7 +168,7 @@ class KafkaGateway:
         return True
 
     def forget(self, *objects: Any) -> None:  # noqa: ANN401 - of Java
-        """Let the JVM release many objects in one request."""
+        """Release objects in the JVM. Many objects are released by one request."""
         with self._forgetting:
             self._forgotten += [reference._get_object_id() for reference in objects]  # noqa: SLF001
             if len(self._forgotten) < _FORGOTTEN_AT_ONCE:
@@ -187,7 +186,7 @@ class KafkaGateway:
 
 
 class RaisingConnections(GatewayClient):  # type: ignore[misc]  # py4j has no types
-    """Connections to the JVM that raise errors themselves.
+    """Connections to the JVM that raise the errors of calls themselves.
 
     PySpark replaces the function that raises errors, for all gateways of a process. PySpark's
     function would search for our exceptions in Spark's JVM.
@@ -199,7 +198,7 @@ class RaisingConnections(GatewayClient):  # type: ignore[misc]  # py4j has no ty
         retry: bool = True,
         binary: bool = False,
     ) -> Any:  # noqa: ANN401 - of py4j
-        """Send a command, and raise the exception that it threw."""
+        """Send a command. If it threw an exception in Java, raise an error."""
         answer = super().send_command(command, retry, binary)
         if not binary and is_error(answer)[0]:
             get_return_value(answer, self, *command.split("\n")[1:3])

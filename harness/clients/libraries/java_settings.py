@@ -1,7 +1,7 @@
-"""Settings for Kafka's Java clients, converted from those for librdkafka.
+"""Settings for Kafka's Java clients, converted from librdkafka's settings.
 
-Names are from Kafka's documentation ("Producer Configs", "Consumer Configs"). The table also has
-settings that some releases do not have. Clients of these releases log a warning, and continue.
+The names are from Kafka's documentation ("Producer Configs", "Consumer Configs"). Some releases do
+not have all of them. Clients of these releases log a warning, and continue.
 """
 
 from collections.abc import Mapping
@@ -83,7 +83,7 @@ _PRINTED: Final = {
 }
 
 READ_AT_ONCE: Final = 5_000
-"""The most records that one poll returns."""
+"""The greatest number of records that one poll returns."""
 
 _PIPELINED: Final = (1, 0)
 """The first release whose idempotent producers may have several requests in flight."""
@@ -98,7 +98,7 @@ def producer(settings: Settings, release: Number) -> dict[str, str]:
     """
     ours = _texts(settings, _WRITES)
     linger_ms, delivery_ms = int(ours["linger.ms"]), int(ours["delivery.timeout.ms"])
-    # Waits as long for an answer as librdkafka; Java requires a longer delivery time-out.
+    # The client waits as long for a response as librdkafka. The delivery timeout must be longer.
     request_ms = min(settings["socket.timeout.ms"], settings["request.timeout.ms"])
     ours["request.timeout.ms"] = str(max(1, min(request_ms, delivery_ms - linger_ms)))
     ours["max.block.ms"] = str(min(_BLOCKS_MS, delivery_ms))
@@ -113,7 +113,7 @@ def consumer(settings: Settings) -> dict[str, str]:
     """Return the settings for a Java consumer.
 
     Bytes become text with the same character codes (ISO 8859-1), because Java does not print bytes.
-    A closed consumer does not leave its group, so that a crash can be simulated.
+    A closed consumer does not leave its group, so that the harness can simulate a crash.
     """
     reset = settings["auto.offset.reset"]
     return {
@@ -122,7 +122,7 @@ def consumer(settings: Settings) -> dict[str, str]:
         "internal.leave.group.on.close": "false",
         "fetch.max.bytes": str(settings["queued.max.messages.kbytes"] * 1024),
         "max.poll.records": str(READ_AT_ONCE),
-        # Longer than a session, as Java requires; waits as long for an answer as librdkafka.
+        # Longer than a session, as Java requires. The client waits as long as librdkafka.
         "request.timeout.ms": str(settings["socket.timeout.ms"]),
         "default.api.timeout.ms": str(_BLOCKS_MS),
         "retry.backoff.ms": str(settings["fetch.error.backoff.ms"]),
@@ -137,7 +137,7 @@ def share_consumer(settings: Settings) -> dict[str, str]:
 
 
 def _texts(settings: Settings, names: Mapping[str, str]) -> dict[str, str]:
-    """Return settings by Java's names, in the form of a properties file."""
+    """Return settings with Java's names and with texts as values, as in a properties file."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in renamed(settings, names).items()

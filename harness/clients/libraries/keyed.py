@@ -21,9 +21,11 @@ from highwater.harness.runs.topics.record_keys import parts, tombstone_name
 
 
 class KeyedProducer(Producer):
-    """A producer that makes a record's key from its name, or uses the name itself as the key.
+    """A producer that takes a record's key from its name.
 
-    The name of a tombstone is in its timestamp, and in its delivery report.
+    A name without a key becomes the key itself.
+
+    A tombstone has no value. Its name is in its timestamp, and in its delivery report.
     """
 
     def produce(  # type: ignore[override]  # it has the arguments of ``RecordProducer``
@@ -66,11 +68,11 @@ class NamedProducer(Producer):
 
 
 class _SingleProducer(KeyedProducer, ReachingProducer):
-    """A producer for records with keys that knows the brokers to which it is connected."""
+    """A producer for records with keys that can wait for connections to all leaders."""
 
 
 class _Tombstone(NamedTuple):
-    """The delivery report of a tombstone, with the tombstone's name as its value."""
+    """The delivery report of a tombstone. Its value is the tombstone's name."""
 
     message: DeliveredRecord
     named: bytes
@@ -95,7 +97,7 @@ class KeyedLibrary(Librdkafka):
     """librdkafka, with producers that give keys to records."""
 
     def producer(self, settings: Settings) -> KeyedProducer:
-        """Open a producer, with or without transactions."""
+        """Open a producer. It may be transactional."""
         return KeyedProducer(settings)
 
     def single(self, settings: Settings) -> ReachingProducer:
@@ -107,7 +109,7 @@ KEYED: Final = KeyedLibrary()
 
 
 def read_values(messages: Sequence[ReadRecord]) -> list[bytes | None]:
-    """Return the values of messages; for a tombstone, return its name."""
+    """Return the values of messages. For a tombstone, return its name instead."""
     values = [message.value() for message in messages]
     if None not in values:
         return values

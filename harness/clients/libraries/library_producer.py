@@ -15,13 +15,14 @@ _SERVED_S: Final = 0.05
 _BEGIN_S: Final = 5.0
 
 NO_NUMBER: Final = -1
-"""The error code of an error of the client itself."""
+"""The error code of an error that the client itself raises."""
 
 SLOW: Final = "_TIMED_OUT"
-"""Our own name for the error of a call that has not returned within the time limit."""
+"""This project's name for the error of a call that has not returned within the time limit."""
 
 GAVE_UP: Final = "_PURGED"
-"""Our own name for the error of a record that had no response when the harness stopped waiting."""
+"""This project's name for the error of a record that had no response when the harness stopped
+waiting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,7 @@ class LibraryError(ABC):
 
     Attributes:
         message: the exception's message.
-        number: Kafka's number of the error; -1 if it has no number.
+        number: Kafka's error code; -1 if the error has none.
         queued: whether the client queued the record.
     """
 
@@ -51,10 +52,10 @@ class LibraryError(ABC):
 
     @abstractmethod
     def retriable(self) -> bool:
-        """Return whether the same call may be repeated. It then resumes."""
+        """Return whether the same call may be repeated. The client then continues it."""
 
     def code(self) -> int:
-        """Return Kafka's number of the error; -1 if it has no number."""
+        """Return Kafka's error code; -1 if the error has none."""
         return self.number
 
     def txn_requires_abort(self) -> bool:
@@ -68,7 +69,7 @@ class WaitingProducer:
     def queue(
         self: RecordProducer, topic: str, value: bytes, partition: int, *, on_delivery: OnDelivery
     ) -> None:
-        """Queue a record, as ``produce`` does; wait while the queue is full."""
+        """Queue a record, as ``produce`` does. Wait while the queue is full."""
         while True:
             try:
                 self.produce(topic, value, partition=partition, on_delivery=on_delivery)
@@ -78,7 +79,10 @@ class WaitingProducer:
                 return
 
     def flush(self: RecordProducer, timeout: float = -1) -> int:
-        """Serve callbacks until no record waits; return the number of records that still wait."""
+        """Call callbacks until every record has a response.
+
+        Return the number of records without a response.
+        """
         deadline = time.monotonic() + (timeout if timeout >= 0 else math.inf)
         while len(self) and (left := deadline - time.monotonic()) > 0:
             self.poll(min(left, _SERVED_S))
@@ -93,7 +97,7 @@ class LibraryProducer(WaitingProducer, ABC):
     """The transactions of a Java or Python library's producer, with librdkafka's methods.
 
     In the Python libraries, and in Java up to 2.x, such calls have no timeout. So a call continues
-    after the harness's time limit, and the next call of the same method waits for it.
+    after the harness's time limit. The next call of the same method waits for it.
     """
 
     def __init__(self) -> None:
@@ -101,19 +105,19 @@ class LibraryProducer(WaitingProducer, ABC):
 
     @abstractmethod
     def poll(self, timeout: float = -1) -> int:
-        """Wait for callbacks, and run them; return their number."""
+        """Wait for callbacks, and call them; return their number."""
 
     @abstractmethod
     def _begin(self, method: str, *words: object) -> Future[object]:
-        """Begin a call of a method that waits for brokers."""
+        """Begin a call that waits for brokers; return a Future of its result."""
 
     @abstractmethod
     def _failed(self, raised: Exception) -> KafkaException:
-        """Return the exception of a call in the form that librdkafka's clients raise."""
+        """Return a call's exception in the form that librdkafka's clients raise."""
 
     @abstractmethod
     def _slow(self, message: str) -> ClientError:
-        """Return the error ``SLOW``. After it, the call may be repeated."""
+        """Return the error ``SLOW``. After this error, the call may be repeated."""
 
     def init_transactions(self, timeout: float) -> None:
         """Fence every other producer with this ``transactional.id``."""
@@ -145,8 +149,8 @@ class LibraryProducer(WaitingProducer, ABC):
             future.result(timeout)
         except Exception as raised:
             if not future.done():
-                raise KafkaException(self._slow(f"{method} has not returned")) from raised
+                raise KafkaException(self._slow(f"{method} has not returned in time")) from raised
             self._call = None
             raise self._failed(raised) from raised
         self._call = None
-        self.poll(0)  # records for which the call has waited
+        self.poll(0)  # report records for which the call has waited

@@ -20,19 +20,20 @@ _ASK_S: Final = 1.0
 class Producer(WaitingProducer, confluent_kafka.Producer):
     """A producer that reports a fatal error in refused calls and in delivery reports.
 
-    Python's client raises a fatal error of an idempotent or transactional producer once, from the
-    call that runs callbacks. It then skips the remaining callbacks. Later calls are refused with
-    that error, and every waiting record gets its delivery report, which the history needs.
+    confluent-kafka raises a fatal error of an idempotent or transactional producer once, from the
+    call that runs callbacks. The library then skips the remaining callbacks. Later calls are
+    refused with that error. Every waiting record still gets its delivery report, which the history
+    needs.
 
-    This class has its own ``flush``. After a fatal error the client's ``flush`` still runs
-    callbacks, but calls inside them fail, so that a callback would never release its lock.
+    This class has its own ``flush``. After a fatal error, confluent-kafka's ``flush`` still runs
+    callbacks, but calls inside them fail. A callback with a lock would then never release it.
     """
 
     def drop(self) -> None:
-        """Do nothing: Python destroys the producer, which then sends no request to brokers."""
+        """Do nothing. Python destroys the producer, which then sends no request to brokers."""
 
     def poll(self, timeout: float = -1) -> int:
-        """Serve callbacks; return their number."""
+        """Call callbacks; return their number."""
         try:
             return int(super().poll(timeout))
         except KafkaException as error:
@@ -42,17 +43,17 @@ class Producer(WaitingProducer, confluent_kafka.Producer):
 
 
 class ReachingProducer(Producer):
-    """A producer that knows the brokers to which it is connected."""
+    """A producer that can wait until it is connected to every leader."""
 
     def __init__(self, settings: Settings) -> None:
         up: set[int] = set()
         self._up = up
-        # Not a method of this object: the client keeps the callback, and would then keep itself.
+        # Not a method of this object: the client keeps the callback, which would keep this object.
         note = partial(_note_connected, up)
         super().__init__({**settings, "statistics.interval.ms": 100, "stats_cb": note})
 
     def reach(self, topic: str, *, limit_s: float) -> None:
-        """Connect to the leader of every partition, also if leaders change meanwhile."""
+        """Connect to the leader of every partition, even if leaders change in the meantime."""
 
         def look() -> dict[str, set[int]]:
             self.poll(_LOOK_S)
@@ -77,7 +78,7 @@ class ReachingProducer(Producer):
 
 
 def _note_connected(up: set[int], text: str) -> None:
-    """Record the connected brokers, from librdkafka's statistics (STATISTICS.md)."""
+    """Store the ids of connected brokers, from librdkafka's statistics (STATISTICS.md)."""
     brokers = msgspec.json.decode(text)["brokers"].values()
     up.clear()
     up.update(broker["nodeid"] for broker in brokers if broker["state"] == "UP")
@@ -87,7 +88,7 @@ class DroppedShareConsumer(ShareConsumer):
     """A share group member that can end as in a crash."""
 
     def drop(self) -> None:
-        """Do nothing: an unclosed consumer is destroyed when its last reference is deleted."""
+        """Do nothing. Python destroys an unclosed consumer when its last reference is deleted."""
 
 
 class _Outcomes:

@@ -1,1 +1,1 @@
-"""Clients that read the progress of a program under test: its committed positions and outputs."""
+"""Clients that read the progress of a program under test: its committed offsets and its outputs."""

@@ -26,13 +26,15 @@ def read_outputs(
 ) -> list[str]:
     """Record every output, and the end of the read in each partition, within a limit.
 
-    An output has a row for each input that it names, and one row if it names no input.
+    An output that names several inputs has a row for each of them. An output that names no input
+    has one row.
 
     Args:
         settings: settings for a read_committed consumer.
 
     Returns:
-        Sentences with reasons why missing outputs prove nothing.
+        Sentences about problems. With a problem, missing outputs do not prove an error of the
+            program.
     """
     deadline = time.monotonic() + limit_s
     try:
@@ -66,8 +68,8 @@ def read_outputs(
         recorder.output({"kind": "end", "partition": partition, "offset": at[partition]})
     return [
         *(
-            f"{program.out}-{p} was read to offset {at[p]} of {end} in {limit_s:g} s; a transaction"
-            " that stays open hides the records after it."
+            f"{program.out}-{p} was read only to offset {at[p]} of {end} in {limit_s:g} s. An open"
+            " transaction may hide the records after this offset."
             for p, end in ends.items()
             if at[p] < end
         ),
@@ -78,13 +80,13 @@ def read_outputs(
 def record_exempt(
     program: ProgramPlan, inputs: Iterable[tuple[str, bytes]], recorder: Recorder
 ) -> list[str]:
-    """Record the inputs that need no output, because they do not match the program's ``when``.
+    """Record the inputs that need no output, because the program's ``when`` does not match them.
 
     Args:
         inputs: names and values of all inputs that were sent.
 
     Returns:
-        The reason why outputs cannot be judged, as a sentence; empty if they can.
+        A sentence with the reason why outputs cannot be judged; empty if they can be judged.
     """
     if not program.when:
         return []
@@ -101,13 +103,13 @@ def record_exempt(
     if needed:
         return []
     beginning = first[:_VALUE_LETTERS].decode("utf-8", "replace")
-    return [f"No input needs an output by {program.when!r}. The first: {beginning!r}."]
+    return [f"--when {program.when!r} matches no input. The first input is: {beginning!r}."]
 
 
 def _written(
     plan: Plan, program: ProgramPlan, settings: Settings, limit_s: float
 ) -> dict[int, int]:
-    """Return the log ends of the output topic, including uncommitted records."""
+    """Return the end offsets of the output topic's partitions, uncommitted records included."""
     client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
     try:
         return await_condition(
@@ -121,7 +123,7 @@ def _written(
 
 
 def _record(message: Message) -> ProgramRecord:
-    headers: Any = message.headers()  # of bytes, which confluent-kafka types as str, too
+    headers: Any = message.headers()  # bytes, or str by confluent-kafka's types
     return ProgramRecord(message.value(), message.key(), dict(headers or ()))
 
 
@@ -142,5 +144,7 @@ def _nothing_named(program: ProgramPlan, named: int, unnamed: list[str]) -> list
     if not unnamed:
         return [f"The program has written nothing to {program.out}."]
     first = ", ".join(map(repr, unnamed))
-    way = f"by {program.match!r} (--match)"
-    return [f"No output in {program.out} names an input {way}. The first: {first}."]
+    way = f"that --match {program.match!r} finds"
+    return [
+        f"No output in {program.out} has the name of an input {way}. The first outputs: {first}."
+    ]

@@ -22,15 +22,14 @@ from highwater.harness.runs.history import READ_UNCOMMITTED
 from highwater.harness.runs.plan import Plan, ProgramPlan
 
 STILL_S: Final = 3.0
-"""The wait ends if the output has not grown for this many seconds after the last input. This
-applies if outputs may be missing."""
+"""If outputs may be missing: the wait ends if no output came for this many seconds after the last
+input."""
 
 FULL_S: Final = 1.0
-"""The wait ends if the output has not grown for this many seconds, if all inputs have their
-outputs."""
+"""If all inputs have their outputs: the wait ends if no output came for this many seconds."""
 
 TOTAL_LIMIT_S: Final = 300.0
-"""The limit of the wait for a program that still makes progress, in seconds."""
+"""The limit, in seconds, of the wait for a program that still makes progress."""
 
 _ASK_S: Final = 5.0
 EOF: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - that is its public name
@@ -42,8 +41,8 @@ class Progress(NamedTuple):
 
     Attributes:
         committed: the group's offset in each input partition; None if the group has no offset.
-        ends: the log end of each input partition.
-        written: the number of offsets in the output.
+        ends: the end offset of each input partition.
+        written: the number of outputs.
     """
 
     committed: Mapping[int, int | None]
@@ -52,7 +51,7 @@ class Progress(NamedTuple):
 
     @property
     def behind(self) -> dict[int, int | None]:
-        """The committed offset of each partition whose end the group has not reached yet."""
+        """The committed offsets of the partitions whose end the group has not reached yet."""
         return {
             partition: self.committed.get(partition)
             for partition, end in self.ends.items()
@@ -61,7 +60,7 @@ class Progress(NamedTuple):
 
     @property
     def done(self) -> int:
-        """The sum of the committed offsets; for a group without commits, the number of outputs."""
+        """The sum of the committed offsets; if there are no commits, the number of outputs."""
         return sum(offset or 0 for offset in self.committed.values()) or self.written
 
     def needed(self, outputs: int) -> int:
@@ -70,14 +69,15 @@ class Progress(NamedTuple):
 
 
 class StoodStill:
-    """The condition that a program makes no more progress, at the end of its input or before.
+    """A condition: the program makes no more progress, because it has reached the end or is stuck.
 
     Args:
         outputs: the greatest number of outputs of an input.
         limit_s: seconds without progress after which the wait ends.
 
     Attributes:
-        at_end: whether the program has reached the end, and its output has stopped growing.
+        at_end: whether the program has reached the end of its input, and its output has stopped
+            growing.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class StoodStill:
 
 
 class WorkDone:
-    """Counts a program's outputs and committed offsets. It must be used in one thread only.
+    """Counts a program's outputs and committed offsets. Not thread-safe.
 
     Args:
         settings: settings for a client that has the program's group, but does not join it.
@@ -123,7 +123,7 @@ class WorkDone:
         try:
             outputs = _written(plan, self._program, self._client) or self._printed()
             if plan.without_input:
-                return outputs  # asking for a group would create __consumer_offsets
+                return outputs  # a request for a group would create __consumer_offsets
             positions = committed_offsets(self._client.committed(partitions, timeout=_ASK_S))
         except (KafkaException, NotYetError):
             return None
@@ -145,8 +145,9 @@ def await_end(
         limit_s: seconds without progress after which the wait ends.
 
     Returns:
-        Sentences with reasons why missing outputs prove nothing. Single inputs that the group did
-            not reach are no reason, because the judge finds them by the group's position.
+        Sentences about problems. With a problem, missing outputs do not prove an error of the
+            program. If the group did not reach single inputs, there is no sentence: the judge finds
+            these inputs itself.
     """
     client = Consumer({**settings, "isolation.level": READ_UNCOMMITTED})
     reader = Consumer({**settings, "enable.partition.eof": True})
@@ -175,7 +176,7 @@ def log_ends(client: Consumer, topic: str, partitions: int) -> dict[int, int]:
 
     Raises:
         NotYetError: a leader did not return the end offset.
-        KafkaException: for the same reason.
+        KafkaException: the request for an end offset failed.
     """
     ends = {}
     for partition in range(partitions):
@@ -204,7 +205,10 @@ def _progress(plan: Plan, client: Consumer, reader: Consumer, written: int) -> P
 
 
 def _last_end(reader: Consumer, topic: str, partition: int, position: int | None, end: int) -> int:
-    """Return a partition's end, or ``position`` if only markers and aborted records follow it."""
+    """Return a partition's end.
+
+    If only markers and aborted records follow ``position``, return that.
+    """
     if position is None or position >= end:
         return end
     reader.assign([TopicPartition(topic, partition, position)])
@@ -219,23 +223,23 @@ def _why(
 ) -> list[str]:
     if all(offset is None for offset in seen.committed.values()):
         if seen.written >= seen.needed(program.outputs):
-            return []  # it has its positions elsewhere; an input without an output is not reached
-        never = f"Group {plan.group} has committed no position in {plan.topic.name}"
+            return []  # the program stores its positions elsewhere
+        never = f"Group {plan.group} has committed no offset in {plan.topic.name}"
         return [f"{never}: {_instead(plan, settings)}."]
     if not seen.behind:
-        output = program.out or "What the program prints"
+        output = program.out or "The program's printed output"
         return [f"{output} still grew after {limit_s:g} s."]
     return []
 
 
 def _instead(plan: Plan, settings: Settings) -> str:
-    """Return why a program does not commit positions in its input topic with its group."""
-    nothing = "nothing shows that the program reads it as HIGHWATER_GROUP"
+    """Return a likely reason why the program commits no offsets of its input topic."""
+    nothing = "no sign that the program reads this topic with the group HIGHWATER_GROUP"
     of_consumers = consumer({})
     with suppress(KafkaException):
         admin = AdminClient({k: v for k, v in settings.items() if k not in of_consumers})
         if topics := _topics(admin, plan.group):
-            return f"the group's positions are in {', '.join(topics)}"
+            return f"the group has committed offsets in {', '.join(topics)}"
         members = admin.describe_consumer_groups([plan.group], request_timeout=_ASK_S)
         assigned = {
             place.topic
@@ -243,19 +247,18 @@ def _instead(plan: Plan, settings: Settings) -> str:
             for place in member.assignment.topic_partitions
         }
         if plan.topic.name in assigned:
-            return "the program reads it, but commits no position"
+            return "the program reads the topic, but commits no offset"
         if assigned:
             return f"the program reads {', '.join(sorted(assigned))}"
         listed = () if plan.external else admin.list_consumer_groups(request_timeout=_ASK_S)
         others = [group.group_id for group in listed.result().valid] if listed else []
         for group in others:
             if plan.topic.name in _topics(admin, group):
-                return f"the program reads it as {group}, and not as HIGHWATER_GROUP"
+                return f"the program uses the group {group} instead of HIGHWATER_GROUP"
     return nothing
 
 
 def _topics(admin: AdminClient, group: str) -> list[str]:
-    """Return the topics in which a group has committed positions."""
     offsets = admin.list_consumer_group_offsets(
         [ConsumerGroupTopicPartitions(group)], request_timeout=_ASK_S
     )

@@ -1,1 +1,1 @@
-"""Faults in the record of a run: steps, effects, times, counts, and missed steps."""
+"""Faults as a run recorded them: steps, effects, times, counts, and missed steps."""

@@ -1,4 +1,4 @@
-"""Counts of the faults that a run injected, from its record.
+"""Numbers of the faults that a run injected, from its recorded events.
 
 A schedule may inject fewer faults than planned, or none.
 """
@@ -27,10 +27,10 @@ class FaultCounts:
 
     Attributes:
         faults: fault name to number of injections, in the order of the first injections.
-        steps: number of steps taken from the model's schedule, including a planned move.
+        steps: number of executed steps of the model's schedule, including a planned move.
         seconds: time from the first fault to the end of the last fault.
         restarted: number of brokers that a rolling restart restarted.
-        rolled_s: when the rolling restart began and ended; None if there was none.
+        rolled_s: begin and end of the rolling restart, in seconds of the run; None without one.
     """
 
     faults: Mapping[str, int]
@@ -60,7 +60,7 @@ class FaultCounts:
 
     @property
     def nothing(self) -> bool:
-        """True if no fault was injected, no step was taken and no broker was restarted."""
+        """True if no fault was injected, no step was executed and no broker was restarted."""
         return not (self.faults or self.steps or self.restarted)
 
     @property
@@ -69,7 +69,7 @@ class FaultCounts:
         return sum(self.faults.values())
 
     def missing(self, plan: Plan) -> list[str]:
-        """Return the planned faults of which none was injected."""
+        """Return the names of planned faults that were never injected."""
         names = dict.fromkeys(map(fault_in, plan.nemesis))
         return [name for name in names if name not in self.faults]
 
@@ -128,12 +128,12 @@ class Happening:
             )
         return cls(
             value=fault_counts.says if fault_counts else "not known",
-            means=f"asked for: {requested(plan)}",
+            means=f"planned: {requested(plan)}",
         )
 
 
 def title(plan: Plan, fault_counts: FaultCounts | None) -> str:
-    """Return the faults in the length of a title: ``kill 3 times``, ``loss``, ``calm``."""
+    """Return a short text about the faults, for titles: ``kill 3 times``, ``loss``, ``calm``."""
     scripted = plan.story or plan.schedule is not None
     if fault_counts is not None and fault_counts.nothing and not plan.calm:
         return "no fault was injected"

@@ -1,7 +1,7 @@
 """The effect of a fault: a sentence, and the offsets that the fault removed from logs.
 
-The explanation of a loss needs these offsets, because no rule of Kafka and no line of a broker's
-log explains them.
+The explanation of a loss needs these offsets: neither Kafka's rules nor the brokers' logs explain
+their removal.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from highwater.harness.runs.faults import legacy_sentences
 
 @dataclass(frozen=True, slots=True)
 class RemovedOffsets:
-    """Offsets removed from one replica: from ``first`` up to but not including ``end``."""
+    """Offsets that a fault removed from one replica. ``first`` is included, ``end`` is not."""
 
     topic: str
     partition: int
@@ -48,6 +48,6 @@ def removed_offsets(row: Mapping[str, Any], topic: str, partition: int) -> Itera
 
 
 def step_of(row: Mapping[str, Any]) -> int | None:
-    """Return the number of the schedule's step in a row of ``events/faults``, if it has one."""
+    """Return the number of the schedule's step in a row of ``events/faults``, or None."""
     step = row.get("step")
     return legacy_sentences.step(row["says"]) if step is None else int(step)

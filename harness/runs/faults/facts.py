@@ -1,7 +1,7 @@
-"""Facts about faults that the judge and the reports need, by a fault's name.
+"""Facts about each fault that the judge and the reports need.
 
-The judge has only the names in ``events/faults``. A new fault needs its function
-(``nemesis.faults``), and a line here if one of these facts is true.
+The judge finds only fault names in ``events/faults``. A developer of a new fault adds its function
+to ``nemesis.faults``, and a line here if one of these facts is true.
 """
 
 from collections.abc import Mapping
@@ -14,15 +14,15 @@ class FaultFacts:
     """The facts about one fault.
 
     Attributes:
-        state: a word for the state of a broker that the fault stops, pauses or isolates.
+        state: word for the state of a broker that the fault stops, pauses or isolates.
         silent: whether the broker responds to no request until the fault is healed.
-        idle: whether the broker does nothing until the fault is healed.
-        frozen: whether the broker resumes after the fault, and may still believe that it leads.
+        idle: whether the broker's process does not run until the fault is healed.
+        frozen: whether the broker resumes after the fault, and may still act as a leader.
         killed: whether a signal or a command kills the broker's process.
         empties: whether the fault removes records of every topic from the broker's disk.
         of_message: whether the fault affects single messages.
         moves_clock: whether the fault moves the broker's wall clock.
-        deletes: whether the removed records were deleted on all replicas, at a user's request.
+        deletes: whether Kafka deleted the records on all replicas, because a user requested it.
     """
 
     state: str = ""
@@ -70,5 +70,5 @@ STATES: Final = frozenset(facts.state for facts in _FACTS.values() if facts.stat
 
 
 def facts_of(fault: str) -> FaultFacts:
-    """Return the facts about a fault; no facts for an unknown fault."""
+    """Return the facts about a fault. All facts are false for an unknown fault."""
     return _FACTS.get(fault, _NOTHING)

@@ -1,4 +1,4 @@
-"""Faults over time, from injection to healing, read from ``events/faults``."""
+"""The faults of a run, each from injection to healing, read from ``events/faults``."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,10 +10,10 @@ from highwater.harness.runs.faults.facts import facts_of
 from highwater.harness.runs.faults.times import Strike, Strikes, strike_of
 
 NEVER: Final = (1 << 63) - 1
-"""A time in nanoseconds that no run reaches."""
+"""A time in nanoseconds after the end of any run."""
 
 _MESSAGE: Final = re.compile(r"to be \w+: (.+)|the message (.+) is (?:healed|mended)")
-"""A pattern for the message's name in a row about a message fault."""
+"""A pattern for the message's name in a row about a fault on a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,10 +22,10 @@ class FaultInterval:
 
     Attributes:
         broker: None for a fault without a broker.
-        start_ns: when the schedule began to inject the fault; if unknown, when the fault had taken
-            effect.
-        end_ns: when the fault was healed; None if never.
-        healing_ns: when the healing began, which may take some time; None if unknown.
+        start_ns: time at which the schedule began to inject the fault. If it is unknown, the time
+            at which the fault had taken effect.
+        end_ns: time at which the fault was healed; None if it was never healed.
+        healing_ns: time at which the healing began, which may last; None if unknown.
         says: the fault's effect as a sentence.
         healed: the sentence about the healing.
         row: the row of ``events/faults``, with the offsets that the fault removed from disks.
@@ -47,22 +47,25 @@ class FaultInterval:
 
     @property
     def until_ns(self) -> int:
-        """When the fault was healed; ``NEVER`` if it was not healed."""
+        """The time at which the fault was healed; ``NEVER`` if it was not healed."""
         return NEVER if self.end_ns is None else self.end_ns
 
     @property
     def sure_until_ns(self) -> int:
-        """The time until which the fault was certainly active: when its healing began."""
+        """The time until which the fault was certainly active: the begin of its healing."""
         return min(self.until_ns, self.healing_ns or NEVER)
 
     @property
     def effect_ns(self) -> int:
-        """When the fault had taken effect. It may affect messages earlier, since ``start_ns``."""
+        """The time at which the fault had taken effect.
+
+        From ``start_ns`` on, it may affect messages.
+        """
         return int(self.row.get("time_ns", self.start_ns))
 
     @property
     def step(self) -> int | None:
-        """The number of the model schedule's step in a note, if any."""
+        """The number of the model schedule's step in a note; None without a step."""
         return step_of(self.row)
 
     def removed_from(self, topic: str, partition: int) -> Iterator[range]:
@@ -75,8 +78,8 @@ def fault_intervals(
 ) -> tuple[list[FaultInterval], list[FaultInterval]]:
     """Pair each injection with its healing; return the faults by injection, and the notes.
 
-    A broker and its wire may have a fault each. A fault that kills a paused broker ends the pause.
-    ``rows`` come from ``events/faults``.
+    A broker may have a fault, and at the same time the relay may have a fault on its connections. A
+    kill of a paused broker ends the pause. ``rows`` come from ``events/faults``.
     """
     faults: list[FaultInterval] = []
     notes: list[FaultInterval] = []
@@ -110,7 +113,7 @@ def fault_intervals(
 
 
 def _target(row: Mapping[str, Any]) -> object:
-    """Return a key that the injection and the healing of one fault have in common."""
+    """Return a key that is the same for the injection and the healing of one fault."""
     if row["broker"] is not None:
         return row["broker"], row["fault"]
     message = _MESSAGE.fullmatch(row["says"]) if facts_of(row["fault"]).of_message else None

@@ -1,4 +1,4 @@
-"""Parse sentences of old runs (up to 0.2), which had no fields for these facts."""
+"""Parse sentences of runs up to release 0.2, which recorded these facts only as text."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ _BROKER: Final = re.compile(r"\bbroker (\d+)", re.IGNORECASE)
 
 
 def removed(says: str) -> list[dict[str, Any]]:
-    """Return the offsets that a fault removed, read from its sentence, as ``history.REMOVED``."""
+    """Parse a fault's sentence into the removed offsets, in the form of ``history.REMOVED``."""
     return [
         {
             "topic": match["topic"],
@@ -29,7 +29,7 @@ def removed(says: str) -> list[dict[str, Any]]:
 
 
 def step(says: str) -> int | None:
-    """Return the number of the schedule's step in a note or a problem; None if there is none."""
+    """Return the number of the schedule's step in a note or a problem; None without a step."""
     match = _STEP.match(says)
     return int(match[1]) if match else None
 
@@ -40,7 +40,7 @@ def without_step(says: str) -> str:
 
 
 def differences(problem: str) -> list[tuple[str, int | None, _Value, _Value]]:
-    """Parse what a missed step last observed into (field, replica or None, observed, expected)."""
+    """Parse a missed step's last observation into (field, replica or None, observed, expected)."""
     match = _SEEN.search(problem)
     try:
         seen = ast.literal_eval(match[1]) if match else None
@@ -58,12 +58,11 @@ def _difference(what: str, text: str) -> tuple[str, int | None, _Value, _Value]:
 
 
 def _value(text: str) -> _Value:
-    """Return the value in a text: a number, or a tuple for a list."""
     value = ast.literal_eval(text)
     return tuple(value) if isinstance(value, list) else value
 
 
 def broker(*sentences: str) -> int | None:
-    """Return the first broker that any of these sentences names."""
+    """Return the first broker id in these sentences; None if no sentence names a broker."""
     matches = (_BROKER.search(says) for says in sentences)
     return next((int(match[1]) for match in matches if match), None)

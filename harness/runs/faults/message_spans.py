@@ -1,4 +1,4 @@
-"""Single messages over time: the relay's actions on them, from ``events/messages``."""
+"""Single messages over time: the relay's actions on each message, from ``events/messages``."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from typing import Any, Final
 
 _ENDS: Final = frozenset(("sent", "dropped", "lost", "refused"))
 _AFTERWARDS: Final = {
-    "repeated": "the wire sent a copy",
+    "repeated": "the relay sent a copy",
     "answered": "the client got the response",
-    "discarded": "the response arrived after the client had ended",
+    "discarded": "the response reached the relay after the client had ended",
 }
 _VERBS: Final = {
     "hold": "held",
@@ -75,17 +75,21 @@ def _span(events: list[Mapping[str, Any]], passed: list[Mapping[str, Any]]) -> M
 def _sentence(events: list[Mapping[str, Any]], overtaken: int) -> str:
     names = [row["event"] for row in events]
     words = (
-        ["the client had ended before the message was sent on"] if "client-gone" in names else []
+        ["the client ended before the relay forwarded the message"]
+        if "client-gone" in names
+        else []
     )
     if "lost" in names:
-        words.append("the message was lost with its connection")
+        words.append("the connection ended, and the message was lost")
     words += [
-        f"the wire answered with {row['cause']}"
-        f" {'after' if row['side'] == 'answer' else 'before'} the broker acted"
+        f"the relay answered with {row['cause']}"
+        f" {'after' if row['side'] == 'answer' else 'before'} the broker executed the request"
         for row in events
         if row["event"] == "refused"
     ]
     words += [says for name, says in _AFTERWARDS.items() if name in names]
     if overtaken:
-        words.append(f"other messages that passed between the same ends meanwhile: {overtaken}")
-    return "; ".join(words) or "the message was sent on"
+        words.append(
+            f"number of later messages that the relay sent before this message: {overtaken}"
+        )
+    return "; ".join(words) or "the relay forwarded the message"

@@ -1,4 +1,7 @@
-"""When faults and healings began; ``events/faults`` only has when they had taken effect."""
+"""The times at which faults and healings began.
+
+``events/faults`` has only the times at which they had taken effect.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,24 +14,27 @@ from highwater.harness.runs.store import Run, is_table_among
 
 
 class Strike(NamedTuple):
-    """When a step began to inject a fault, and its planned healing (None: never or unknown)."""
+    """The time at which a step began to inject a fault, and the time of its planned healing.
+
+    ``healing_ns`` is None if the fault is never healed, or the time is unknown.
+    """
 
     begun_ns: int
     healing_ns: int | None = None
 
 
 Strikes: TypeAlias = Mapping[tuple[str, int | None], Sequence[Strike]]
-"""The times of the steps that injected a fault, by fault and broker (None: a fault without a
-broker)."""
+"""The times of the steps that injected a fault, by fault and broker. The broker is None for a fault
+without a broker."""
 
 
 def strikes(run: Run, *, without: Iterable[str] = ()) -> Strikes:
-    """Return when a run's schedule injected and healed faults; empty for a story.
+    """Return the times at which a run's schedule injected and healed faults. Empty for a story.
 
     Args:
         run: the run.
-        without: paths of the run's files that cannot be used. Such a table is handled like a
-            missing one.
+        without: paths of the run's files that cannot be used. A table among them is handled like a
+            missing table.
     """
     steps: dict[tuple[str, int | None], list[Strike]] = defaultdict(list)
     if is_table_among(STEPS_TABLE, without):
@@ -46,6 +52,6 @@ def strikes(run: Run, *, without: Iterable[str] = ()) -> Strikes:
 
 
 def strike_of(strikes: Strikes, fault: str, broker: int | None, time_ns: int) -> Strike:
-    """Return when a fault that was in effect at ``time_ns`` began; else ``time_ns``."""
+    """Return the begin of the fault that was in effect at ``time_ns``; if unknown, ``time_ns``."""
     before = [strike for strike in strikes.get((fault, broker), ()) if strike.begun_ns <= time_ns]
     return max(before, key=itemgetter(0), default=Strike(time_ns))

@@ -1,1 +1,1 @@
-"""Inputs of a program under test: their names in records, and records from the user's file."""
+"""Inputs of a program under test: their names, and the user's file with inputs."""

@@ -1,8 +1,8 @@
-"""Expressions that find names in a record, both in inputs and in outputs.
+"""Expressions that find a name in a record, both in inputs and in outputs.
 
-``key`` is the record's key, ``header:NAME`` a header, ``$.order_id`` a JSONPath (RFC 9535) in a
-JSON value, and ``module:function`` a Python function. Any other text is a regular expression for
-the value's text; if it has groups, the first group is the name.
+``key`` finds the record's key, ``header:NAME`` a header, ``$.order_id`` a value by JSONPath (RFC
+9535) in a JSON value. ``module:function`` calls a Python function. Any other text is a regular
+expression for the value's text; if it has groups, the first group is the name.
 """
 
 import importlib
@@ -34,15 +34,15 @@ class ProgramRecord(NamedTuple):
 
 
 Expression = Callable[[ProgramRecord], tuple[str, ...]]
-"""A function that returns the distinct names in a record; empty for a record without a name."""
+"""A function that returns the distinct names in a record. Empty if the record has no name."""
 
 
 def expression(text: str) -> Expression:
     """Return the expression for a user's text.
 
     Raises:
-        UsageError: the text is no expression. The expression raises it, too, if the user's function
-            fails.
+        UsageError: the text is not an expression. The returned function also raises it, if the
+            user's Python function fails.
     """
     if text == "key":
         return lambda record: _names([record.key])
@@ -67,7 +67,7 @@ def _of_path(text: str) -> Expression:
         path = jsonpath.compile(text)
     except jsonpath.JSONPathError as error:
         why = str(error).splitlines()[0]
-        raise UsageError(f"{text!r} is no JSONPath: {why}", hint=_HINT) from error
+        raise UsageError(f"{text!r} is not a JSONPath: {why}", hint=_HINT) from error
 
     def find(record: ProgramRecord) -> tuple[str, ...]:
         try:
@@ -85,7 +85,7 @@ def _of_function(text: str, module: str, name: str) -> Expression:
         sys.path.insert(0, here)
         function = getattr(importlib.import_module(module), name)
     except Exception as error:
-        raise UsageError(f"there is no function {text}: {error}", hint=_HINT) from error
+        raise UsageError(f"the function {text} cannot be imported: {error}", hint=_HINT) from error
     finally:
         sys.path.remove(here)
 
@@ -95,8 +95,8 @@ def _of_function(text: str, module: str, name: str) -> Expression:
             return _names([names] if isinstance(names, str | bytes) else names or ())
         except Exception as error:
             raise UsageError(
-                f"{text} failed at {_text(record.value)[:80]!r}: {error!r}",
-                hint="The function takes a record (value, key, headers), and returns a name, a list"
+                f"{text} failed for the record {_text(record.value)[:80]!r}: {error!r}",
+                hint="The function gets a record (value, key, headers), and returns a name, a list"
                 " of names or None.",
             ) from error
 

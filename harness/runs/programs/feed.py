@@ -1,7 +1,7 @@
 """The user's own records as the inputs of a program: a file with one JSON object per line.
 
-A record is a complete line. Its key is its name, which the expression of ``--match`` finds in the
-record. The history uses these names, so every name must be unique.
+Each line is a record. The expression of ``--match`` finds the record's name in the line. This name
+becomes the record's key. The history uses these names, so every name must be unique.
 """
 
 from pathlib import Path
@@ -15,21 +15,21 @@ from highwater.harness.base.wording import count
 from highwater.harness.runs.programs.expressions import Expression, ProgramRecord
 
 _FILE_BYTES_MOST: Final = 256 << 20
-"""The greatest size of the file, which is in memory while the harness sends the inputs."""
+"""The greatest size of the file. The harness keeps the file in memory while it sends the inputs."""
 
 _LETTERS_MOST: Final = 60
 _HINT: Final = "Write one JSON object per line (docs/apps.md)."
 
 
 def read_feed(path: str, names: Expression) -> dict[str, bytes]:
-    """Return a file's records by name, in the order of the file; empty lines are left out.
+    """Return a file's records by name, in the order of the file. Ignore empty lines.
 
     Args:
-        names: the expression that finds an input's name; the record's key is the whole line here.
+        names: the expression that finds an input's name. For the expression, the complete line is
+            the key.
 
     Raises:
-        UsageError: the file cannot be used; the message has the reason, with the number of the
-            line.
+        UsageError: the file cannot be used; the message has the reason and the number of the line.
     """
     records: dict[str, bytes] = {}
     lines: dict[str, int] = {}
@@ -56,7 +56,7 @@ def _text(path: str) -> bytes:
         if file.is_file() and (size := file.stat().st_size) > _FILE_BYTES_MOST:
             raise UsageError(
                 f"{path} has {size:,} bytes; the limit is {_FILE_BYTES_MOST:,} bytes",
-                hint=f"Take its first lines: head -n 100000 {path}.",
+                hint=f"Use only the file's first lines: head -n 100000 {path}.",
             )
         return file.read_bytes().removeprefix(b"\xef\xbb\xbf")
     except OSError as error:
@@ -67,17 +67,17 @@ def _name(where: str, value: bytes, names: Expression) -> str:
     """Return the name of a record.
 
     Raises:
-        UsageError: the record is no JSON object, is too long, or has no name or several names.
+        UsageError: the record is not a JSON object, is too long, has no name or has several names.
     """
     try:
         text = value.decode()
         msgspec.json.decode(text, type=dict)
     except (UnicodeDecodeError, msgspec.DecodeError) as error:
         beginning = value[:_LETTERS_MOST].decode("utf-8", "backslashreplace")
-        raise UsageError(f"{where} is no JSON object: {beginning}", hint=_HINT) from error
+        raise UsageError(f"{where} is not a JSON object: {beginning}", hint=_HINT) from error
     named = names(ProgramRecord(value, key=value))
     if len(named) != 1:
-        has = f"{count(len(named), 'name')}, not one" if named else "no name"
+        has = f"{count(len(named), 'name')} instead of one" if named else "no name"
         raise UsageError(
             f"{where} has {has}: {text[:_LETTERS_MOST]}",
             hint="--match must find one name in an input and its outputs; without --match, a"

@@ -1,1 +1,1 @@
-"""Compacted topics, whose records have keys, and tiered topics."""
+"""Topics with special settings: compacted, tiered, or made like an existing topic."""

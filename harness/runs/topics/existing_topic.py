@@ -1,4 +1,4 @@
-"""Copy an existing topic for a run: its settings, its partitions and their placement."""
+"""Copy an existing topic for a run: its settings, its number of partitions and their brokers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from highwater.harness.runs.plan import Plan, Topic
 MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN: Final = "unclean.leader.election.enable"
 ALWAYS: Final = frozenset(Topic().settings())
-"""Settings that every run's topic has. Their values in the existing topic must be known."""
+"""Settings that every run's topic has. The harness must know their values in the existing topic."""
 
 _OPTIONS: Final = {
     MIN_ISR: "--min-isr",
@@ -23,10 +23,10 @@ _OPTIONS: Final = {
 }
 _DAY_MS: Final = 86_400_000
 _RECORD_OVERHEAD: Final = 200
-"""An upper bound of the bytes in a batch of one record without the value."""
+"""An upper bound for the size of a batch with one record, without the record's value."""
 
-_REMOTE: Final = "records of a remote tier are in no copy of a broker's disk"
-_THROTTLE: Final = "a throttle limits only the traffic of that topic"
+_REMOTE: Final = "a copy of a broker's disk has no records of the remote tier"
+_THROTTLE: Final = "a throttle applies only to that topic's replicas"
 _NEVER: Final[Mapping[str, str]] = {
     "remote.storage.enable": _REMOTE,
     "remote.log.copy.disable": _REMOTE,
@@ -35,7 +35,7 @@ _NEVER: Final[Mapping[str, str]] = {
     "local.retention.bytes": _REMOTE,
     "leader.replication.throttled.replicas": _THROTTLE,
     "follower.replication.throttled.replicas": _THROTTLE,
-    "message.format.version": "formats are known only for brokers",
+    "message.format.version": "the harness knows only the formats of brokers",
 }
 """Settings that are never copied from the existing topic, and the reasons."""
 
@@ -54,8 +54,8 @@ class ExistingTopic:
 
     Attributes:
         replicas: brokers of each partition, the preferred leader first.
-        settings: the topic's own settings, the settings from its brokers' defaults, and ``ALWAYS``.
-        overrides: the names of the topic's own settings.
+        settings: the settings that the topic or its brokers set, and always those in ``ALWAYS``.
+        overrides: the names of settings that the topic itself sets.
         not_taken: settings that an earlier plan did not copy, and the reasons.
     """
 
@@ -73,12 +73,12 @@ def of_plan(path: Path) -> ExistingTopic:
     except OSError as error:
         raise UsageError(
             f"the plan {path} cannot be read: {error.strerror}",
-            hint="Name the plan.json in a run's folder, or a topic, whose name has no slash.",
+            hint="Write the path of a run's plan.json, or the name of a topic (without a slash).",
         ) from error
     except StoreError as error:
-        raise UsageError(f"{path} holds no plan: {error.message}") from error
+        raise UsageError(f"{path} is not a plan: {error.message}") from error
     if topic.like is None:
-        raise UsageError(f"the topic in {path} was not made like another topic")
+        raise UsageError(f"the run of {path} did not copy an existing topic")
     return ExistingTopic(
         name=topic.like.topic,
         replicas=topic.like.replicas,
@@ -93,7 +93,8 @@ def likened(plan: Plan, existing: ExistingTopic, given: Mapping[str, str]) -> Pl
 
     Args:
         plan: the plan with the topic's name and the workload.
-        given: settings and ``partitions`` from the command line, which replace the topic's.
+        given: settings and ``partitions`` from the command line, which replace the existing
+            topic's.
 
     Raises:
         UsageError: a run cannot have such a topic.
@@ -110,7 +111,7 @@ def likened(plan: Plan, existing: ExistingTopic, given: Mapping[str, str]) -> Pl
     _check_records(plan, existing.name, carried)
     there = {**existing.settings, "partitions": str(len(existing.replicas))}
     instead = {
-        name: f"{there[name]}: {_OPTIONS[name]} says {value}"
+        name: f"{there[name]}: {_OPTIONS[name]} sets {value}"
         for name, value in given.items()
         if value != there[name]
     }
@@ -151,16 +152,16 @@ def _check_placement(plan: Plan, existing: ExistingTopic) -> None:
     ours = set(plan.broker_ids)
     if foreign := sorted({broker for on in existing.replicas for broker in on} - ours):
         raise UsageError(
-            f"topic {existing.name} has replicas on broker {foreign[0]}, which the inventory does"
-            " not name",
-            hint=f"Add [brokers.{foreign[0]}], so that its disk is copied, or name another topic.",
+            f"topic {existing.name} has replicas on broker {foreign[0]}, which is not in the"
+            " inventory",
+            hint=f"Add [brokers.{foreign[0]}] to the inventory, or choose another topic.",
         )
     sizes = sorted({len(on) for on in existing.replicas})
     if len(sizes) > 1:
         raise UsageError(
             f"the partitions of topic {existing.name} have {sizes[0]} to {sizes[-1]} replicas",
-            hint="Name a topic whose partitions have the same number of replicas, or wait for a"
-            " reassignment.",
+            hint="Choose a topic whose partitions have the same number of replicas, or wait until a"
+            " reassignment has ended.",
         )
 
 
@@ -171,12 +172,12 @@ def _why_not(plan: Plan, name: str, value: str) -> str:
     if name == "retention.ms" and value != "-1":
         kept_ms = _DAY_MS + plan.duration_s * 1000
         if plan.workload.keys:
-            return "tombstones of the workload have timestamps of 2004"
+            return "tombstones of the workload have timestamps of 2004 and would expire"
         return "" if int(value) >= kept_ms else "a record that expires would look lost"
     if name == "retention.bytes" and value != "-1":
         return "a record that is deleted would look lost"
     if plan.workload.keys and value != _FIT_FOR_KEYS.get(name, value):
-        return "a tombstone of the workload has its name in its timestamp"
+        return "timestamps of the workload's tombstones encode names and must not change"
     return ""
 
 
@@ -185,13 +186,13 @@ def _check_records(plan: Plan, name: str, settings: Mapping[str, str]) -> None:
     compacted = "compact" in settings.get("cleanup.policy", "")
     if compacted and not plan.workload.keys:
         raise UsageError(
-            f"topic {name} is compacted, and takes no record without a key",
+            f"topic {name} is compacted, and rejects records without a key",
             hint="Add --keys, such as --keys 100.",
         )
     most = settings.get("max.message.bytes")
     if most is not None and plan.workload.record_bytes + _RECORD_OVERHEAD > int(most):
         raise UsageError(
-            f"topic {name} takes no records of {plan.workload.record_bytes} bytes:"
+            f"topic {name} rejects records of {plan.workload.record_bytes} bytes:"
             f" its max.message.bytes is {most}",
             hint="Choose a smaller --record-bytes.",
         )

@@ -1,4 +1,4 @@
-"""Keys of a workload on a compacted topic: the names of its records, and the topic's settings.
+"""Keys of a workload on a compacted topic, which are parts of its records' names.
 
 A record's name contains its key: ``k5=p0-17`` gives the key ``k5`` a value, and ``k5~p0-17``
 deletes the key. A tombstone has no value that could contain its name. So its timestamp, which
@@ -19,7 +19,7 @@ PRODUCERS: Final = 64
 """A tombstone's timestamp is ``FIRST_MS + sequence * PRODUCERS + producer``."""
 
 LAST_MS: Final = FIRST_MS + (1 << 37)
-"""The end, in 2009, of a workload's timestamps; a later timestamp is from another client."""
+"""The end, in 2009, of the workload's timestamps. A later timestamp is from another client."""
 
 TIMESTAMPS: Final = (0, 10)
 """The first release whose records have timestamps (KIP-32)."""
@@ -42,7 +42,7 @@ class KeyedName(NamedTuple):
 
 
 def keyed_name(plan: Plan, producer: int, sequence: int) -> str:
-    """Return the name of a producer's record; its key and operation depend on the seed."""
+    """Return the name of a producer's record. The seed decides its key and its operation."""
     name = f"p{producer}-{sequence}"
     digest = hashlib.blake2b(f"{plan.seed}/{name}".encode(), digest_size=8).digest()
     key, chance = int.from_bytes(digest[:4], "big"), int.from_bytes(digest[4:], "big") / (1 << 32)

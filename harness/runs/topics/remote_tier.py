@@ -1,4 +1,4 @@
-"""A frozen remote tier: the folders and files of LocalTieredStorage, which has complete segments.
+"""Names of the folders and files of LocalTieredStorage, which has complete segments only.
 
 ``kafka-tiered-storage/<topic>-<partition>-<topic id>/<base offset>-<segment id>.log``; ids are in
 url-safe base64, 22 letters. Two files of a partition may have the same base offset and the same

@@ -1,4 +1,4 @@
-"""Adds the topic and broker settings that a workload with keys or a remote tier needs."""
+"""Add the topic and broker settings for a workload with keys or a remote tier."""
 
 from msgspec.structs import replace
 

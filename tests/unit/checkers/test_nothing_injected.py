@@ -142,7 +142,7 @@ def test_one_fault_is_enough_and_what_it_was_is_told(
 ) -> None:
     verdict = verdicts["struck"]
     assert (verdict.verdict, verdict.reasons) == ("valid", ())
-    assert verdict.happened == "kill once, in 3.0 s (asked for: kill at random for 8 s)"
+    assert verdict.happened == "kill once, in 3.0 s (planned: kill at random for 8 s)"
     assert "<b>kill once, in 3.0 s</b>" in page(runs["struck"])
 
 

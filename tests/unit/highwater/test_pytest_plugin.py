@@ -281,7 +281,7 @@ def test_a_release_that_the_driver_cannot_run_is_skipped_with_the_reason(
     [
         ("--highwater-kafka=0.10.2.1", "'0.10.2.1' is not in the catalogue*Did you mean 0.10.2.2"),
         ("--highwater-kafka=,", "no Kafka release is named*There are: all, sample, *4.3.1"),
-        ("--highwater-driver=dokcer", "no cluster driver is called 'dokcer'*Did you mean docker"),
+        ("--highwater-driver=dokcer", "there is no cluster driver 'dokcer'*Did you mean docker"),
     ],
 )
 def test_an_unknown_name_is_refused_before_anything_is_collected(

@@ -1,4 +1,4 @@
-"""A consumer that stores a poll's records until ``consume`` returns them, for several libraries."""
+"""A base class for consumers of several libraries: it buffers a poll's records for ``consume``."""
 
 from abc import ABC, abstractmethod
 from collections import deque
@@ -13,7 +13,7 @@ WAITS_S: Final = 5.0
 """Limit in seconds of a call that waits for brokers."""
 
 CALM_S: Final = 0.05
-"""The pause in seconds after an error, because errors may occur again at once."""
+"""The pause in seconds after an error, because the same error may occur again at once."""
 
 
 class BufferedConsumer(ABC):
@@ -24,7 +24,7 @@ class BufferedConsumer(ABC):
 
     @abstractmethod
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions from these offsets; for a member, the partitions just assigned."""
+        """Read these partitions from these offsets. A member adds newly assigned partitions."""
 
     @abstractmethod
     def _fill(self, most: int, timeout: float) -> None:
@@ -35,15 +35,15 @@ class BufferedConsumer(ABC):
         """Commit offsets of the group. Wait for the response unless ``asynchronous``."""
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions in addition."""
+        """Read these partitions, too."""
         self.assign(partitions)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Do nothing, because one ``assign`` is enough to read a partition from another offset."""
+        """Do nothing. ``assign`` alone can move a partition to another offset."""
         del partitions
 
     def consume(self, num_messages: int, timeout: float) -> Sequence[ReadMessage]:
-        """Return the next records, and errors for the log."""
+        """Return the next records. Errors are returned too, for the log."""
         if not self._read:
             self._fill(num_messages, timeout)
         most = min(num_messages, len(self._read))
@@ -65,7 +65,7 @@ class BufferedConsumer(ABC):
         return None if asynchronous else offsets
 
     def _drop_read(self, partitions: Collection[int]) -> None:
-        """Drop the buffered records of partitions that are revoked, or read from another offset."""
+        """Drop buffered records of partitions that are revoked or read from another offset."""
         others = [message for message in self._read if message.partition() not in partitions]
         self._read.clear()
         self._read.extend(others)

@@ -1,9 +1,9 @@
-"""A gateway to a JVM that runs callbacks in the thread of the call.
+"""A gateway to a JVM, in which Java calls Python functions in the thread that called Java.
 
 ``KafkaConsumer`` is not thread-safe, and calls its listeners within a poll. Py4J's ``ClientServer``
 runs such a callback on the same connection, and so in the same Python thread. Calls from that
-callback run in the same Java thread. The JVM's ``GatewayServer`` starts the ``ClientServer``,
-without Java code of our own.
+callback run in the same Java thread. The ``GatewayServer`` in the JVM starts the ``ClientServer``.
+No Java code of our own is needed.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,22 +25,28 @@ _TO_MEMBERSHIP: Final = (
     *("delegate", "applicationEventHandler", "networkThread", "requestManagers"),
 )
 _CALLED_SO: Final = (4, 0)
-"""The first release in which the class for a consumer's membership has another name."""
+"""From this release on, the class for a consumer's membership has another name."""
 
 _OPTIONS: Final = "org.apache.kafka.clients.consumer.CloseOptions"
 _CLOSES_WITHIN: Final = (0, 10, 2)
 
 
 def interfaces(*names: str) -> type:
-    """Return the class ``Java`` with which Py4J finds the Java interfaces of a Python class."""
+    """Return a class with the name ``Java``.
+
+    Py4J reads from it the Java interfaces of a Python class.
+    """
     return type("Java", (), {"implements": list(names)})
 
 
 class JavaCallback:
-    """A callback. Its exception is raised after Java has returned, because Java cannot raise it.
+    """A Python object that Java calls.
+
+    Java cannot pass on a Python exception. So this class stores it, and ``raise_again`` raises it
+    after Java has returned.
 
     Attributes:
-        deaf: whether the callback ignores all further calls.
+        deaf: whether the object ignores all further calls.
     """
 
     def __init__(self) -> None:
@@ -48,18 +54,18 @@ class JavaCallback:
         self._raised: BaseException | None = None
 
     def raise_again(self) -> None:
-        """Raise the exception that the callback raised, if any."""
+        """Raise the exception of the callback, if there was one."""
         raised, self._raised = self._raised, None
         if raised is not None:
             raise raised
 
     def serve(self, callback: Callable[[], None]) -> None:
-        """Call ``callback``, unless this listener is ``deaf``."""
+        """Call ``callback``, unless this object is ``deaf``."""
         if self.deaf:
             return
         try:
             callback()
-        except BaseException as raised:  # noqa: BLE001 - it is raised by ``raise_again``
+        except BaseException as raised:  # noqa: BLE001 - ``raise_again`` raises it
             self._raised = self._raised or raised
 
 
@@ -93,7 +99,7 @@ class CallbackGateway(KafkaGateway):
         """Return a new ``KafkaConsumer``.
 
         Args:
-            values: a deserializer, in place of the settings'.
+            values: a deserializer for values; None for the deserializer in the settings.
 
         Raises:
             HarnessError: Java refuses the settings.
@@ -119,10 +125,7 @@ class CallbackGateway(KafkaGateway):
             consumer.close()
 
     def close_as_member(self, consumer: Any) -> None:  # noqa: ANN401 - of Java
-        """Close a consumer at once.
-
-        Its group does not remove the member before the session timeout.
-        """
+        """Close a consumer at once. Its group keeps the member until a timeout."""
         consumer.close(self._stays())
 
     def silence(self, consumer: Any) -> None:  # noqa: ANN401 - of Java
@@ -130,7 +133,7 @@ class CallbackGateway(KafkaGateway):
 
         A closed member leaves the group with its next heartbeat, even with the option to stay
         (``AbstractHeartbeatRequestManager.poll``, 4.1 to 4.4). A member with a fatal error sends no
-        heartbeat. This method sets that state by reflection, because no public method does.
+        heartbeat. No public method sets that state, so this method uses reflection.
         """
         manager = "consumerMembershipManager" if self.release >= _CALLED_SO else "membershipManager"
         self.hidden(consumer, *_TO_MEMBERSHIP, manager).get().transitionToFatal()
@@ -147,7 +150,7 @@ class CallbackGateway(KafkaGateway):
         return owner
 
     def _stays(self) -> Any:  # noqa: ANN401 - of Java
-        """Return the option to stay in the group. It is made by reflection.
+        """Return the option to stay in the group, made by reflection.
 
         Py4J cannot choose between a static and a non-static method with the same name.
         """
@@ -185,7 +188,7 @@ class CallbackGateway(KafkaGateway):
         return text
 
     def forget_proxy(self, proxy: object) -> None:
-        """Remove a Python object that Java no longer calls."""
+        """Forget a Python object that Java no longer calls."""
         self._gateway.gateway_property.pool.forget(proxy)
 
 
@@ -200,11 +203,11 @@ class _InThread(ClientServer):  # type: ignore[misc]  # py4j has no types
 
 
 class _Connections(RaisingConnections, JavaClient):  # type: ignore[misc]  # py4j has no types
-    """Connections for threads; each thread has its own connection."""
+    """Connections for threads. Each thread has its own connection."""
 
 
 class _Proxies(PythonProxyPool):  # type: ignore[misc]  # py4j has no types
-    """The Python objects that Java calls. Py4J would add an object again at each use."""
+    """The Python objects that Java calls. Py4J alone would store an object again at each use."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Kafka's own Java consumer, with librdkafka's methods.
 
-As in an application, Java calls a member's listener within a poll, in the polling thread. A commit
-in the listener for revoked partitions ends before the rebalance continues.
+As in an application, Java calls a member's listener within a poll, in the polling thread. If the
+listener commits when partitions are revoked, the commit ends before the rebalance continues.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ class JavaConsumer(BufferedConsumer):
         self._places: dict[int, Any] = {}
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """Read these partitions from these offsets; for a member, the partitions just assigned."""
+        """Read these partitions from these offsets. A member adds newly assigned partitions."""
         if self._listener is None:
             self._call(self._java.assign, self._gateway.list(map(self._place, partitions)))
         for place in partitions:
@@ -81,7 +81,7 @@ class JavaConsumer(BufferedConsumer):
 
         def give_up(callback: OnPartitions, numbers: list[int]) -> None:
             self._drop_read(numbers)
-            if numbers:  # Java also calls with no partitions
+            if numbers:  # Java also calls the listener without partitions
                 callback(self, [TopicPartition(topic, number) for number in numbers])
 
         def committed(offsets: dict[int, int], exception: Any) -> None:  # noqa: ANN401 - of Java
@@ -98,17 +98,17 @@ class JavaConsumer(BufferedConsumer):
         self._call(self._java.subscribe, self._gateway.list(topics), self._listener)
 
     def _fill(self, most: int, timeout: float) -> None:
-        del most  # a setting of the consumer
-        messages = self._poll(timeout)  # a poll may revoke partitions
+        del most  # the consumer's settings limit the number of records
+        messages = self._poll(timeout)  # this first line: a poll may revoke partitions
         self._read.extend(messages)
 
     def seek(self, partition: TopicPartition) -> None:
-        """Continue at a different offset."""
+        """Continue to read at another offset."""
         self._call(self._java.seek, self._place(partition), partition.offset)
         self._drop_read([partition.partition])
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        """Return the group's committed offsets; below zero for a partition without one."""
+        """Return the group's committed offsets; a number below zero for none."""
         places = self._gateway.set(map(self._place, partitions))
         answer = self._call(self._java.committed, places, self._gateway.duration(timeout))
         offsets = _offsets(answer)
@@ -156,26 +156,28 @@ class JavaConsumer(BufferedConsumer):
         return epoch if epoch > 0 else None
 
     def close(self) -> None:
-        """Leave the group, if the consumer is in a group, and close the consumer."""
+        """Leave the group, if the consumer is a member, and close the consumer."""
         by_hand = self._gateway.release < STAYS and not self._by_brokers
         if self._listener is not None and by_hand:
-            with contextlib.suppress(Py4JError):  # the coordinator does not answer
+            with contextlib.suppress(Py4JError):  # the coordinator does not respond
                 self._java.unsubscribe()
         self._end(WAITS_S)
 
     def drop(self) -> None:
-        """Close the consumer as in a crash: the group gets no request."""
+        """Close the consumer as in a crash. The group gets no request."""
         if self._listener is not None:
             self._listener.deaf = True
             if self._by_brokers:
-                with contextlib.suppress(KafkaException):  # the group has removed it already
+                with contextlib.suppress(
+                    KafkaException
+                ):  # the group has already removed the member
                     self._call(self._gateway.silence, self._java)
             elif self._gateway.release >= STAYS:
                 self._call(self._gateway.close_as_member, self._java)
         self._end(0)
 
     def _end(self, limit_s: float) -> None:
-        with contextlib.suppress(Py4JError):  # the JVM or the consumer is already gone
+        with contextlib.suppress(Py4JError):  # the JVM or the consumer has already ended
             self._gateway.close_within(self._java, limit_s)
             self._gateway.forget(self._java, *self._places.values())
         if self._listener is not None:
@@ -196,7 +198,6 @@ class JavaConsumer(BufferedConsumer):
         return parse(text)
 
     def _polled(self, wait_s: float) -> str:
-        """Return the text that Java prints for a poll's records."""
         if self._gateway.release >= DURATIONS:
             records = self._java.poll(self._gateway.duration(wait_s))
         else:
@@ -211,9 +212,10 @@ class JavaConsumer(BufferedConsumer):
             self._listener.raise_again()
 
     def _failed(self, exception: Any) -> list[ReadMessage]:  # noqa: ANN401 - of Java
-        """Return a poll's exception as errors: one for each partition that is out of range.
+        """Return the errors for a poll's exception: one for each partition that is out of range.
 
-        After a truncation below its position, a client continues at the divergent offset (KIP-320).
+        If the log was truncated below the client's position, the client continues at the offset at
+        which the logs diverge (KIP-320).
         """
         error = self._gateway.error_of(exception)
         if error.name() == _WOKEN:
@@ -227,7 +229,7 @@ class JavaConsumer(BufferedConsumer):
 
     @contextlib.contextmanager
     def _woken_after(self, limit_s: float) -> Iterator[None]:
-        """Interrupt a blocking call after a time limit, for a release without timeouts."""
+        """Interrupt a blocking call after a time limit. Old releases have no timeouts."""
         timer = threading.Timer(limit_s, self._java.wakeup)
         timer.daemon = True
         timer.start()
@@ -294,5 +296,5 @@ def _numbers(partitions: Any) -> list[int]:  # noqa: ANN401 - of Java
 
 
 def _offsets(places: Any) -> dict[int, int]:  # noqa: ANN401 - of Java
-    """Return the offsets in a Java map by partition, without partitions that have none."""
+    """Return the offsets in a Java map, by partition. Partitions without an offset are left out."""
     return {int(number): int(offset) for number, offset in _OFFSET.findall(places.toString())}

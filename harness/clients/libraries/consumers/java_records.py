@@ -2,8 +2,8 @@
 
 A Java call for each field of each record would be about 10,000 round trips a second. So a poll
 arrives as ``Arrays.toString`` of its ``ConsumerRecord`` objects, with keys and values as text in
-ISO 8859-1, in which a character is a byte. The sizes in the text show where keys and values end. An
-unknown form of the text is an error, so that no record is missing.
+ISO 8859-1, in which a character is a byte. The sizes in the text show where keys and values end. If
+the text has an unknown form, an error is raised: no record may be missing.
 """
 
 import re
@@ -43,10 +43,10 @@ _HEAD: Final = re.compile(
 
 
 def parse(text: str) -> list[ReadMessage]:
-    """Return the records in Java's printed text.
+    """Return the records in the text that Java printed.
 
     Raises:
-        HarnessError: the text has a form that is not known here.
+        HarnessError: the text has an unknown form.
     """
     records: list[ReadMessage] = []
     place = len(_FIRST)
@@ -83,7 +83,7 @@ def _content(text: str, place: int, size: str | None, until: str) -> tuple[bytes
     """Return a key or a value, and the index of its end.
 
     Args:
-        size: number of bytes; -1 for null; None if the release prints no size (0.9): then the
+        size: number of bytes; -1 for null. None if the release prints no size (0.9): then the
             content ends before the next record.
     """
     if size is None:
@@ -111,6 +111,6 @@ def _after(text: str, place: int, word: str) -> int:
 
 def _unknown(text: str, place: int) -> HarnessError:
     return HarnessError(
-        f"Java's consumer prints records in a form that is not known here: {text[place:][:200]!r}",
+        f"Java's consumer prints records in an unknown form: {text[place:][:200]!r}",
         hint="Use a client of another release, and report this text.",
     )

@@ -25,7 +25,8 @@ from highwater.harness.clients.libraries.interfaces import OnAcknowledged
 
 _THREAD: Final = ("delegate", "applicationEventHandler", "networkThread")
 _CONNECTIONS: Final = ("networkClientDelegate", "client")
-"""Private fields: the path to a consumer's thread, and from the thread to its connections."""
+"""Private fields: the path from a consumer to its thread, and from the thread to its
+connections."""
 
 _OFFSETS: Final = re.compile(r"-(\d+)=\[(\d+(?:, \d+)*)\]")
 _CLOSES_S: Final = 30.0
@@ -58,17 +59,20 @@ class JavaShareConsumer:
         self._call(self._java.subscribe, self._gateway.list(topics))
 
     def poll(self, timeout: float) -> list[ReadMessage]:
-        """Return the next records; in implicit mode this accepts the records of the last poll."""
+        """Return the next records.
+
+        In implicit mode, this call accepts the records of the last poll.
+        """
         records = self._call(self._java.poll, self._gateway.duration(timeout))
         text = "[]" if records.isEmpty() else self._gateway.text_of_all(records)
         self._gateway.forget(records)
         return parse(text)
 
     def acknowledge(self, message: ReadMessage, ack_type: AcknowledgeType) -> None:
-        """Acknowledge a record; the next poll or ``commit_sync`` sends this to the brokers.
+        """Acknowledge a record. The next poll or ``commit_sync`` sends the acknowledgement.
 
         Java requires the complete record, but uses only its topic, partition and offset. (Since 4.2
-        Java accepts these alone, but only for records that it could not deserialize.)
+        Java accepts these three alone, if Java could not deserialize the record.)
         """
         place = self._topic, message.partition(), message.offset()
         record = self._gateway.share_record(*place, None, None)
@@ -80,7 +84,7 @@ class JavaShareConsumer:
             self._gateway.forget(record)
 
     def commit_sync(self, timeout: float) -> None:
-        """Send the acknowledgements, and wait for the responses, which the callback gets."""
+        """Send the acknowledgements, and wait for the responses. The callback gets them."""
         answer = self._call(self._java.commitSync, self._gateway.duration(timeout))
         self._gateway.forget(answer)
 
@@ -97,7 +101,7 @@ class JavaShareConsumer:
         Java has no such method, so this method uses private fields. ``close`` would wait for
         responses that never arrive.
         """
-        with contextlib.suppress(Py4JError):  # the JVM or the consumer is already gone
+        with contextlib.suppress(Py4JError):  # the JVM or the consumer has already ended
             thread = self._gateway.hidden(self._java, *_THREAD)
             self._gateway.hidden(thread, *_CONNECTIONS).initiateClose()
             thread.close(self._gateway.duration(0))
@@ -110,7 +114,7 @@ class JavaShareConsumer:
             self._gateway.forget_proxy(self._answers)
 
     def _call(self, method: Callable[..., Any], *words: Any) -> Any:  # noqa: ANN401 - of Java
-        """Call Java, and raise the exception of a callback, if one raised."""
+        """Call Java. If a callback raised an exception, raise it."""
         try:
             return method(*words)
         except Py4JError as raised:

@@ -9,24 +9,23 @@ _EPOCH_BYTES: Final = 4
 
 
 class Consumer(confluent_kafka.Consumer):
-    """A consumer that returns its epoch in the group, and can end as if it had crashed."""
+    """A consumer that returns its generation or epoch in the group, and can end as in a crash."""
 
     def epoch(self) -> int | None:
         """Return the generation of a classic group, or the member's epoch; None if unknown."""
         return epoch_of(bytes(self.consumer_group_metadata() or b""))
 
     def drop(self) -> None:
-        """Do nothing: the consumer is destroyed when its last reference is deleted.
+        """Do nothing. Python destroys the consumer when its last reference is deleted.
 
-        The binding then destroys a consumer that was not closed with
-        ``RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE``.
+        The binding destroys an unclosed consumer with ``RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE``.
         """
 
 
 def epoch_of(metadata: bytes) -> int | None:
     """Return the epoch in a group's metadata; None if the metadata has no epoch.
 
-    The metadata are the bytes that the client would send with a transaction
+    The metadata is the bytes that the client sends with a transaction
     (``rd_kafka_consumer_group_metadata_write``).
     """
     if not metadata.startswith(_MAGIC):

@@ -13,7 +13,7 @@ NO_TIME: Final = 0
 
 
 class ReadMessage:
-    """A record, or an error in its place."""
+    """A record, or an error that is returned instead of a record."""
 
     __slots__ = ("_at", "_deliveries", "_epoch", "_error", "_key", "_place", "_time", "_value")
 
@@ -55,7 +55,7 @@ class ReadMessage:
         return self._epoch
 
     def delivery_count(self) -> int | None:
-        """Return how often the share group has delivered this record, including this delivery."""
+        """Return how many times the share group has delivered this record."""
         return self._deliveries
 
     def key(self) -> bytes | None:
@@ -72,6 +72,6 @@ class ReadMessage:
 
 
 def stranded(partition: int, position: int, why: str) -> ReadMessage:
-    """Return the error for a position that is not in the log, as librdkafka returns it."""
+    """Return the error that librdkafka returns for a position that is not in the log."""
     error = KafkaError(KafkaError._AUTO_OFFSET_RESET, why)  # noqa: SLF001 - its public name
     return ReadMessage(partition, position, error=error)

@@ -196,7 +196,7 @@ def test_what_a_program_printed_is_at_no_offset_of_a_topic(tmp_path: Path) -> No
     rows = cast("Any", inputs.find(tables(case))).to_pylist()
     told = [step["value"] for row in rows for step in row["steps"] if step["kind"] == "output"]
     assert told == [
-        f"An output of this input was written at place {number} of what instance 0 printed."
+        f"An output of this input was written at line {number} that instance 0 printed."
         for number in range(2)
     ]
 

@@ -48,13 +48,16 @@ def port(answer: bytes) -> Iterator[Address]:
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (b"\xff\xff\xff\xff", "announces -1 bytes"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "announces 1397966893 bytes"),  # for which there is no memory
-        (b"\x7f\xff\xff\xff", "announces 2147483647 bytes"),
-        (struct.pack(">i", 0), "not answer as a Kafka broker"),
-        (struct.pack(">i", 3) + b"abc", "not answer as a Kafka broker"),
+        (b"\xff\xff\xff\xff", "impossible size of -1 bytes"),
+        (
+            b"SSH-2.0-OpenSSH_9.2\r\n",
+            "impossible size of 1397966893 bytes",
+        ),  # for which there is no memory
+        (b"\x7f\xff\xff\xff", "impossible size of 2147483647 bytes"),
+        (struct.pack(">i", 0), "not respond like a Kafka broker"),
+        (struct.pack(">i", 3) + b"abc", "not respond like a Kafka broker"),
         (struct.pack(">i", 9) + b"\x00\x00\x00\x01\x00\x00\x7f\xff\xff", "not answer"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "announces"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "impossible size"),
     ],
     ids=["negative", "SSH", "2 GB", "empty", "short", "cut short", "HTTP"],
 )

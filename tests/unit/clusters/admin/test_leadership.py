@@ -126,14 +126,16 @@ def test_who_leads_is_next_or_cannot_be_is_left_where_it_is(broker: int) -> None
 
 
 def test_a_broker_without_a_replica_cannot_lead() -> None:
-    with pytest.raises(HarnessError, match=r"broker 4 has no replica of events-0: \(1, 2, 3\)"):
+    with pytest.raises(
+        HarnessError, match=r"broker 4 has no replica of events-0; these brokers have: \(1, 2, 3\)"
+    ):
         move(Written(), 4)
 
 
 def test_a_controller_that_sleeps_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leadership, "LIMIT_S", 0.05)
     view = Written(awake=False)
-    with pytest.raises(WaitTimeoutError, match="the controller to carry out /admin/reassign_part"):
+    with pytest.raises(WaitTimeoutError, match="the controller to execute /admin/reassign_part"):
         move(view, 2)
     with pytest.raises(HarnessError, match="has a node /admin/reassign_partitions, from another"):
         move(view, 2)

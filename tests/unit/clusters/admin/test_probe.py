@@ -256,6 +256,6 @@ def test_any_node_that_answers_will_do(replica: Replica) -> None:
         dead = Address(host="127.0.0.1", port=gone.getsockname()[1])
     wire = ProtocolClient({1: dead, 2: replica.address})
     assert wire.ask_any((1, 2), list_offsets())
-    with pytest.raises(UnreachableError, match="none of the nodes 1 answers"):
+    with pytest.raises(UnreachableError, match="none of the nodes 1 responds"):
         wire.ask_any((1,), list_offsets())
     wire.close()

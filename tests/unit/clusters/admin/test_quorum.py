@@ -124,7 +124,7 @@ def test_the_zookeeper_that_leads_says_so() -> None:
 
 
 def test_a_zookeeper_that_says_nothing_does_not_answer() -> None:
-    with saying(b"") as silent, pytest.raises(UnreachableError, match="does not answer"):
+    with saying(b"") as silent, pytest.raises(UnreachableError, match="does not respond"):
         zookeeper_status(silent)
-    with pytest.raises(UnreachableError, match="does not answer"):
+    with pytest.raises(UnreachableError, match="does not respond"):
         zookeeper_status(NOWHERE)

@@ -83,7 +83,9 @@ def test_a_voter_is_removed_as_soon_as_the_leader_can(quorum: Quorum, last: int)
 
 def test_a_quorum_of_settings_refuses(quorum: Quorum) -> None:
     quorum.errors = iter([UNSUPPORTED])
-    with pytest.raises(HarnessError, match="Kafka refuses: the voters of this quorum are fixed"):
+    with pytest.raises(
+        HarnessError, match="Kafka refuses to change voters: the voters of this quorum are fixed"
+    ):
         voters.remove_voter(CONTROLLERS, 100, DIRECTORY)
     assert len(quorum.requests) == 1
 
@@ -93,7 +95,7 @@ def test_a_change_that_is_never_done_is_an_error(
 ) -> None:
     monkeypatch.setattr(voters, "_LIMIT_S", 0.1)
     quorum.errors = itertools.repeat(TIMED_OUT)
-    with pytest.raises(WaitTimeoutError, match=r"controller 102 to be a voter; last seen: .*7"):
+    with pytest.raises(WaitTimeoutError, match=r"controller 102 to become a voter; last seen: .*7"):
         voters.add_voter(CONTROLLERS, 102, DIRECTORY, CONTROLLERS[102])
 
 

@@ -60,7 +60,7 @@ def test_what_cannot_be_used_is_told(tmp_path: Path, text: str, reason: str) -> 
 def test_a_java_key_store_is_told_from_a_pem_file(tmp_path: Path) -> None:
     store = tmp_path / "trust.jks"
     store.write_bytes(b"\xfe\xed\xfe\xed\x00")
-    with pytest.raises(UsageError, match="is no PEM file") as caught:
+    with pytest.raises(UsageError, match="is not a PEM file") as caught:
         read_properties(written(tmp_path, f"ssl.truststore.location={store}"))
     assert "openssl pkcs12" in caught.value.hint
 

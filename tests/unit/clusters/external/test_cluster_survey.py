@@ -40,8 +40,8 @@ def test_a_thousand_topics_take_a_handful_of_requests() -> None:
 def test_refusals_are_named_and_the_rest_is_read() -> None:
     facts, _ = survey(3, 1, refused="t1")
     assert facts.unseen == (
-        "settings of topic t1: the user may not describe it",
-        "the controllers: the user may not describe the cluster",
+        "settings of topic t1: the user is not authorized to describe it",
+        "the controllers: the user is not authorized to describe the cluster",
     )
     assert [topic.settings is None for topic in facts.topics] == [False, True, False]
     assert facts.controllers is None
@@ -68,9 +68,9 @@ def test_kafkas_own_topics_are_read_whatever_the_pattern() -> None:
 
 
 def test_an_address_that_nobody_listens_on_is_told_with_its_reason() -> None:
-    with pytest.raises(HarnessError, match=r"no broker of the cluster answers: .*refused"):
+    with pytest.raises(HarnessError, match=r"no broker of the cluster responds: .*refused"):
         ClusterSurvey("127.0.0.1:1", socket.create_connection).read()
-    with pytest.raises(UsageError, match="--bootstrap 'b1' is no address"):
+    with pytest.raises(UsageError, match="--bootstrap 'b1' is not an address"):
         ClusterSurvey("b1", socket.create_connection).read()
 
 

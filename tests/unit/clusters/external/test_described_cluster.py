@@ -144,7 +144,7 @@ def test_resources_of_strimzi(tmp_path: Path) -> None:
     assert settings(facts, "__transaction_state")["min.insync.replicas"] == "1"
     assert settings(facts, "__consumer_offsets")["min.insync.replicas"] == "2"
     assert "__share_group_state" not in {topic.name for topic in facts.own_topics}
-    assert facts.unseen == ("kafka.yaml: Secret keys, which is not read",)
+    assert facts.unseen == ("kafka.yaml: Secret keys is not supported",)
 
 
 def test_what_strimzi_says_of_features_and_racks(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_what_strimzi_says_of_features_and_racks(tmp_path: Path) -> None:
     text = f"kind: Kafka\nmetadata: {{name: east}}\nspec: {{kafka: {of}}}\n"
     facts = read(tmp_path, "kafka.yaml", text)
     assert facts.features == {"metadata.version": 32}
-    assert facts.unseen == ("east: racks are the nodes' zone",)
+    assert facts.unseen == ("east: racks come from node zone",)
     assert facts.level("metadata.version") == 32
     assert facts.level("transaction.version") is None
     shown = CliRunner().invoke(app, ["advise", str(tmp_path / "kafka.yaml"), "--all"]).stdout
@@ -206,11 +206,11 @@ def test_a_release_that_the_user_names_is_that_of_all(tmp_path: Path) -> None:
     ("name", "text", "error"),
     [
         ("a.yaml", "services: [", "cannot be read"),
-        ("a.yaml", "services: {web: {image: nginx}}", "no broker's settings"),
-        ("a.yaml", "- 1", "no broker's settings"),
+        ("a.yaml", "services: {web: {image: nginx}}", "no file has settings"),
+        ("a.yaml", "- 1", "no file has settings"),
         ("a.properties", "x=\\u12", "cannot be read"),
-        ("a.properties", "default.replication.factor=three", "'three', which is no number"),
-        ("a.properties", "node.id=one", "no number"),
+        ("a.properties", "default.replication.factor=three", "'three', which is not a number"),
+        ("a.properties", "node.id=one", "not a number"),
         ("nothing.yaml", None, "cannot be read"),
     ],
 )

@@ -94,12 +94,12 @@ def test_the_examples_are_inventories_that_can_roll_and_the_page_names_them(path
         (GOOD.replace("kill =", "kil ="), "unknown field `kil`"),
         (GOOD.replace("kafka =", "kafak ="), "kafak"),
         (GOOD.replace("[brokers.1]", "[brokers.one]"), "brokers"),
-        (GOOD.partition("[brokers")[0] + "[brokers]", "names no broker"),
+        (GOOD.partition("[brokers")[0] + "[brokers]", "has no broker"),
         (GOOD.replace("{id}", "{ids}"), r"to kill broker 1 uses \{ids\}"),
-        (GOOD.replace("{into}", "here"), "names no topic or no target"),
-        ('copied = "paused"' + GOOD, "cannot be paused for the copy"),
+        (GOOD.replace("{into}", "here"), "does not use both"),
+        ('copied = "paused"' + GOOD, "copied is 'paused'"),
         ('copied = "somehow"' + GOOD, "somehow"),
-        ('prefix = "__x"' + GOOD, "topics cannot be called '__x'"),
+        ('prefix = "__x"' + GOOD, "topic names cannot begin with '__x'"),
         ("limits = { kill = 0 }" + GOOD, "limit of kill"),
         ("limits = { kil = 1 }" + GOOD, "kil"),
     ],
@@ -114,7 +114,7 @@ def test_what_is_no_inventory_is_refused(tmp_path: Path, text: str | None, messa
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"bootstrap": "nowhere"}, "is no address"),
+        ({"bootstrap": "nowhere"}, "is not an address"),
         ({"kafka": "4.3"}, "4.3"),
         ({"kafka": "0.10.0.1"}, "no cluster ids"),
         ({"client": {"security.protocol": "tls"}}, "security.protocol cannot be 'tls'"),
@@ -171,10 +171,10 @@ def test_a_code_changes_with_each_id_and_address(other: ClusterIdentity) -> None
 @pytest.mark.parametrize(
     ("confirm", "message"),
     [
-        (None, "has the code {}. It stands for cluster x, brokers 1=b1:9092, 2=b2:9092."),
-        ("x", "has the code {}, and its id x does not confirm it"),
-        ("12345678", "has the code {}, not 12345678. It stands for cluster x"),
-        ("", "has the code {}, not . It stands for cluster x"),
+        (None, "has the code {}. The code identifies cluster x, brokers 1=b1:9092, 2=b2:9092."),
+        ("x", "has the code {}; its id x is not enough"),
+        ("12345678", "has the code {}, not 12345678. The code identifies cluster x"),
+        ("", "has the code {}, not . The code identifies cluster x"),
     ],
 )
 def test_only_its_code_confirms_a_cluster(
@@ -225,8 +225,8 @@ def test_brokers_tell_their_release_by_how_new_a_fetch_they_know(
 @pytest.mark.parametrize(
     ("line", "limit_s", "message"),
     [
-        ("echo no route >&2; exit 7", 10.0, "ended with status 7: .*\nIt said: no route"),
-        ("echo thinking; sleep 60", 0.3, "hung for 0.3 s: .*\nIt said: thinking"),
+        ("echo no route >&2; exit 7", 10.0, "ended with status 7: .*\nIts output: no route"),
+        ("echo thinking; sleep 60", 0.3, "ran longer than 0.3 s: .*\nIts output: thinking"),
         ("no-such-program", 10.0, "ended with status 127: no-such-program"),
     ],
 )
@@ -384,10 +384,10 @@ def test_a_second_run_on_a_cluster_is_refused_and_a_dead_one_is_not(tmp_path: Pa
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
-        with pytest.raises(HarnessError, match=f"another run works .*process {other.pid}"):
+        with pytest.raises(HarnessError, match=f"another run is active .*process {other.pid}"):
             Journal.locked(folder, entry(tmp_path))
         (folder / "lock").write_text('{"pid": 4194305}')  # no process here has that number
-        with pytest.raises(HarnessError, match=r"another run works .*process 4194305"):
+        with pytest.raises(HarnessError, match=r"another run is active .*process 4194305"):
             Journal.locked(folder, entry(tmp_path))
         other.kill()
     Journal.locked(folder, entry(tmp_path)).release()
@@ -401,7 +401,7 @@ def test_a_guard_is_waited_for_whatever_the_number_of_its_harness_is_now(
     inherited = os.dup(journal.lock)
     journal.release()
     monkeypatch.setattr("highwater.clusters.external.journal._HEALING_S", 0.2)
-    with pytest.raises(WaitTimeoutError, match="the guard of a dead run to heal the cluster"):
+    with pytest.raises(WaitTimeoutError, match="the guard of an ended run to heal the cluster"):
         Journal.locked(journal.folder, entry(tmp_path))
     os.close(inherited)
     Journal.locked(journal.folder, entry(tmp_path)).release()

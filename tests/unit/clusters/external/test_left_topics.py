@@ -86,7 +86,7 @@ def test_a_topic_that_comes_back_is_deleted_again(monkeypatch: pytest.MonkeyPatc
 def test_a_topic_that_always_comes_back_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(healing, "_AWAY_S", 0.6)
     monkeypatch.setattr(healing, "_DELETE_LIMIT_S", 1.5)
-    with pytest.raises(WaitTimeoutError, match="does a client still ask for it"):
+    with pytest.raises(WaitTimeoutError, match="does a client still use it"):
         healer(Cluster(returns=1000), monkeypatch).delete("highwater-1")
 
 
@@ -119,8 +119,8 @@ def test_heal_deletes_a_topic_that_was_left_and_says_whose(
     at = topics_made(journal.folder)["highwater-1"].at
     assert deleted == ["highwater-1"]
     assert said == [
-        f"the topic highwater-1 is deleted, made by the run {tmp_path}/runs/r1 at {at}",
-        "the topic highwater-2 is not deleted: no run of this machine created it",
+        f"the topic highwater-1 is deleted; the run {tmp_path}/runs/r1 created it at {at}",
+        "the topic highwater-2 is not deleted, because no run of this machine created it",
     ]
 
 

@@ -50,5 +50,5 @@ def test_the_protocol_of_a_broker_is_not_newer_than_the_broker() -> None:
 def test_a_person_may_name_any_release() -> None:
     assert named_release("4.0.2") == ReleaseRange(first=(4, 0, 2), below=None, exact=True)
     assert str(named_release("4.0.2")) == "4.0.2"
-    with pytest.raises(UsageError, match="'four' is no release"):
+    with pytest.raises(UsageError, match="'four' is not a release"):
         named_release("four")

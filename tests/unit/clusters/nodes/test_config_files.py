@@ -203,7 +203,7 @@ def test_last_words_of_the_silent(tmp_path: Path) -> None:
     log = tmp_path / "broker.log"
     assert "cannot be read" in failure_lines(log)
     log.touch()
-    assert failure_lines(log) == "(it said nothing)"
+    assert failure_lines(log) == "(the log is empty)"
 
 
 def test_freezing_keeps_evidence_only(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match="No space left") as caught, disk_errors(tmp_path):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert str(tmp_path) in caught.value.message
-    assert "Make room" in caught.value.hint
+    assert "Free" in caught.value.hint
 
 
 def test_groups_of_two_clusters_never_meet() -> None:

@@ -88,7 +88,7 @@ def test_a_tool_that_writes_not_one_checkpoint_is_an_error(
     written: list[str], says: str, tool_files: list[str]
 ) -> None:
     tool_files += written
-    with pytest.raises(HarnessError, match=rf"Kafka 4\.4\.0 did not write its features.*{says}"):
+    with pytest.raises(HarnessError, match=rf"Kafka 4\.4\.0's tool wrote no features.*{says}"):
         kraft_features.checkpoint(release("4.4.0"))
 
 

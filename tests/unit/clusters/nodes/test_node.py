@@ -73,7 +73,7 @@ def test_its_death_ends_the_wait_with_its_last_words(make: Maker, tmp_path: Path
     dying = make(DYING)
     dying.launch()
     with pytest.raises(
-        HarnessError, match=r"broker 7 died \(exit status 3\): .*upside down"
+        HarnessError, match=r"broker 7 exited \(status 3\): .*upside down"
     ) as caught:
         dying.wait_for(dying.require_listening, "to listen")
     assert str(tmp_path / "7.log") in caught.value.hint

@@ -39,7 +39,7 @@ def test_a_share_is_lost_then_another_then_none(elsewhere: int) -> None:
 
 def test_a_process_that_is_gone_is_named_in_an_error(elsewhere: int) -> None:
     del elsewhere
-    with pytest.raises(HarnessError, match="cannot lose packets of a container"):
+    with pytest.raises(HarnessError, match="packets of a container cannot be dropped"):
         packet_loss.lose(2**22, 0.5)
 
 

@@ -27,6 +27,8 @@ def test_what_pip_refuses_is_told_and_nothing_stays(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(client_wheels, "_PIP", ("sh", "-c", "echo ERROR: none >&2; exit 1"))
-    with pytest.raises(HarnessError, match=f"pip does not install {PACKAGE}. It said: ERROR: none"):
+    with pytest.raises(
+        HarnessError, match=f"pip cannot install {PACKAGE}. Its last line is: ERROR: none"
+    ):
         wheel_folder(PACKAGE)
     assert not any(path.is_dir() for path in (tmp_path / "highwater" / "clients").iterdir())

@@ -96,6 +96,6 @@ def test_what_brokers_are_told() -> None:
 
 @pytest.mark.parametrize("word", ["0.11", "2.8.2", "new", "0.10.2-IV0", "11"])
 def test_a_version_is_written_as_kafka_does(word: str) -> None:
-    with pytest.raises(UsageError, match="is no version") as caught:
+    with pytest.raises(UsageError, match="is not a version") as caught:
         level("2.8.2", word)
     assert "0.10.2" in caught.value.hint

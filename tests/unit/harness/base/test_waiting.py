@@ -42,7 +42,9 @@ def test_a_wait_that_fails_says_what_was_seen(look: Callable[[], object], seen: 
 
 @pytest.mark.parametrize("answer", [False, True])
 def test_a_look_that_says_only_whether_is_refused_at_once(*, answer: bool) -> None:
-    with pytest.raises(TypeError, match="waiting for all alike: a look returns what is seen"):
+    with pytest.raises(
+        TypeError, match="waiting for all alike: look\\(\\) must return an observation"
+    ):
         await_condition(lambda: answer, what="all alike", limit_s=60)
 
 

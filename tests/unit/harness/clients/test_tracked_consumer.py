@@ -104,5 +104,5 @@ def test_a_crash_does_not_wait_for_a_library_that_never_ends_its_client(
     monkeypatch.setattr(tracked_consumer, "_ENDS_S", 0.1)
     consumer = reader([], "consumer", _Waiting())
     consumer.drop()
-    assert "member-0: its library has not ended it in 0.1 s" in caplog.text
+    assert "member-0: the library did not end the client in 0.1 s" in caplog.text
     ended.set()

@@ -33,7 +33,7 @@ TAKEN: dict[Callable[[str], Any], dict[str, object]] = {
 }
 REFUSED: dict[Callable[[str], Any], tuple[tuple[str, ...], str, str]] = {
     of.duration: (("", "soon", "-5s", "5 days", "1e9s", "nan"), "", "60s"),
-    of.lasting: (("0s",), "is zero, and must be longer", ""),
+    of.lasting: (("0s",), "is zero", ""),
     of.rate: (("", "fast", "0", "-1", "inf", "nan"), "", ""),
     of.acks: (("2", "none", "ALL", ""), "acks", ""),
     of.isolation: (
@@ -41,13 +41,13 @@ REFUSED: dict[Callable[[str], Any], tuple[tuple[str, ...], str, str]] = {
         "isolation",
         "read_uncommitted",
     ),
-    of.nemesis: (("", ",,,", " , "), "names no fault", "none for a run without faults"),
+    of.nemesis: (("", ",,,", " , "), "names no fault", "or write none"),
     of.remote: (
         ("", "host:15002", "sc://", "spark://host:7077", "sc://h:p"),
         "not a Spark Connect server",
         "",
     ),
-    lambda text: of.conf([text]): (("", "spark.a", "=1", "spark a=1"), "sets nothing", ""),
+    lambda text: of.conf([text]): (("", "spark.a", "=1", "spark a=1"), "is not KEY=VALUE", ""),
 }
 """Of each kind of value: the texts, and words of the error and of its hint."""
 

@@ -124,7 +124,10 @@ def test_a_canary_that_is_never_heard_makes_the_night_red(
     tonight.run(lambda cell: changed if is_canary(cell) and cell.story == "loss" else {})
     done = tonight.summarize()
     assert done.exit_code == 1
-    assert "No cell of the canary old-kafka lost a record." in done.stdout
+    assert (
+        "The canary old-kafka must lose records, but none of its cells lost a record."
+        in done.stdout
+    )
 
 
 def test_a_canary_that_missed_one_of_its_two_windows_makes_it_yellow(tonight: Tonight) -> None:
@@ -137,7 +140,10 @@ def test_a_canary_without_a_plan_must_be_there_all_the_same(tonight: Tonight) ->
     tonight.run(lambda cell: None if is_canary(cell) else {})
     done = tonight.summarize(planned=False)
     assert done.exit_code == 1
-    assert "No cell of the canary unclean-election lost a record." in done.stdout
+    assert (
+        "The canary unclean-election must lose records, but none of its cells lost a record."
+        in done.stdout
+    )
 
 
 def test_a_cell_that_is_missing_makes_the_night_red(tonight: Tonight) -> None:
@@ -276,9 +282,9 @@ def test_a_history_with_scars_is_read_with_a_note_for_each(tonight: Tonight) -> 
     tonight.run()
     done = tonight.summarize("--previous", str(trend))
     assert done.exit_code == 0
-    assert "1 of 5 lines have schema 0, not 1" in done.stdout
-    assert "1 of 5 lines have schema 7, not 1" in done.stdout
-    assert "the last line is torn" in done.stdout
+    assert "1 of 5 lines are ignored: schema 0, not 1" in done.stdout
+    assert "1 of 5 lines are ignored: schema 7, not 1" in done.stdout
+    assert "the last line is incomplete" in done.stdout
     assert {one.night for one in tonight.trend} == {"2026-11-20", "2026-11-21"}
 
 
@@ -287,7 +293,7 @@ def test_a_history_broken_in_its_midst_and_one_that_is_not_there(tmp_path: Path)
     path.write_bytes(b"\xff\xfe\n" + msgspec.json.encode(mark(20)) + b"\n")
     marks, notes = read_trend(path)
     assert len(marks) == 1
-    assert "1 lines are broken, the first is 1" in notes[0]
+    assert "1 lines are broken and are ignored; the first is 1" in notes[0]
     assert read_trend(tmp_path / "none.jsonl")[0] == []
 
 

@@ -44,7 +44,9 @@ def test_advice_says_what_applies_and_writes_a_page(tmp_path: Path) -> None:
         as_json = RUN.invoke(app, [*arguments, "--json"])
     assert text.exit_code == as_json.exit_code == 1
     assert "Cluster c on KRaft: 1 broker (4.4.x), 1 rack, 3 topics, 6 partitions." in text.stdout
-    assert "Not seen: settings of topic t1: the user may not describe it." in text.stdout
+    assert (
+        "Not seen: settings of topic t1: the user is not authorized to describe it." in text.stdout
+    )
     assert "CAN LOSE last-replica" in text.stdout
     assert "  topics: t0, t2\n" in text.stdout
     assert "GUARDED acks-1: acks=all, as you say" in text.stdout
@@ -111,7 +113,7 @@ def test_no_route_to_a_cluster_is_told_after_the_limit() -> None:
     with black_hole() as port:
         done = RUN.invoke(app, ["advise", "--bootstrap", f"127.0.0.1:{port}"])
     assert isinstance(done.exception, HarnessError)
-    assert re.search("no broker of the cluster answers: .*timed out", done.exception.message)
+    assert re.search("no broker of the cluster responds: .*timed out", done.exception.message)
     assert not done.stdout
 
 

@@ -257,6 +257,6 @@ def test_a_message_in_hand_is_drawn_for_as_long_as_it_was() -> None:
     a_second = (WIDTH - RIGHT - LEFT) / 4
     assert (x, width) == pytest.approx((LEFT + a_second, 2 * a_second), abs=0.1)
     assert "EndTxn client:p&gt;broker-1 held" in made
-    assert "the client had ended before the message was sent on; other messages that" in made
-    assert "that passed between the same ends meanwhile: 1" in made
+    assert "the client ended before the relay forwarded the message; number of later" in made
+    assert "messages that the relay sent before this message: 1" in made
     assert "messages" not in timeline(observed, dataclasses.replace(evidence, messages=()))

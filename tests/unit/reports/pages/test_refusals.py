@@ -39,7 +39,10 @@ def change(name: str, **fields: object) -> Spoil:
 
 REFUSED = {
     "not judged": (not_judged, "has no analysis/verdict.json"),
-    "still running": (still_running, "was not judged: it is running, or ended early in that phase"),
+    "still running": (
+        still_running,
+        "was not judged: it is running, or was interrupted while running",
+    ),
     "later verdict": (change("analysis/verdict.json", schema=2), "verdict.json has schema 2"),
     "later plan": (change("plan.json", schema=99), "schema"),
     "foreign plan": (lambda run: run.write("plan.json", b'{"name": "other"}'), "plan.json"),
@@ -78,7 +81,7 @@ def test_the_shelf_lists_it_and_says_why(refused: tuple[Run, str], tmp_path: Pat
     assert run.name in page
     shown = {
         "has no analysis/verdict.json": "not judged yet",
-        "was not judged: it is running, or ended early in that phase": (
+        "was not judged: it is running, or was interrupted while running": (
             "running, or ended early in this phase"
         ),
     }

@@ -136,10 +136,13 @@ def test_an_error_says_whether_the_record_was_sent(words: dict[str, object], out
 @pytest.mark.parametrize(
     ("behaviour", "says"),
     [
-        (lambda _: "garbage", "its line 'garbage' is no answer"),
-        (lambda _: '{"id": "two"}', "is no answer: Expected `int`"),
-        (lambda _: '{"id": 9}', "it answered request 9, which does not wait for an answer"),
-        (lambda _: "end", "it ended by itself; its last line was: Traceback"),
+        (lambda _: "garbage", "not a response: 'garbage'"),
+        (lambda _: '{"id": "two"}', ": Expected `int`"),
+        (
+            lambda _: '{"id": 9}',
+            "the driver responded to request 9, which does not wait for a response",
+        ),
+        (lambda _: "end", "the driver ended by itself. Its last error line is: Traceback"),
     ],
 )
 def test_a_driver_that_breaks_the_protocol_is_ended_and_its_records_are_unknown(
@@ -160,7 +163,7 @@ def test_an_answer_is_given_once() -> None:
     later: Future[object] = Future()
     driver.ask("send", later.set_result)
     later.result(10)
-    assert driver.broken == "it answered request 2, which does not wait for an answer"
+    assert driver.broken == "the driver responded to request 2, which does not wait for a response"
     assert process.kills
 
 
@@ -177,11 +180,11 @@ def test_a_driver_that_opens_nothing_says_why(monkeypatch: pytest.MonkeyPatch) -
     refuses = DriverClients(
         lambda: Process(lambda request: json.dumps({"id": request["id"], "error": "NO_ZSTD"}))
     )
-    with pytest.raises(HarnessError, match="opens no producer: NO_ZSTD"):
+    with pytest.raises(HarnessError, match="cannot open a producer: NO_ZSTD"):
         refuses.producer(SETTINGS)
     monkeypatch.setattr(client_driver, "OPENS_S", 0.1)
     silent = DriverClients(lambda: Process(lambda _: ""))
-    with pytest.raises(HarnessError, match="did not answer within"):
+    with pytest.raises(HarnessError, match="did not respond within"):
         silent.producer(SETTINGS)
 
 
@@ -338,16 +341,18 @@ def test_what_a_driver_cannot_do_in_a_group_ends_the_run() -> None:
     refuses = wrong(lambda request: json.dumps({"id": request["id"], "error": "NO_GROUPS"}))
     nothing = lambda *_: None  # noqa: E731 - six times the same
     consumer = DriverClients(lambda: Process(refuses)).consumer(SETTINGS)
-    with pytest.raises(HarnessError, match="joins no group: NO_GROUPS"):
+    with pytest.raises(HarnessError, match="cannot join the group: NO_GROUPS"):
         consumer.subscribe(["t"], on_assign=nothing, on_revoke=nothing, on_lost=nothing)
     lonely = wrong(lambda _: json.dumps({"id": 1, "event": "lost", "partitions": [0]}))
     [found], [error] = sent(lonely)
     assert found == (INFO, None)
-    assert "its partitions were lost, but it is in no group" in str(error)
+    assert "the driver reports lost partitions, but is not in a group" in str(error)
     subscribed = answers_but("member", error="NO_SUCH_REQUEST")
     consumer = DriverClients(lambda: Process(subscribed)).consumer(SETTINGS)
     consumer.subscribe(["t"], on_assign=nothing, on_revoke=nothing, on_lost=nothing)
-    with pytest.raises(HarnessError, match="commits no offsets in transactions: NO_SUCH_REQUEST"):
+    with pytest.raises(
+        HarnessError, match="cannot commit offsets in transactions: NO_SUCH_REQUEST"
+    ):
         consumer.consumer_group_metadata()
 
 

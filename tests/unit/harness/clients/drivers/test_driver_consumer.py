@@ -166,7 +166,7 @@ def test_a_commit_that_is_waited_for_raises_what_the_library_has_raised() -> Non
 def test_a_question_without_an_answer_ends() -> None:
     consumer, _ = opened()
     consumer.assign([place(0, 0)])
-    with pytest.raises(KafkaException, match="no answer within"):
+    with pytest.raises(KafkaException, match="no response within"):
         consumer.get_watermark_offsets(place(0), 0.01)
 
 

@@ -151,4 +151,4 @@ def test_an_old_kafka_python_refuses_what_it_has_not(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(kafka_python_driver, "Listener", object)
     assert "idempotent" in kafka_python_driver.missing(settings(idempotence=True))
     assert not kafka_python_driver.missing(settings())
-    assert "members of groups" in kafka_python_driver.missing({"group.id": "g"})
+    assert "join a group" in kafka_python_driver.missing({"group.id": "g"})

@@ -136,7 +136,9 @@ def test_a_topic_that_is_not_known_in_time_is_asked_for_again() -> None:
     producer.reach("events", limit_s=5)
     assert gateway.calls == ["partitions"] * 3
     gateway.calls.clear()
-    with pytest.raises(WaitTimeoutError, match="knows no events: TimeoutException"):
+    with pytest.raises(
+        WaitTimeoutError, match="cannot get the partitions of events: TimeoutException"
+    ):
         producer.reach("events", limit_s=0)
     gateway.calls.clear()
     gateway.raises = lambda: raise_of_java("IllegalStateException")

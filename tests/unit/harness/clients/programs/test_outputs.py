@@ -30,7 +30,7 @@ def test_that_no_input_needs_an_output_is_a_problem(tmp_path: Path) -> None:
     problems, names = exempt(tmp_path, "$.missing")
     assert names == ["7", "8"]
     assert problems == [
-        """No input needs an output by '$.missing'. The first: '{"id": 7, "sum": 3}'."""
+        """--when '$.missing' matches no input. The first input is: '{"id": 7, "sum": 3}'."""
     ]
 
 

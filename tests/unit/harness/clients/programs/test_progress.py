@@ -74,5 +74,5 @@ def test_a_program_without_a_position_is_judged_if_all_outputs_are_there(
     plan = Plan(kafka="4.4.0", topic=Topic(name="orders"), program=program)
     missing = Progress({0: None, 1: None}, {0: 5, 1: 0}, 9)
     [says] = positions._why(plan, program, {}, missing, 90.0)
-    assert says.endswith("has committed no position in orders: it reads nothing.")
+    assert says.endswith("has committed no offset in orders: it reads nothing.")
     assert positions._why(plan, program, {}, missing._replace(written=10), 90.0) == []

@@ -35,7 +35,9 @@ def test_an_old_plan_is_read_with_the_names_of_today() -> None:
 
 
 def test_a_word_says_what_it_is_called_now() -> None:
-    with pytest.warns(RenamedWarning, match="mute@leader is called partition-outbound@leader now"):
+    with pytest.warns(
+        RenamedWarning, match="the fault mute@leader now has the name partition-outbound@leader"
+    ):
         assert parse_values.nemesis("kill,mute@leader") == ("kill", "partition-outbound@leader")
     with pytest.warns(RenamedWarning, match="ring is called"):
         assert parse_values.budget("ring=2") == {"partition-majorities-ring": 2}
@@ -47,6 +49,6 @@ def test_the_command_says_it_in_one_line() -> None:
     command = [sys.executable, "-m", "highwater", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     first, second = done.stderr.splitlines()[:2]
-    assert first == "highwater: mute is called partition-outbound now"
+    assert first == "highwater: the fault mute now has the name partition-outbound"
     assert second.startswith("highwater: 0.5 s are too short for a fault")
     assert done.returncode == 2

@@ -64,7 +64,7 @@ def test_a_function_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert ids(ProgramRecord(None)) == ()
     assert ids(ProgramRecord(b"one")) == ("one",)
     assert ids(ProgramRecord(b"one two one")) == ("one", "two")
-    with pytest.raises(UsageError, match="failed at 'one'") as failed:
+    with pytest.raises(UsageError, match="failed for the record 'one'") as failed:
         expression("naming_for_a_test:fails")(ProgramRecord(b"one"))
     assert "AttributeError" in failed.value.message
 
@@ -73,10 +73,10 @@ def test_a_function_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ("text", "says"),
     [
         ("(", "is not a regular expression"),
-        ("$.", "is no JSONPath"),
-        ("$[", "is no JSONPath"),
-        ("no_such_module:ids", "there is no function"),
-        ("json:no_such_function", "there is no function"),
+        ("$.", "is not a JSONPath"),
+        ("$[", "is not a JSONPath"),
+        ("no_such_module:ids", "cannot be imported"),
+        ("json:no_such_function", "cannot be imported"),
     ],
 )
 def test_what_is_no_expression_is_refused(text: str, says: str) -> None:

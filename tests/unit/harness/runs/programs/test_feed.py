@@ -46,8 +46,8 @@ def test_what_names_a_record_of_the_users() -> None:
         (b"\n \n", "has no records"),
         (b'{"id": 1}\n{"no": 2}', 'line 2 of .* has no name: {"no": 2}'),
         (b'{"id": 1}\n\n{"id": 1, "again": 1}', "lines 1 and 3 of .* same name: '1'"),
-        (b'{"id": 1}\n[3]', r"line 2 of .* is no JSON object: \[3\]"),
-        (b"\x1f\x8b\x08\x00\xff", r"line 1 of .* is no JSON object: .*\\xff"),
+        (b'{"id": 1}\n[3]', r"line 2 of .* is not a JSON object: \[3\]"),
+        (b"\x1f\x8b\x08\x00\xff", r"line 1 of .* is not a JSON object: .*\\xff"),
         (b'{"id": "' + b"x" * 900_000 + b'"}', "bytes of key and value, line 1 of"),
     ],
 )
@@ -57,7 +57,7 @@ def test_what_cannot_be_fed_is_refused(tmp_path: Path, text: bytes, says: str) -
 
 
 def test_several_names_are_none(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"line 1 of .* has 2 names, not one"):
+    with pytest.raises(UsageError, match=r"line 1 of .* has 2 names instead of one"):
         read_feed(written(tmp_path, b'{"a": 1, "b": 2}'), expression("$.*"))
 
 

@@ -49,10 +49,10 @@ def test_settings_partitions_and_placement_are_taken() -> None:
         2, 2, ((3, 1), (1, 2)),
     )  # fmt: skip
     assert topic.like.says(topic.settings()) == [
-        "placed like orders: 0 on 3,1; 1 on 1,2",
-        "settings of orders itself: min.insync.replicas=2, segment.bytes=1048576",
+        "partitions on the brokers of orders: 0 on 3,1; 1 on 1,2",
+        "settings that orders itself sets: min.insync.replicas=2, segment.bytes=1048576",
         (
-            "settings of orders by its brokers' defaults: cleanup.policy=delete, "
+            "settings that its brokers set: cleanup.policy=delete, "
             "retention.bytes=-1, retention.ms=604800000, unclean.leader.election.enable=true"
         ),
     ]
@@ -66,12 +66,12 @@ def test_the_command_line_wins_and_that_is_said() -> None:
     assert (topic.min_insync_replicas, topic.unclean_leader_election) == (1, True)
     assert topic.like.replicas == ((3, 1), (1, 2), (3, 1))
     assert topic.like.not_taken == {
-        "min.insync.replicas": "2: --min-isr says 1",
-        "partitions": "2: --partitions says 3",
+        "min.insync.replicas": "2: --min-isr sets 1",
+        "partitions": "2: --partitions sets 3",
     }
     assert topic.like.says(topic.settings())[-2:] == [
-        "not like orders: min.insync.replicas, there 2: --min-isr says 1",
-        "not like orders: partitions, there 2: --partitions says 3",
+        "not copied from orders: min.insync.replicas, there 2: --min-isr sets 1",
+        "not copied from orders: partitions, there 2: --partitions sets 3",
     ]
 
 
@@ -80,7 +80,7 @@ def test_the_command_line_wins_and_that_is_said() -> None:
     [
         ("retention.ms", "60000", "60000: a record that expires would look lost"),
         ("retention.bytes", "99", "99: a record that is deleted would look lost"),
-        ("remote.storage.enable", "true", "true: records of a remote tier"),
+        ("remote.storage.enable", "true", "true: a copy of a broker's disk"),
     ],
 )
 def test_what_no_run_can_have_is_left_out_and_said(name: str, value: str, why: str) -> None:
@@ -99,10 +99,13 @@ def test_what_its_brokers_give_a_remote_tier_is_not_worth_a_word() -> None:
 @pytest.mark.parametrize(
     ("existing", "message"),
     [
-        (dataclasses.replace(ORDERS, replicas=((1, 4),)), "on broker 4, which the inventory"),
+        (
+            dataclasses.replace(ORDERS, replicas=((1, 4),)),
+            "on broker 4, which is not in the inventory",
+        ),
         (dataclasses.replace(ORDERS, replicas=((1,), (1, 2))), "have 1 to 2 replicas"),
-        (orders(**{"cleanup.policy": "compact,delete"}), "takes no record without a key"),
-        (orders(**{"max.message.bytes": "100"}), "no records of 64 bytes"),
+        (orders(**{"cleanup.policy": "compact,delete"}), "rejects records without a key"),
+        (orders(**{"max.message.bytes": "100"}), "rejects records of 64 bytes"),
     ],
 )
 def test_a_topic_that_no_run_can_have_is_refused(existing: ExistingTopic, message: str) -> None:
@@ -139,5 +142,5 @@ def test_a_plan_that_is_like_no_other_topic_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         of_plan(path)
     path.write_bytes(PLAN.to_json())
-    with pytest.raises(UsageError, match="not made like another topic"):
+    with pytest.raises(UsageError, match="did not copy an existing topic"):
         of_plan(path)

@@ -129,6 +129,6 @@ def test_no_line_of_a_program_is_missing_though_its_log_is_bounded(
 def test_what_a_plan_says_of_it() -> None:
     program = ProgramPlan(command=("x",), out="", instances=3)
     assert program.outlets(5) == 4
-    assert program.place(1, 7) == "place 7 of what instance 1 printed"
+    assert program.place(1, 7) == "line 7 that instance 1 printed"
     written = msgspec.structs.replace(program, out="paid")
     assert (written.outlets(5), written.place(1, 7)) == (5, "offset 7 of paid-1")

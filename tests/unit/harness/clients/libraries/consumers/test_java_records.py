@@ -77,5 +77,5 @@ def test_nothing_is_no_record() -> None:
     ],
 )
 def test_what_is_not_known_is_an_error(text: str) -> None:
-    with pytest.raises(HarnessError, match="not known here"):
+    with pytest.raises(HarnessError, match="in an unknown form"):
         parse(text)

@@ -250,8 +250,8 @@ def test_only_what_is_new_since_the_baseline_counts(tmp_path: Path) -> None:
 def test_the_question_that_settles_most_is_named(tmp_path: Path) -> None:
     (tmp_path / "server.properties").write_text(PROPERTIES, encoding="utf-8")
     text = RUN.invoke(app, ["advise", str(tmp_path / "server.properties")]).stdout
-    assert "--kafka RELEASE would decide most of them." in text
-    assert ": --all says why" in text
+    assert "--kafka RELEASE would decide most of these hazards." in text
+    assert ": --all shows the reasons" in text
 
 
 @pytest.mark.parametrize(

@@ -281,13 +281,13 @@ def test_a_plan_for_it_can_be_kept_and_told() -> None:
         ({"nemesis": ("controller-kill",)}, "controllers are not accessible"),
         ({"nemesis": ("move-leader",), "kafka": "2.8.2-zk"}, "2.8.2-zk|in ZooKeeper"),
         ({"external": None}, "needs an inventory"),
-        ({"nemesis": (), "story": "loss"}, "a story needs settings"),
-        ({"broker_config": {"a": "b"}}, "belong to the cluster's owner"),
+        ({"nemesis": (), "story": "loss"}, "a story needs its own broker settings"),
+        ({"broker_config": {"a": "b"}}, "owner decides the broker settings"),
         ({"wire": True}, "wire"),
-        ({"to": ("4.3.1",)}, "only its owner upgrades it"),
+        ({"to": ("4.3.1",)}, "only the cluster's owner upgrades it"),
         ({"workload": Workload(subscribe=1)}, "Kafka's own topics"),
         ({"brokers": 2}, "has 3 brokers"),
-        ({"controllers": 3}, "controllers and ZooKeepers belong to the cluster's owner"),
+        ({"controllers": 3}, "the cluster's owner runs its controllers and ZooKeepers"),
     ],
 )
 def test_what_commands_cannot_do_is_refused(changes: dict[str, object], message: str) -> None:
@@ -322,7 +322,7 @@ def test_a_release_is_named_once(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD)
     assert release_of(None, "local", path) == release_of("4.3.1", "external", path) == "4.3.1"
     for words, message in (
-        (("3.9.2", "local", path), "says Kafka 4.3.1"),
+        (("3.9.2", "local", path), "names Kafka 4.3.1"),
         ((None, "local", None), "No release"),
         (("4.3.1", "external", None), "needs an inventory"),
     ):

@@ -163,7 +163,7 @@ def test_a_night_without_results_is_red(tonight: Tonight) -> None:
         ("[{", "is not a list of cells"),
         ('{"kafka":1}', "is not a list of cells"),
         ('[{"kafka":"4.3.1"}]', "cell 0 is broken"),
-        (None, "is missing: the matrix was not run"),
+        (None, "is missing: the matrix did not run"),
     ],
 )
 def test_a_broken_file_is_named_and_the_rest_is_summarised(

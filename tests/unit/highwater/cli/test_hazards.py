@@ -44,7 +44,10 @@ def test_advice_says_what_applies_and_writes_a_page(tmp_path: Path) -> None:
         as_json = RUN.invoke(app, [*arguments, "--json"])
     assert text.exit_code == as_json.exit_code == 1
     assert "Cluster c on KRaft: 1 broker (4.4.x), 1 rack, 3 topics, 6 partitions." in text.stdout
-    assert "Not seen: settings of topic t1: the user may not describe it." in text.stdout
+    assert (
+        "Not read from the cluster: settings of topic t1: the user may not describe it."
+        in text.stdout
+    )
     assert "CAN LOSE last-replica" in text.stdout
     assert "  topics: t0, t2\n" in text.stdout
     assert "GUARDED acks-1: acks=all, as you say" in text.stdout
@@ -130,7 +133,7 @@ def test_an_upgrade_ends_begins_and_keeps_hazards() -> None:
     )
     text = RUN.invoke(app, words).stdout
     assert all(hazard in text for every in ids.values() for hazard in every)
-    assert f"See it on both: {document['command']}" in " ".join(text.split())
+    assert f"To see it on both releases:  {document['command']}" in " ".join(text.split())
 
 
 def test_an_upgrade_of_early_kraft_gives_a_setting_its_effect() -> None:

@@ -338,12 +338,12 @@ def test_a_cluster_of_somebody_else_is_not_broken_again(tmp_path: Path) -> None:
     theirs = External(inventory="staging.toml", cluster_id="wkHM", brokers=(1, 2, 3), commands=())
     plan = msgspec.structs.replace(schedule("kill"), driver="external", external=theirs)
     with pytest.raises(
-        UsageError, match="cluster wkHM is external, and was confirmed for one run only"
+        UsageError, match="cluster wkHM is external, and you confirmed it for one run only"
     ):
         shrink(plan, LOST, tmp_path)
     (tmp_path / "plan.json").write_bytes(plan.to_json())
     with pytest.raises(
-        UsageError, match="cluster wkHM is external, and was confirmed for one run only"
+        UsageError, match="cluster wkHM is external, and you confirmed it for one run only"
     ):
         plan_again(str(tmp_path / "plan.json"), Store(tmp_path), by="broker")
 

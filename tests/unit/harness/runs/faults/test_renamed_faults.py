@@ -48,5 +48,5 @@ def test_the_command_says_it_in_one_line() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     first, second = done.stderr.splitlines()[:2]
     assert first == "highwater: mute is called partition-outbound now"
-    assert second.startswith("highwater: 0.5 s are too short for a fault")
+    assert second.startswith("highwater: 0.5 s are too short")
     assert done.returncode == 2

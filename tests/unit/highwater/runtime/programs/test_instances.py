@@ -92,7 +92,7 @@ def test_an_instance_that_ends_by_itself_is_started_again(
     await_events(run, (0, 1, "ended", 0), (0, 2, "started", None))
     assert program.crashed(stuck=False) == []
     [says] = program.crashed(stuck=True)
-    assert says.startswith("Instance 0 of the program ended by itself ")
+    assert says.startswith("Instance 0 of the program exited by itself ")
     assert says.endswith("Its last output: no such file")
 
 
@@ -109,7 +109,7 @@ def test_crashes_are_forgotten_once_an_instance_runs(
     program.instances[0].start()
     await_events(run, *((0, life, "ended", 0) for life in (2, 3, 4)))
     [says] = program.crashed(stuck=False)
-    assert says.startswith("Instance 0 of the program ended by itself ")
+    assert says.startswith("Instance 0 of the program exited by itself ")
     broken.unlink()
     await_condition(
         lambda: [program.instances[0].stays], all, what="a start that goes well", limit_s=30

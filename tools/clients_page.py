@@ -53,26 +53,26 @@ _KINDS: Final = (" duplicate", " nonmonotonic-send")
 
 _NOTE: Final = "<!-- Written by `make docs` from docs/client-results.json. -->\n"
 _INTRO: Final = """\
-What each library does with old and new brokers: `python -m tools.client_trials` asks it to produce
-one record with each setting (acks=0, acks=1, acks=all, idempotent, transactional), and to read one.
-It also tries what `highwater run --client` refuses ([workload.md](workload.md)). A nightly test
-compares [client-results.json](client-results.json).
+Each library with old and new brokers: `python -m tools.client_trials` lets it produce one record
+with each setting (acks=0, acks=1, acks=all, idempotent, transactional), and read one record. It
+also tries combinations that `highwater run --client` refuses ([workload.md](workload.md)). A
+nightly test compares [client-results.json](client-results.json).
 
-*Works*: the client said so, and the record is in the log. Otherwise it is the error's name. *The
-client has none*: Java's clients before 0.11 ignore the setting.
+*Works*: the client reported success, and the record is in the log. Otherwise the cell has the
+error. *The client has none*: Java's clients before 0.11 ignore the setting.
 """
 _FAULTS: Final = """\
-Acknowledged records of 60 s with lost answers, late requests, killed brokers and moved leaders; in
-the last column with moved transaction coordinators instead of late requests and moved leaders
-(`python -m tools.client_matrix FOLDER`). `duplicate` is in the log twice, `nonmonotonic-send` in
-another order than sent; plain producers are promised neither. *Hung*: a commit that never ended, as
-with sarama 1.50.3 ([results](results.md)).
+Records acknowledged in 60 s with lost responses, late requests, killed brokers and moved leaders;
+in the last column with moved transaction coordinators instead of late requests and moved leaders
+(`python -m tools.client_matrix FOLDER`). A `duplicate` is in the log twice, a `nonmonotonic-send`
+in a wrong order; plain producers promise neither order nor uniqueness. *Hung*: a commit never
+ended, as with sarama 1.50.3 ([results](results.md)).
 """
 _REFUSED: Final = """\
-A request of a transaction on 4.4.0 is refused by the wire, before the broker acts or after
-(`python -m tools.client_refusals FOLDER`). ✓: repeated, and committed. ↺: aborted. ✗: unknown,
-and the producer ends. Bold: client and log disagree, of ten. Left out: errors that every client
-repeats, or none.
+The relay refuses a transaction's request on 4.4.0, before or after the broker handles it (`python
+-m tools.client_refusals FOLDER`). ✓: repeated, and committed. ↺: aborted. ✗: unknown, and the
+producer exits. Bold: client and log disagree, in this many of ten trials. Left out: errors that
+every client repeats, or none.
 """
 _SHORT: Final = {
     "": "",
@@ -83,23 +83,23 @@ _SHORT: Final = {
 }
 _ADDRESS: Final = """\
 Another cluster, with a topic of the same name, gets the address of a client's only broker (3.9.2,
-4.4.0; KAFKA-20246): `python -m tools.client_addresses FOLDER`. A transaction is not committed there
-unless a line has it. KIP-1242 (4.4.0) did not help: there was no other address to begin again from.
+4.4.0; KAFKA-20246): `python -m tools.client_addresses FOLDER`. No transaction is committed there,
+unless a line says so. KIP-1242 (4.4.0) does not help: the client has no other bootstrap address.
 """
 _OTHER_ADDRESS: Final = """\
-The same on 4.4.0 with a second bootstrap address, of another broker of the first cluster. The first
-broker was killed, and is the leader until its session ends. An error is right.
+The same on 4.4.0 with a second bootstrap address: another broker of the first cluster. The first
+broker was killed, and leads until its session ends. An error is right.
 """
 _COMMITS: Final = """\
-A transaction has a record that was written, and one that was not: the broker refused it
-(`max.message.bytes`), or was down until it expired. Then the program commits without a look at the
-futures. An error is right; *works*: the client sent the record again; *committed without it*: the
+A transaction has one written and one unwritten record: the broker refused it
+(`max.message.bytes`), or was down until it expired. Then the program commits without checking the
+futures. An error is right. *Works*: the client sent the record again. *Committed without it*: the
 commit was acknowledged ([why](findings/partial-commit.md)).
 """
 _POLL: Final = "poll"
 _JAVA: Final = """\
-Runs that broke a story's promise ([hazards.md](hazards.md)), and their brokers. In the last column:
-groups that skipped a record, as a poll lost a partition (`python -m tools.client_polls`).
+Runs that broke a story's guarantee ([hazards.md](hazards.md)), by brokers. Last column: groups
+that skipped a record when a poll lost a partition (`python -m tools.client_polls`).
 """
 
 
@@ -107,7 +107,7 @@ class ClientTrial(msgspec.Struct, frozen=True, kw_only=True):
     """The results of a client on a broker.
 
     Attributes:
-        results: by action, ``works`` or the name of the error.
+        results: ``works`` or the name of an error, by action.
     """
 
     broker: str
@@ -120,11 +120,11 @@ class ClientRefusal(msgspec.Struct, frozen=True, kw_only=True):
     """The results of a client after the refusal of one of its requests.
 
     Attributes:
-        library: its name and release.
-        acted: whether the broker had acted on the request.
-        result: the outcome for the client, compared with the log.
+        library: name and release of the client's library.
+        acted: whether the broker had executed the request.
+        result: the outcome that the client reported, compared with the log.
         said: the error of the transaction's end.
-        times: trials with this result, of ``plays``.
+        times: number of trials with this result, out of ``plays``.
     """
 
     client: str
@@ -142,7 +142,7 @@ class ClientPolls(msgspec.Struct, frozen=True, kw_only=True):
     """The results of a client that loses a partition during a poll.
 
     Attributes:
-        skipped: trials, of ``plays``, in which the group never got a record.
+        skipped: number of trials, out of ``plays``, in which the group never got a record.
         errors: the exceptions of polls.
     """
 
@@ -157,11 +157,11 @@ class ClientFaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The results of a client under faults.
 
     Attributes:
-        library: the driver's name of its library.
-        findings: numbers of records that are in the log twice, or in another order.
-        model: the model's answer about all findings.
+        library: name of the library, as its driver reports it.
+        findings: numbers of records that are in the log twice, or in a wrong order.
+        model: the status of the model's explanation of all findings.
         moved: whether the leaders of ``__transaction_state`` were moved.
-        hung: whether the client did not end. Such a run is not judged.
+        hung: whether the client did not end; such a run is not judged.
     """
 
     kafka: str
@@ -190,7 +190,7 @@ class ClientFaults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def keep(folder: Path) -> None:
-    """Write the results of a client matrix, which replace older results of the same clients."""
+    """Write a client matrix's results; they replace older results of the same clients."""
     matrix = MatrixFolder(folder)
     played = []
     for row in matrix.rows():
@@ -203,7 +203,7 @@ def keep(folder: Path) -> None:
 
 
 def of_cell(row: MatrixRow, libraries: Sequence[str]) -> ClientFaults:
-    """Return the result of a run of a driver with these libraries."""
+    """Return the result of a driver's run."""
     kinds = [kind for kind in row.others.split(", ") if kind.endswith(_KINDS)]
     return ClientFaults(
         kafka=row.kafka,
@@ -221,7 +221,7 @@ def of_cell(row: MatrixRow, libraries: Sequence[str]) -> ClientFaults:
 
 
 def merged(before: Sequence[ClientFaults], played: Sequence[ClientFaults]) -> list[ClientFaults]:
-    """Return all rows; later rows replace earlier ones."""
+    """Return all rows; a later row replaces an earlier row of the same client."""
     return [*{row.key: row for row in (*before, *played)}.values()]
 
 
@@ -284,7 +284,7 @@ def read_polls() -> tuple[ClientPolls, ...]:
 
 
 def read_addresses() -> tuple[ClientTrial, ...]:
-    """Return the trials in which another cluster got the broker's address."""
+    """Return the trials in which another cluster got a broker's address."""
     return msgspec.json.decode(ADDRESSES.read_bytes(), type=tuple[ClientTrial, ...])
 
 
@@ -314,7 +314,7 @@ def address_lines(trials: Sequence[ClientTrial]) -> str:
 
 
 def refusal_table(rows: Sequence[ClientRefusal]) -> str:
-    """Return a table of results by error and client. Errors with equal results share a line."""
+    """Return a table of results by error and client; errors with equal results share a line."""
     libraries = list(dict.fromkeys(row.library for row in rows))
     cells: dict[tuple[str, bool, str], dict[str, str]] = {}
     for row in rows:
@@ -383,7 +383,7 @@ def _java_table() -> str:
 
 
 def _cells(trials: Sequence[ClientTrial], actions: Sequence[str]) -> str:
-    """Return a table row for equal clients, with one cell if all results are equal."""
+    """Return the table row of clients with equal results; one cell if all results are equal."""
     alike: dict[str, list[str]] = {}
     for trial in trials:
         results = {trial.results[action]: "" for action in actions}

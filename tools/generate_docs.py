@@ -42,48 +42,51 @@ DOCS: Final = Path(__file__).parent.parent / "docs"
 _NAMES: Final = re.compile(r"(?:(?:- `.*\n)+\n)?((?:::: highwater\.\w+\n)+)")
 _NOTE: Final = "<!-- Written by `make docs` from the code. -->\n"
 _FAULTS_INTRO: Final = (
-    "Every fault and story. `highwater run --nemesis kill,pause` mixes faults at random, from"
-    " `--seed`; `--story NAME` plays a schedule. See [schedules.md](schedules.md) to limit,"
-    " replay, write and shrink one, and [adding-a-fault.md](adding-a-fault.md).\n\n"
-    "- In `kill@leader=3,power-failure@all` the first fault hits the leader, and is drawn three"
-    " times as often; without a target the leader, a follower or any broker of a partition is"
-    " drawn. A step that would overlap with another of its broker is left out.\n"
-    "- Every replica must be in sync before the first fault, and again at the end. If no fault was"
-    " injected (no target, or no budget), the verdict is `unknown`.\n"
-    "- `--trace-flushes` runs brokers under strace, so that `torn-files` knows what was not flushed"
-    " ([why](findings/torn-files.md)). `--log-dirs 2` gives each broker several log directories:"
-    " the first below `replicas/`, the others, for `log-dir-failure`, below `log-dirs/`. Both are"
-    " for local clusters.\n"
-    "- `--to 0.11.0.3,2.8.2` names releases for `upgrade`: for each first the jars, then the"
-    " protocol, then a new message format, broker by broker. A story is played after that;"
-    " `--protocol` and `--format` stop it on the way, or start brokers below their own level."
-    " ZooKeeper stays at the first release.\n"
-    f"- On KRaft (`--kafka 3.9.2 --to {MODERN}`) controllers get the jars first, then brokers, then"
-    " the cluster metadata.version and the release's other features, without a restart;"
-    " `--protocol 3.9` keeps those of 3.9.\n"
+    "Every fault and story. `highwater run --nemesis kill,pause` mixes faults at random, by "
+    "`--seed`; `--story NAME` runs a story (a scripted scenario). "
+    "[schedules.md](schedules.md) shows how to limit, replay, write and shrink a schedule, "
+    "[adding-a-fault.md](adding-a-fault.md) how to add a fault.\n"
+    "\n"
+    "- In `kill@leader=3,power-failure@all` the first fault hits the leader, and is three "
+    "times as frequent. Without a target the leader, a follower or any broker is drawn. A "
+    "step is skipped if its broker has a fault.\n"
+    "- Every replica must be in sync before the first fault, and at the end. If no fault was "
+    "injected, the verdict is `unknown`.\n"
+    "- `--trace-flushes` runs brokers under strace, so that `torn-files` knows the unflushed "
+    "files ([why](findings/torn-files.md)). `--log-dirs 2` gives each broker several log "
+    "directories, for `log-dir-failure`: the first below `replicas/`, the others below "
+    "`log-dirs/`. Both need local clusters.\n"
+    "- `--to 0.11.0.3,2.8.2` names releases for `upgrade`. For each release brokers first get "
+    "the jars, then the protocol, then the message format. A story runs after the upgrade. "
+    "`--protocol` and `--format` stop an upgrade earlier, or start brokers at an older level. "
+    "ZooKeeper keeps the first release.\n"
+    f"- On KRaft (`--kafka 3.9.2 --to {MODERN}`) first controllers get the jars, then brokers; "
+    "then the cluster gets the metadata.version and other features, without a restart. "
+    "`--protocol 3.9` keeps those of 3.9.\n"
     "- Faults that elect leaders from outside the ISR need `--unclean`.\n"
-    "\nFaults of storage kill their broker first. Healing starts what was killed or stopped, on its"
-    " files, and wakes what was frozen. In italics are the commands that [a cluster"
-    " of"
-    " your own](external.md) needs for a fault (*none*: only requests); without them it needs a"
-    " cluster that Highwater starts. What is assigned or set there needs KRaft.\n"
+    "\n"
+    "Faults of storage first kill their broker. Healing starts killed or stopped nodes on "
+    "their files, and resumes paused ones. In italics are the commands that a fault needs on "
+    "[your own cluster](external.md) (*none*: requests are enough). Faults without such a "
+    "note need a cluster that Highwater starts. Assignments and settings there need KRaft.\n"
 )
-_TARGETS_NOTE: Final = "A broker's id is a target, too: `kill@2`.\n"
+_TARGETS_NOTE: Final = "A broker's id is also a target: `kill@2`.\n"
 _CONTROLLERS_NOTE: Final = (
     "`--controllers 3` starts three KRaft controllers or ZooKeepers, with the ids 100, 101 and 102"
     " (data: `coordination/controller-100/` or `coordination/zookeeper-100/`)."
-    " Faults of the coordination have their ids as targets (`controller-kill@101`), and"
+    " Targets of their faults are these ids (`controller-kill@101`), and"
     f" {', '.join(f'`{name}`' for name in CONTROLLER_TARGETS)}; `leader` is any node if none leads."
     " One such fault is open at a time; healing waits for each node.\n\n"
-    "After `controller-disk-loss` a voter has its id, and has forgotten what it acknowledged:"
-    " what only it and the leader had may be lost. KIP-853's id of a voter's disk counts only in"
-    " runs with `controller-leave` or `controller-replace` (since 3.9, kraft.version 1).\n\n"
-    "Under `controller-isolate` an isolated leader still answers brokers until it resigns, or"
+    "After `controller-disk-loss` a voter keeps its id, but has lost what it acknowledged. Entries"
+    " that only this voter and the leader had may be lost. The disk ids of KIP-853 prevent this"
+    " only in runs with `controller-leave` or `controller-replace` (since 3.9, kraft.version 1)."
+    "\n\n"
+    "An isolated leader (`controller-isolate`) still responds to brokers until it resigns, or"
     " learns of its successor.\n"
 )
 _TWIN: Final = "controller-"
-"""Prefix of a fault of the coordination that has a fault of brokers beside it."""
-_WHERE_NOTE: Final = "Every driver has every fault on every release, but for these.\n"
+"""The name prefix of a fault of the coordination that also exists for brokers."""
+_WHERE_NOTE: Final = "Every fault is available on every driver and release, except these.\n"
 
 
 def _min_isrs() -> str:
@@ -100,44 +103,44 @@ def _min_isrs() -> str:
 
 _MISTAKES: Final = (
     "\n## Mistakes\n\n"
-    "`--nemesis` with the fault of a row reveals the mistake fastest. Others need no fault.\n\n"
+    "The fault in a row reveals its mistake fastest with `--nemesis`; other mistakes need no fault."
+    "\n\n"
 )
 _STORIES_NOTE: Final = (
-    "They need three replicas. Up to how many `min.insync.replicas` they can be played:"
-    f" {_min_isrs()}. `--acks` and `--unclean` change what happens only in `leader-kill`, `unclean`"
-    " and `power-failure`. A schedule that could not be played as written makes the verdict"
-    " `unknown`.\n"
+    "Stories need three replicas. The greatest possible `min.insync.replicas` is"
+    f" {_min_isrs()}. `--acks` and `--unclean` change the outcome only in `leader-kill`, `unclean`"
+    " and `power-failure`. If brokers do not follow the schedule, the verdict is `unknown`.\n"
 )
 _CHECKERS_INTRO: Final = (
-    "Every anomaly that a run can have, by the promise that it breaks; the sentence is true"
-    " without it. [adding-a-checker.md](adding-a-checker.md) says how to add one. Kinds that"
-    " clients see have the names of Jepsen's Kafka workload; the modules in `checkers/anomalies/`"
-    " say where the definitions differ.\n"
+    "Every anomaly that a run can have, by the guarantee that it breaks; without the anomaly, "
+    "the sentence is true. [adding-a-checker.md](adding-a-checker.md) shows how to add one. "
+    "Kinds that clients can see have the names of Jepsen's Kafka workload; the modules in "
+    "`checkers/anomalies/` describe differences.\n"
 )
 _PLAIN: Final = re.compile(r"^(?!none)([\w ]+): [a-z][a-z' -]+?(?: \((.+)\))?$")
-"""A promise that says in plain words what its kind's guarantee says, with its source."""
+"""A promise whose text repeats the guarantee of its only kind of anomaly."""
 _OWN_PROMISE: Final = "each by a promise of its own"
 _FOREIGN: Final = (
-    "\nJepsen's histories have no fence and no disk. There, lost-write is a record that was never"
-    " read although a reader went further, unseen is *late* (no reader went as far) or"
-    " *undecidable* (its offset is not known), and these are found too:\n"
+    "\n"
+    "Jepsen's histories have no fence (last record) and no disks. In them lost-write is a "
+    "record that no reader read, although a reader went further. Unseen is *late* (no reader "
+    "went as far) or *undecidable* (its offset is unknown). These kinds are also found:\n"
 )
 _COMMON: Final = 4
-"""An option of at least this many commands is described only once."""
+"""The number of commands from which on an option is described only once."""
 _TYPES: Final = re.compile(r" <(?:int|float|str|path|list\[\w+\])(?: range)?>")
 _OF_SPARK: Final = "`--spark-master`, `--spark-remote`, `--spark-conf`, `--driver-memory`"
 _COMMANDS_INTRO: Final = (
-    "Every command and option. Exit codes: 0 as promised, 1 a promise was broken, 2 wrong usage, 3"
-    " unknown, 4 the harness failed, 130 interrupted, 141 the reader of the output has ended. An"
-    " option is explained once. In brackets are its default, if any, and its range; `--help` has"
-    " the"
-    " types. Options of many commands:\n"
+    "Every command and option. Exit codes: 0 all guarantees hold, 1 a guarantee was broken, 2 "
+    "wrong usage, 3 unknown, 4 the harness failed, 130 interrupted, 141 the reader of the "
+    "output has exited. An option is explained once. Brackets contain its default and its "
+    "range; `--help` has the types. Options of many commands:\n"
 )
 _VERSIONS_INTRO: Final = (
-    "Every release that can be played, and where it differs."
-    " `highwater versions --json` has the whole catalogue. Releases marked `local` do"
-    " not run in containers, because they lack `inter.broker.listener.name`. To add a release see"
-    " [adding-a-version.md](adding-a-version.md).\n"
+    "Every supported release, and its differences from others. `highwater versions --json` "
+    "has the complete catalogue. Releases marked `local` do not run in containers, because "
+    "they lack `inter.broker.listener.name`. To add a release see "
+    "[adding-a-version.md](adding-a-version.md).\n"
 )
 
 
@@ -200,7 +203,7 @@ def _families(every: Iterable[Fault]) -> Iterator[str]:
 
 
 def _outside(commands: frozenset[str]) -> str:
-    """Return the commands of the inventory that a fault needs on an external cluster."""
+    """Return the inventory commands that a fault needs on an external cluster."""
     words = ", ".join(f"`{verb}`" for verb in sorted(commands)) or "none"
     if RESTART in commands:
         words += ", or " + " and ".join(f"`{verb}`" for verb in sorted(RESTARTS))
@@ -208,7 +211,7 @@ def _outside(commands: frozenset[str]) -> str:
 
 
 def _refused(fault: Fault) -> str:
-    """Return the reasons why releases lack a fault, with the driver; empty if none lacks it."""
+    """Return why releases or drivers lack a fault; empty if all have it."""
     drivers: dict[str, list[str]] = {}
     for driver in DRIVERS:
         able = [release for release in CATALOGUE.values() if driver in release.drivers]
@@ -240,7 +243,7 @@ def checkers() -> str:
 
 
 def _short_promise(promise: str) -> str:
-    """Return a promise without its text, if its only kind says the same in other words."""
+    """Return a promise; leave out its text if its only kind's guarantee says the same."""
     plain = _PLAIN.match(promise)
     return ", ".join(filter(None, plain.groups())) if plain else promise
 
@@ -255,7 +258,7 @@ def versions() -> str:
 
 
 def _alike(release: Release) -> str:
-    """Return the properties that a release has in common with the releases before and after it."""
+    """Return the properties by which neighbouring releases are grouped."""
     row = release.row()
     zstd = ", zstd" if row["zstd"] == "yes" else ""
     return (
@@ -301,7 +304,7 @@ def commands() -> str:
 
 
 def _help(name: str, command: _Command) -> str:
-    """Return the help of a command, without its usage, its subcommands and ``--help`` itself."""
+    """Return a command's help, without its usage, its subcommands and ``--help``."""
     command.add_help_option = False
     context = typer.Context(command, info_name=f"highwater {name}", terminal_width=100)
     text = command.get_help(context).partition("\n\n")[2].partition("\n\nCommands:")[0]
@@ -328,7 +331,7 @@ def _commands(group: typer.core.TyperGroup) -> Iterator[tuple[str, _Command]]:
 
 
 def api() -> str:
-    """Return docs/api.md with its lists written again, for readers without the site."""
+    """Return docs/api.md with new lists, for readers without the generated site."""
     text = (DOCS / "api.md").read_text("utf-8")
     return _NAMES.sub(lambda match: f"{_api_lines(match[1])}\n{match[1]}", text)
 

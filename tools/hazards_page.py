@@ -1,4 +1,4 @@
-"""docs/hazards.md: the catalogue of hazards, with their reproductions."""
+"""The page docs/hazards.md: the catalogue of hazards, with their reproductions."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,9 +20,9 @@ from tools import model_tables, story_runs
 _LOSES: Final = "An acknowledged record; only a reader that knows what was sent notices."
 _KAFKAS: Final = re.compile(r"KAFKA-|KIP-")
 _NEAREST: Final[tuple[Evidence, ...]] = ("hand", "source")
-"""The kinds of evidence for hazards whose command runs another schedule."""
+"""The kinds of evidence of hazards whose command runs another schedule than the evidence."""
 _OLD: Final = (3, 0)
-"""Hazards that were fixed before this release are only in a table."""
+"""The release before which a hazard's fix moves the hazard into a table."""
 
 _SHORTER: Final = (
     (" (on KRaft before 3.9 it is always false)", ""),
@@ -37,18 +37,18 @@ _SHORTER: Final = (
 """Texts of conditions, with their shorter form on the page."""
 
 _INTRO: Final = f"""\
-Every way in which this project has seen Kafka lose, fork or wrongly keep acknowledged records:
-first what {dotted(NEWEST)} has, then what ended last. In brackets is who found it, and when; a year
-alone is that of Kafka's issue. `highwater hazards show ID` adds the schedule, the fix's cost, and
-the classes of Kafka's source. [`highwater advise`](advise.md) checks a cluster,
+All ways in which this project has seen Kafka lose, fork or wrongly keep acknowledged records: first
+those of {dotted(NEWEST)}, then others, the latest fix first. Brackets contain who found the hazard,
+and when; a year alone is that of Kafka's issue. `highwater hazards show ID` adds the schedule, the
+fix's cost, and classes of Kafka's source. [`highwater advise`](advise.md) checks a cluster,
 [`highwater hazards --to`](upgrade.md) an upgrade.
 
 - **Where**: all conditions must hold, with two replicas or more. A range ends before its second
   release. On KRaft before 3.9 `unclean.leader.election.enable` is always false.
-- **Loses**: if it is not there, an acknowledged record, and no client notices.
-- **Reproduced**: runs with harm on the newest release that had one; *never on*: releases without.
-  [Replays](model-results.md#on-real-brokers) and `docs/story-results.json` have all.
-  **Run** is not counted. Without either, `show` has the nearest command.
+- **Loses**: by default an acknowledged record, and no client notices.
+- **Reproduced**: runs with a loss on the newest release that had one; *never on*: releases without.
+  [Replays](model-results.md#on-real-brokers) and `docs/story-results.json` have all runs.
+  **Run**: runs are not counted. Without either, `show` has the nearest command.
 """
 
 
@@ -73,7 +73,7 @@ class _Played:
 
     @property
     def where(self) -> str:
-        """The release, and the client if it is not the usual one."""
+        """The release, and the client if it is not the default client."""
         return self.kafka if self.client == LIBRDKAFKA else f"{self.kafka} with {self.client}"
 
 
@@ -126,7 +126,7 @@ def _sections(listed: Iterable[Hazard]) -> Iterator[str]:
 
 
 def _titled(hazard: Hazard) -> str:
-    """Return the hazard's title, its discovery, links to its pages, and other names."""
+    """Return a hazard's title, discovery, links to pages, and other names."""
     first, *others = hazard.findings or ("",)
     discovery = hazard.discovery.removeprefix("Kafka's issue, ")
     names = [
@@ -138,7 +138,7 @@ def _titled(hazard: Hazard) -> str:
 
 
 def _after(known_lines: dict[str, str], hazard: Hazard, text: str) -> str:
-    """Return a line about an internal topic; a link if another topic has the same line."""
+    """Return a line about an internal topic, or a link if another topic has the same line."""
     general = text.replace(hazard.topic, "its topic")
     first = known_lines.setdefault(general, hazard.id)
     return text if first == hazard.id else f"as [{first}](#{first}), of `{hazard.topic}`"
@@ -146,7 +146,9 @@ def _after(known_lines: dict[str, str], hazard: Hazard, text: str) -> str:
 
 def _lines(hazard: Hazard) -> list[tuple[str, str]]:
     """Return the facts about a hazard by name."""
-    releases = hazard.affected.replace("every release", "")  # they alone differ between own topics
+    releases = hazard.affected.replace(
+        "every release", ""
+    )  # only these facts differ between internal topics
     others = "; ".join(hazard.other_conditions)
     where = others if hazard.topic else "; ".join(filter(None, (releases, others)))
     reproduced = _reproduced(hazard)
@@ -170,7 +172,7 @@ def _short(where: str) -> str:
 
 
 def _reproduced(hazard: Hazard) -> str:
-    """Return where a hazard was reproduced last, and where it never was; empty if not recorded."""
+    """Return the releases on which a hazard was, and was never, reproduced; empty if unrecorded."""
     played = list(_stories(hazard))
     if not any(runs.hits for runs in played):
         played = list(_replays(hazard))
@@ -209,7 +211,7 @@ def _stories(hazard: Hazard) -> Iterator[_Played]:
 
 
 def _is_command(runs: story_runs.StoryRuns, hazard: Hazard) -> bool:
-    """Return whether runs belong to a hazard's command; some options are not recorded."""
+    """Return whether runs may come from a hazard's command; some options are not recorded."""
     words = default_command(hazard).split()
     options = {
         "--story": runs.story,

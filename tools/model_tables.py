@@ -33,14 +33,14 @@ RESULTS: Final = DOCS / "model-results.json"
 _NO_LICENCE: Final = "what the run shows"
 _ALL_HOLD: Final = "all hold"
 _USUAL: Final = {"records": 3, "transactions": 2}
-"""Bounds of a search of transactions, if the page states no others."""
+"""The default bounds of a search of the transaction model on the page."""
 _FAILURES: Final = "0 failures"
-"""The failures of a search, if the page states no other number."""
+"""The default number of failures in a search on the page."""
 _RANGES: Final = {
     "3.7.2 to 3.9.2, 4.0.1 to 4.1.2, 4.2.1 to 4.4.0": "KRaft",
     "0.9.0.1 to 3.9.2-zk, KRaft": "every release",
 }
-"""Ranges of releases, with their names in docs/model-results.md, which explains these."""
+"""Ranges of releases, and their short names, which docs/model-results.md explains."""
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,11 +68,11 @@ class Searched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MeasuredReplay(msgspec.Struct, frozen=True, kw_only=True):
-    """A counterexample on real brokers, with the number of runs and of reproductions.
+    """A counterexample's replays on real brokers, with the numbers of runs and of reproductions.
 
     Attributes:
-        client: library of the producers, as in a plan, for transactions.
-        day: date of the last run or of its record, as in 2026-11-25.
+        client: library of the producers, as a plan names it, for the transaction model.
+        day: date of the last run or of its record, such as 2026-11-25.
     """
 
     counterexample: str
@@ -85,12 +85,12 @@ class MeasuredReplay(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def where(self) -> str:
-        """The release, and the client if it is not the usual one."""
+        """The release, and the client if it is not the default client."""
         return self.kafka if self.client == LIBRDKAFKA else f"{self.kafka}, {self.client}"
 
 
 class Mutation(msgspec.Struct, frozen=True, kw_only=True):
-    """A switched rule, with the invariants that it breaks and the numbers of steps."""
+    """A changed rule, with the invariants that it breaks and their numbers of steps."""
 
     switch: str
     kafka: str
@@ -101,10 +101,10 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchedTransactions(msgspec.Struct, frozen=True, kw_only=True):
-    """One search of transactions: its unusual bounds, and its result.
+    """A search of the transaction model: its non-default bounds, and its result.
 
     Attributes:
-        broken: each invariant that can be broken, with the number of steps.
+        broken: the number of steps of each invariant that can be broken.
     """
 
     kafka: str
@@ -118,7 +118,7 @@ class SearchedTransactions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
-    """All results of searches and replays."""
+    """All results of searches and replays, as in the file."""
 
     scopes: tuple[Searched, ...] = ()
     replays: tuple[MeasuredReplay, ...] = ()
@@ -127,7 +127,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def model() -> str:
-    """Return docs/model.md with its tables written again."""
+    """Return docs/model.md with new tables."""
     blocks = {"invariants": invariants, "transaction-invariants": transaction_invariants}
     return _with_blocks("model.md", blocks)
 
@@ -161,12 +161,12 @@ def read() -> Results:
 
 
 def external() -> str:
-    """Return docs/external.md with its table written again."""
+    """Return docs/external.md with a new table."""
     return _with_blocks("external.md", {"observations": observations})
 
 
 def _with_blocks(page: str, blocks: Mapping[str, Callable[[], str]]) -> str:
-    """Return the text of a page with its generated blocks written again."""
+    """Return the text of a page with new generated blocks."""
     text = (DOCS / page).read_text("utf-8")
     for name, block in blocks.items():
         begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->"
@@ -200,7 +200,7 @@ def _needed(mutation: Mutation) -> str:
 
 
 def invariants() -> str:
-    """Return the invariants, guarantees to clients first."""
+    """Return the list of invariants, with guarantees to clients first."""
     rows = [
         (f"`{name}`", invariant.says)
         for name, invariant in sorted(INVARIANTS.items(), key=lambda item: not item[1].promise)
@@ -211,7 +211,7 @@ def invariants() -> str:
 
 
 def transaction_invariants() -> str:
-    """Return the invariants in the model of transactions."""
+    """Return the list of invariants of the transaction model."""
     rows = [(f"`{name}`", invariant.says) for name, invariant in TRANSACTION_INVARIANTS.items()]
     return table(("invariant", "what must hold"), rows)
 
@@ -229,7 +229,7 @@ def transaction_rules() -> str:
 
 
 def _since(releases: str) -> str:
-    """Return ranges of releases. A range that ends with the newest release has only its first."""
+    """Return ranges of releases; of a range up to the newest release, only the first release."""
     return re.sub(rf"(\S+) to {re.escape(ORDER[-1])}", r"since \1", releases)
 
 
@@ -271,7 +271,7 @@ def _switches(switched: Mapping[str, bool]) -> str:
 def _listed(groups: Iterable[tuple[tuple[str, str], Sequence[tuple[str, str]]]]) -> str:
     """Return a list of results for each set of bounds.
 
-    Bounds in which all invariants hold are one list for each set of switched rules.
+    Bounds in which all invariants hold are one item for each set of changed rules.
     """
     parts = []
     holding: dict[str, list[str]] = {}
@@ -308,7 +308,7 @@ def explaining() -> str:
 
 
 def observations() -> str:
-    """Return each observation's source on each kind of cluster, and what depends on it."""
+    """Return a table of observations: their source on each kind of cluster, and their use."""
     rows = []
     for observation, origin in SOURCES.items():
         resting = {
@@ -325,7 +325,7 @@ def observations() -> str:
 
 
 def searches(measured: Sequence[Searched]) -> str:
-    """Return a list for each set of bounds: releases, failures, and broken invariants."""
+    """Return, for each set of bounds, a list of releases, failures and broken invariants."""
     outcomes: dict[tuple[str, str], dict[tuple[str, str], list[str]]] = {}
     for search in sorted(measured, key=lambda row: (ORDER.index(row.kafka), row.scope.failures)):
         failures = f"{count(search.scope.failures, 'failure')}"
@@ -345,7 +345,7 @@ def searches(measured: Sequence[Searched]) -> str:
 
 
 def _named(releases: Sequence[str]) -> str:
-    """Return ranges of releases, shorter if the page has a name for them."""
+    """Return ranges of releases, by their short name if the page has one."""
     text = ranges(releases)
     for long, name in _RANGES.items():
         text = text.replace(long, name)
@@ -361,7 +361,7 @@ def _alike(rows: Iterable[tuple[str, str]]) -> bool:
 
 
 def _with_failures(question: tuple[str, str], rows: Iterable[tuple[str, str]]) -> tuple[str, str]:
-    """Return bounds with the number of failures, if it is the same in all searches."""
+    """Return bounds, with the number of failures if it is the same in all searches."""
     bounds, switches = question
     failures, *others = {failures for failures, _ in rows}
     stated = "" if others or failures == _FAILURES else f", {failures}"
@@ -369,7 +369,7 @@ def _with_failures(question: tuple[str, str], rows: Iterable[tuple[str, str]]) -
 
 
 def _bounds(searched: Searched) -> str:
-    """Return the unusual bounds of a search, without failures and rules."""
+    """Return the non-default bounds of a search, without failures and rules."""
     scope = searched.scope
     parts = [] if scope.acks == "all" else [f"acks={scope.acks}"]
     parts += [f"{scope.brokers} brokers", count(scope.records, "record")]
@@ -398,7 +398,7 @@ def _outcome(searched: Searched) -> str:
 
 
 def replays(replays_: Sequence[MeasuredReplay]) -> str:
-    """Return a row per counterexample: where real brokers reproduced it, and where they did not."""
+    """Return a row for each counterexample: the releases that reproduced it, and others."""
     grouped: dict[str, list[MeasuredReplay]] = {}
     for replay in replays_:
         grouped.setdefault(replay.counterexample, []).append(replay)
@@ -415,7 +415,7 @@ def replays(replays_: Sequence[MeasuredReplay]) -> str:
 
 
 def counted(measured: Iterable[tuple[str, int, int]]) -> str:
-    """Return counts of runs; releases with the same count are grouped."""
+    """Return counts of runs, with releases of the same count grouped."""
     places: dict[tuple[int, int], list[str]] = {}
     for where, hits, runs in measured:
         places.setdefault((hits, runs), []).append(where)
@@ -429,7 +429,7 @@ def _linked(words: str, file: str | None) -> str:
 
 
 def drawings() -> dict[str, Callable[[], str]]:
-    """Return an SVG beside each counterexample in docs/counterexamples."""
+    """Return the SVG file of each counterexample in docs/counterexamples: path and text."""
 
     def drawing(path: Path) -> Callable[[], str]:
         if path.stem.startswith("transactions-"):

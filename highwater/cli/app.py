@@ -88,11 +88,11 @@ def demo(
     kafka: Annotated[
         str, Option(help="Releases to compare, separated by commas.")
     ] = f"0.10.2.2,{MODERN}",
-    jobs: Annotated[int, Option(min=1, max=8, help="Number of runs at the same time.")] = 2,
+    jobs: Annotated[int, Option(min=1, max=8, help="Runs at the same time.")] = 2,
     as_json: JsonOption = False,
     spark: SparkOptions,
 ) -> None:
-    """Run two stories (scripted scenarios) on an old and a modern Kafka, and report the losses."""
+    """Run two stories on an old and a modern Kafka, and report the losses."""
     from highwater.api import perform
     from highwater.campaigns.matrix_run import row_of
     from highwater.cli.demo import compared, demo_plans, demo_table, exit_code
@@ -121,15 +121,13 @@ def check(
         list[str] | None,
         Argument(
             metavar="[RUN...]",
-            help="Run directories, names or URIs of runs, or the directory of one matrix.",
+            help="Run directories, names or URIs, or one matrix.",
         ),
     ] = None,
     *,
     jepsen: Annotated[
         Path | None,
-        Option(
-            metavar="FILE", help="A history.edn of jepsen.tests.kafka to judge, instead of runs."
-        ),
+        Option(metavar="FILE", help="Instead of runs: a history.edn of jepsen.tests.kafka."),
     ] = None,
     every: Annotated[bool, Option("--all", help="With --jepsen: print every anomaly.")] = False,
     ww: Annotated[

@@ -28,7 +28,7 @@ InventoryOption = Annotated[
     Option(
         "--inventory",
         metavar="FILE",
-        help="Inventory of your cluster (TOML): its brokers, and your commands for faults.",
+        help="Your cluster and its commands for faults (TOML).",
     ),
 ]
 ConfirmOption = Annotated[
@@ -44,8 +44,7 @@ LikeOption = Annotated[
     Option(
         "--like",
         metavar="TOPIC",
-        help="With --inventory: give the run's topic the settings of this topic of the cluster, "
-        "or of the topic in a plan file: ./plan.json.",
+        help="With --inventory: copy settings of this topic, or of a plan: ./plan.json.",
     ),
 ]
 

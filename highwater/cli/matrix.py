@@ -66,20 +66,20 @@ _AXES: Final = {name: several(options_of(Plan)[name]) for name in _FIELDS}
     given=group_of(
         _AXES | {"cluster": replace(_AXES["cluster"], typed="--cluster --driver")},
         kafka="Releases, separated by commas, or all.  [default: all]",
-        story="Stories (scripted scenarios), separated by commas.  [default: loss,divergence]",
-        acks="Values of acks, separated by commas: 0, 1, all.",
-        min_isr="Values of min.insync.replicas, separated by commas: 1 to "
-        f"{Topic().replication_factor}.",
+        story="Stories (scripted scenarios).  [default: loss,divergence]",
+        acks="Values of acks: 0, 1, all.",
+        min_isr=f"Values of min.insync.replicas: 1 to {Topic().replication_factor}.",
         unclean="Whether unclean elections are allowed: false, true or both.  [default: false]",
-        cluster="Cluster drivers, separated by commas: local, docker.",
+        cluster="Cluster drivers: local, docker.",
         client="Libraries of the producers: librdkafka, java, java:RELEASE, kafka-python,"
         " aiokafka.",
         reader_client="Libraries of the readers and of group members, named as for producers.",
-        group_protocol="Protocols of a group of three readers, for runs with a nemesis: "
-        "classic, consumer.  [default: (no group)]",
-        share="Numbers of members of a share group (KIP-932), for runs with a nemesis; 0 for no "
-        "group.",
-        seed="Seeds, separated by commas; each cell has a run for each seed.",
+        group_protocol=(
+            "Protocols of a group of three readers, with a nemesis: classic, consumer.  "
+            "[default: (no group)]"
+        ),
+        share="Members of a share group (KIP-932), with a nemesis; 0 for no group.",
+        seed="Seeds; each cell has a run for each seed.",
     ),
     spark=spark_options,
 )
@@ -100,14 +100,14 @@ def matrix(  # noqa: PLR0913 - a command's options are its arguments
             " story decides its own]"
         ),
     ] = None,
-    jobs: Annotated[int, Option(min=1, max=8, help="Number of clusters at the same time.")] = 1,
+    jobs: Annotated[int, Option(min=1, max=8, help="Clusters at the same time.")] = 1,
     name: Annotated[
         str | None,
         Option(help="Name of the matrix's folder in the store.  [default: matrix-<time>]"),
     ] = None,
     resume: Annotated[
         str | None,
-        Option(metavar="MATRIX", help="Folder of a matrix to continue with its own plan."),
+        Option(metavar="MATRIX", help="Continue this matrix with its own plan."),
     ] = None,
     expect: Annotated[
         bool, Option("--expect", help="Exit with 0 if every cell ended as predicted.")

@@ -48,12 +48,10 @@ app = typer.Typer(
 )
 
 MemoryOption = Annotated[
-    str | None, Option(help="Memory at which the search stops.  [default: half of the free memory]")
+    str | None, Option(help="Greatest memory of the search.  [default: half of the free memory]")
 ]
-LimitOption = Annotated[
-    str | None, Option(help="Stop the search after this time: 300s.", show_default=False)
-]
-JobsOption = Annotated[int, Option(min=1, max=64, help="Number of threads that search.")]
+LimitOption = Annotated[str | None, Option(help="Stop after this time: 300s.", show_default=False)]
+JobsOption = Annotated[int, Option(min=1, max=64, help="Search threads.")]
 
 _DRAWING_SUFFIXES = (".html", ".svg")
 
@@ -77,15 +75,15 @@ _SCOPE: Final = {
         "acks: 0, 1 or all.", notation=options.Notation(parse_values.acks), default="all"
     ),
     "brokers": _bound("brokers", "Replicas"),
-    "records": _bound("records", "Number of records sent"),
-    "failures": _bound("failures", "Number of kills, pauses and lags"),
-    "moves": _bound("moves", "Number of leadership moves and orderly stops"),
-    "late": _bound("late", "Number of fetch responses that arrive late"),
-    "batch": _bound("batch", "Number of records in a batch"),
-    "failovers": _bound("failovers", "Number of controllers that crash"),
-    "wipes": _bound("wipes", "Number of disks replaced while their replica is not in the ISR"),
-    "joins": _bound("joins", "Number of late requests that enlarge the ISR"),
-    "reassignments": _bound("reassignments", "Number of requests for another replica assignment"),
+    "records": _bound("records", "Records sent"),
+    "failures": _bound("failures", "Kills, pauses and lags"),
+    "moves": _bound("moves", "Leadership moves and orderly stops"),
+    "late": _bound("late", "Late fetch responses"),
+    "batch": _bound("batch", "Records in a batch"),
+    "failovers": _bound("failovers", "Controllers that crash"),
+    "wipes": _bound("wipes", "Disks replaced outside of the ISR"),
+    "joins": _bound("joins", "Late requests to enlarge the ISR"),
+    "reassignments": _bound("reassignments", "Requests for another replica assignment"),
     "min_isr": options.Option("min.insync.replicas, 1 to --brokers.", default="1", kind=int),
     "unclean": options.Option("Allow unclean elections.", kind=bool),
     "by_hand": options.Option(
@@ -98,14 +96,12 @@ _SCOPE: Final = {
         default="message",
     ),
     "stops": options.Option(
-        "A planned move of leadership may also be an orderly stop.",
+        "Planned moves may be orderly stops.",
         typed="--stops/--no-stops",
         default="stops",
         kind=bool,
     ),
-    "old_format": options.Option(
-        "Write records in a format before 0.11, without leader epochs.", kind=bool
-    ),
+    "old_format": options.Option("Write records as before 0.11, without leader epochs.", kind=bool),
 }
 """Options of ``explore`` that the transaction model does not have."""
 
@@ -129,9 +125,7 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
     given: dict[str, Any],
     transactions: Annotated[
         bool,
-        Option(
-            "--transactions", help="Search the transaction model instead of the replication model."
-        ),
+        Option("--transactions", help="Search the transaction model instead."),
     ] = False,
     client: Annotated[
         str | None,
@@ -144,24 +138,22 @@ def explore(  # noqa: PLR0913 - a command's options are its arguments
         list[str] | None,
         Option(
             metavar="NAME=NUMBER",
-            help="With --transactions: a bound of the search, NAME=NUMBER (docs/model.md).",
+            help="With --transactions: a bound of the search (docs/model.md).",
         ),
     ] = None,
     rule: Annotated[
         list[str] | None,
-        Option(metavar="NAME=on|off", help="Change a rule of the release: NAME=on or NAME=off."),
+        Option(metavar="NAME=on|off", help="Change a rule of the release."),
     ] = None,
     memory: MemoryOption = None,
     limit: LimitOption = None,
     jobs: JobsOption = 1,
     out: Annotated[
-        Path | None, Option(help="File to which the counterexample is written.", show_default=False)
+        Path | None, Option(help="File for the counterexample.", show_default=False)
     ] = None,
     report: Annotated[
         Path | None,
-        Option(
-            help="Write a drawing of the counterexample: FILE.html or FILE.svg.", show_default=False
-        ),
+        Option(help="Draw the counterexample: FILE.html or FILE.svg.", show_default=False),
     ] = None,
     as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -207,7 +199,7 @@ def coverage(
     *,
     kafka: Annotated[
         str | None,
-        Option(help="Release whose rules the model uses.  [default: that of the first run]"),
+        Option(help="Release whose rules apply.  [default: that of the first run]"),
     ] = None,
     given: dict[str, Any],
     memory: MemoryOption = None,
@@ -307,7 +299,7 @@ def replay(
     ],
     *,
     given: dict[str, Any],
-    runs: Annotated[int, Option(min=1, max=1000, help="Number of runs on each release.")] = 1,
+    runs: Annotated[int, Option(min=1, max=1000, help="Runs on each release.")] = 1,
     store: StoreOption = DEFAULT_STORE,
     report: Annotated[
         Path | None,

@@ -25,11 +25,11 @@ def rules(
     *,
     kafka: Annotated[str, Option(help="Releases, separated by commas.")] = "all",
     everything: Annotated[
-        bool, Option("--all", help="If releases are named: also list the rules that they share.")
+        bool, Option("--all", help="With releases: also list their common rules.")
     ] = False,
     transactions: Annotated[
         bool,
-        Option("--transactions", help="List the rules of transactions instead of replication."),
+        Option("--transactions", help="List the rules of transactions instead."),
     ] = False,
     client: Annotated[
         str,

@@ -24,7 +24,7 @@ FIRST: Final = date(2026, 1, 1)
 """The date of night 0; ``--night`` counts from it."""
 
 PreviousOption = Annotated[
-    Path | None, Option(help="The file trend.jsonl of earlier nights.", show_default=False)
+    Path | None, Option(help="trend.jsonl of earlier nights.", show_default=False)
 ]
 
 
@@ -46,7 +46,7 @@ def plan(  # noqa: PLR0913 - a command's options are its arguments
     minutes: Annotated[float, Option(help="Minutes for the cells of each machine.", min=1)] = 70,
     out: Annotated[
         Path | None,
-        Option(help="Folder for night.json, the matrices, and a script for each machine."),
+        Option(help="Folder for night.json, matrices and scripts."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -89,7 +89,7 @@ def summarize(
         Path | None,
         Option(
             "--plan",
-            help="The plan night.json, with which cells without a result are found.",
+            help="The night's plan, to find cells without a result.",
             show_default=False,
         ),
     ] = None,
@@ -102,7 +102,7 @@ def summarize(
         Path | None,
         Option(
             envvar="GITHUB_STEP_SUMMARY",
-            help="File to which the Markdown is also written.",
+            help="File that also gets the Markdown.",
             show_default=False,
         ),
     ] = None,
@@ -151,7 +151,7 @@ def keep(
     ],
     *,
     out: Annotated[Path, Option(help="Folder for the copies.")] = Path("kept"),
-    most: Annotated[int, Option(help="Limit for complete runs, in megabytes.", min=0)] = 400,
+    most: Annotated[int, Option(help="Megabytes of complete runs.", min=0)] = 400,
 ) -> None:
     """Copy results, pages, and complete runs of failed cells."""
     from highwater.campaigns import nightly_plan as planning

@@ -29,9 +29,7 @@ _BY: Final[dict[str, By]] = {"role": "role", "broker": "broker"}
 
 ByOption = Annotated[
     str,
-    Option(
-        "--by", help="Repeat a step's target by broker (the same id), or by role (such as leader)."
-    ),
+    Option("--by", help="Repeat targets by broker (id), or by role (leader)."),
 ]
 
 
@@ -45,9 +43,7 @@ def replay(
         str | None, Option(help="Kafka release.  [default: that of the run]", show_default=False)
     ] = None,
     by: ByOption = "broker",
-    repeat: Annotated[
-        int, Option(min=1, max=1000, help="Number of runs, one after the other.")
-    ] = 1,
+    repeat: Annotated[int, Option(min=1, max=1000, help="Runs, one after the other.")] = 1,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
     spark: SparkOptions,
@@ -76,10 +72,8 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
     ],
     *,
     limit: Annotated[str, Option("--for", help="Begin no run after this time: 20m.")] = "1h",
-    tries: Annotated[int, Option(min=1, max=100, help="Greatest number of runs of each plan.")] = 3,
-    hits: Annotated[
-        int, Option(min=1, help="Number of these runs that must have the anomaly.")
-    ] = 1,
+    tries: Annotated[int, Option(min=1, max=100, help="Most runs of a plan.")] = 3,
+    hits: Annotated[int, Option(min=1, help="Runs that must have the anomaly.")] = 1,
     kind: Annotated[
         str | None, Option(help="Anomaly kinds to reproduce.  [default: the worst]")
     ] = None,

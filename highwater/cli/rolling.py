@@ -51,7 +51,7 @@ def rolling(
         Option(
             "--inventory",
             metavar="FILE",
-            help="Inventory of the cluster, with the command that restarts a broker.",
+            help="Inventory, with the command that restarts a broker.",
         ),
     ],
     confirm: ConfirmOption = None,

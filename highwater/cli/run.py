@@ -49,9 +49,7 @@ def run(  # noqa: PLR0913 - a command's options are its arguments
     inventory: InventoryOption = None,
     confirm: ConfirmOption = None,
     like: LikeOption = None,
-    repeat: Annotated[
-        int, Option(min=1, max=1000, help="Number of runs, one after the other.")
-    ] = 1,
+    repeat: Annotated[int, Option(min=1, max=1000, help="Runs, one after the other.")] = 1,
     until_failure: UntilFailureOption = 0,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,

@@ -32,9 +32,7 @@ def report(
             help="Format: html writes pages; md, json, junit and github (annotations) are printed.",
         ),
     ] = "html",
-    show: Annotated[
-        bool, Option("--open", help="Open the page that was written last in a browser.")
-    ] = False,
+    show: Annotated[bool, Option("--open", help="Open the last page in a browser.")] = False,
     store: StoreOption = DEFAULT_STORE,
     as_json: JsonOption = False,
 ) -> None:

@@ -30,10 +30,8 @@ def _bounds(
     *,
     lasts: Annotated[str, Option("--for", help="Start no run after this time.")] = "12h",
     first: Annotated[int, Option(min=0, help="Number of the first run.")] = 0,
-    runs: Annotated[
-        int | None, Option(min=1, help="Greatest number of runs.", show_default="no limit")
-    ] = None,
-    jobs: Annotated[int, Option(min=1, max=8, help="Number of clusters at the same time.")] = 1,
+    runs: Annotated[int | None, Option(min=1, help="Most runs.", show_default="no limit")] = None,
+    jobs: Annotated[int, Option(min=1, max=8, help="Clusters at the same time.")] = 1,
     keep_all: Annotated[
         bool, Option("--keep-all", help="Also keep runs without anomalies.")
     ] = False,
@@ -50,7 +48,7 @@ def _bounds(
     given=group_of(
         options_of(Plan),
         *("seed", "cluster", "controllers", "group_protocol"),
-        seed="Seed of the soak; the seed and a run's number determine the run.",
+        seed="Seed; with a run's number it determines the run.",
         cluster="Cluster driver.",
     ),
     spark=spark_options,

@@ -123,10 +123,7 @@ def _hold_back(context: ScheduleContext, followers: tuple[int, int], parked: flo
 @story(
     "unclean",
     _UNCLEAN,
-    outcome=(
-        "With unclean elections (on KRaft since 3.9) the record is lost. With clean elections "
-        "the record is kept."
-    ),
+    outcome=("With unclean elections (on KRaft since 3.9) the record is lost, else kept."),
     controller="A",
 )
 def unclean(context: ScheduleContext) -> None:

@@ -53,9 +53,9 @@ def ends_itself(release: Release) -> str:
     "power-failure",
     _POWER_FAILURE,
     outcome=(
-        "Since 0.11 the record is lost, although B and C have it on disk. Two settings prevent "
-        "the loss: min.insync.replicas=2 with eligible leader replicas (since 4.1), or unclean "
-        "elections, by which B or C leads."
+        "Since 0.11 the record is lost, although B and C have it on disk. Either "
+        "min.insync.replicas=2 with eligible leader replicas (since 4.1) or unclean "
+        "elections prevent the loss."
     ),
     controller="A",
     topic_config={"segment.ms": str(int(SEGMENT_S * 1000))},

@@ -157,7 +157,7 @@ def failed_copies(context: ScheduleContext) -> None:
         hazard="expired-unread", ending=Prediction(lost=frozenset((_RECORDS[0], *_UNREAD)))
     ),
     needs=StoryNeeds(tiered=True, record_bytes=_RECORD_BYTES, expiry=True, joined=2),
-    outcome="The group never gets the records that were written while it had no members.",
+    outcome="The group misses records that were written while it had no members.",
     topic_config={**_BRIEF, "retention.ms": str(_RETENTION_MS)},
     min_isr_most=3,
     why_not=_no_tier,

@@ -147,7 +147,7 @@ def _cluster(
         str | None,
         Option(
             metavar="HOST:PORT",
-            help="Brokers of the cluster, separated by commas; one that runs is enough.",
+            help="Brokers of the cluster, separated by commas.",
         ),
     ] = None,
     command_config: Annotated[
@@ -203,7 +203,7 @@ def advise(
         Path | None,
         Option(
             metavar="FILE",
-            help="Output of an earlier advise --json: the exit code then counts only new hazards.",
+            help="Earlier --json output: the exit code counts only new hazards.",
         ),
     ] = None,
     show_all: Annotated[

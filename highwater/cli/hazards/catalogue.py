@@ -25,8 +25,7 @@ _OF_MATRIX: Final = frozenset(("--kafka", "--story", "--unclean", *_DEFAULTS))
 
 app = typer.Typer(
     name="hazards",
-    help="Known ways in which Kafka loses records: releases, conditions, fixes, and commands "
-    "that show them.",
+    help="How Kafka loses records: releases, conditions, fixes, commands.",
 )
 
 
@@ -34,13 +33,10 @@ app = typer.Typer(
 def hazards(
     context: typer.Context,
     *,
-    kafka: Annotated[str | None, Option(help="List only the hazards of this release.")] = None,
+    kafka: Annotated[str | None, Option(help="Only hazards of this release.")] = None,
     to: Annotated[
         str | None,
-        Option(
-            help="With --kafka: compare two releases. List the hazards that end, begin and remain "
-            "with this upgrade."
-        ),
+        Option(help="With --kafka: hazards that end, begin and remain with this upgrade."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -16,9 +16,7 @@ from highwater.harness.runs import options as declared
 from highwater.harness.runs import parse_values
 from highwater.harness.runs.plan import Plan
 
-StoreOption = Annotated[
-    Path, Option("--store", help="Folder in which runs are stored.", show_default=True)
-]
+StoreOption = Annotated[Path, Option("--store", help="Folder of runs.", show_default=True)]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON on standard output.")]
 
 
@@ -48,15 +46,13 @@ UntilFailureOption = Annotated[
         metavar="RUNS",
         min=0,
         max=1000,
-        help="Greatest number of runs, each with the next seed, until a run is invalid.",
+        help="Most runs, each with the next seed, until a run is invalid.",
         show_default=False,
     ),
 ]
 RunsArgument = Annotated[
     list[str],
-    Argument(
-        metavar="RUN...", help="Run directories or names of runs, or the directory of one matrix."
-    ),
+    Argument(metavar="RUN...", help="Run directories or names, or one matrix."),
 ]
 DEFAULT_STORE = Path("store")
 

@@ -53,7 +53,7 @@ ShrinkOption = Annotated[
         duration=f"Duration of the faults: {limits.FAULTS_S.lasting}.",
         nemesis="Faults to mix at random, or none.  [default: "
         "app-cut,app-pause,app-refuse-outputs,app-kill=3,app-stop]",
-        rate="Records per second of all producers together, or max.  [default: 100]",
+        rate="Records per second in total, or max.  [default: 100]",
         transactions="Write inputs in transactions, and abort some of the transactions.",
     ),
     of_program=group_of(options_of(ProgramPlan)),
@@ -87,8 +87,7 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
         str | None,
         Option(
             metavar="HOST:PORT",
-            help="Address of your running cluster, on which only the program gets faults "
-            "(docs/apps.md).",
+            help="Your running cluster: only the program gets faults (docs/apps.md).",
         ),
     ] = None,
     until_failure: UntilFailureOption = 0,
@@ -98,7 +97,7 @@ def app(  # noqa: PLR0913 - a command's options are its arguments
     junit: JunitOption = None,
     spark: SparkOptions,
 ) -> None:
-    """Run your program under faults, and find inputs that it lost or processed twice."""
+    """Run your program under faults; find lost and doubled inputs."""
     from highwater.api import VERDICTS, perform
     from highwater.nemesis.message_spec import read_option
     from highwater.runtime.requested_plan import requested_app

@@ -53,10 +53,7 @@ _SKIPPED: Final = Prediction(others=frozenset({("undelivered", value) for value 
     "added-partition",
     HazardEnding(hazard=ADDED_PARTITION, ending=_SKIPPED),
     needs=_NEEDS,
-    outcome=(
-        "On every release the group never receives the records that were sent to the new "
-        "partition first."
-    ),
+    outcome=("On every release the group misses the new partition's first records."),
     min_isr_most=3,
 )
 def added_partition(context: ScheduleContext) -> None:
@@ -86,10 +83,7 @@ def _share_groups(release: Release) -> str:
     "added-partition-share",
     HazardEnding(hazard=ADDED_TO_SHARE_GROUP, ending=_SKIPPED),
     needs=_NEEDS,
-    outcome=(
-        "Up to 4.3 the share group never receives the first records of the new partition. With "
-        "later brokers it does."
-    ),
+    outcome=("Up to 4.3 the share group misses the new partition's first records."),
     min_isr_most=3,
     why_not=_share_groups,
 )

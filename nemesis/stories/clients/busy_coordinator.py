@@ -56,8 +56,7 @@ _EXPIRED_S: Final = 60.0
         ending=Prediction(others=frozenset({("coordinator-contradiction", "")})),
     ),
     needs=StoryNeeds(transactions=True, group=True),
-    outcome="Up to 3.9.0 the coordinator does not know the offset that the second transaction "
-    "committed.",
+    outcome="Up to 3.9.0 the coordinator does not know the second transaction's offset.",
     min_isr_most=3,
 )
 def busy_coordinator(context: ScheduleContext) -> None:

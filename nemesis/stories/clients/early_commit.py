@@ -45,10 +45,7 @@ def _by_brokers(release: Release) -> str:
         ending=Prediction(others=frozenset({("undelivered", AT_WORK)})),
     ),
     needs=StoryNeeds(wire="clients", java=True, partitions=len(_PARTITIONS)),
-    outcome=(
-        "With Java's clients before 4.0 the group skips the records that the crashed member was "
-        "processing."
-    ),
+    outcome=("With Java's clients before 4.0 the group skips records that no member processed."),
     min_isr_most=3,
     why_not=_by_brokers,
 )

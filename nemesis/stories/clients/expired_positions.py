@@ -44,7 +44,7 @@ _NEEDS: Final = StoryNeeds(expiry=True, joined=2)
         ending=Prediction(others=frozenset({("undelivered", value) for value in MEANWHILE})),
     ),
     needs=_NEEDS,
-    outcome="The group never receives records that were written while it had no members.",
+    outcome="The group misses records that were written while it had no members.",
     min_isr_most=3,
 )
 def expired_positions(context: ScheduleContext) -> None:
@@ -56,7 +56,7 @@ def expired_positions(context: ScheduleContext) -> None:
     "earliest-positions",
     HazardEnding(hazard=EXPIRED_POSITIONS, ending=Prediction()),
     needs=_NEEDS,
-    outcome="The group receives all records, also those that were written while it had no members.",
+    outcome="The group receives all records.",
     min_isr_most=3,
 )
 def earliest_positions(context: ScheduleContext) -> None:

@@ -164,8 +164,8 @@ def hanging_transaction(context: ScheduleContext) -> None:
     ),
     needs=_NEEDS,
     outcome=(
-        "With librdkafka, on every release the aborted record is committed, and the record that "
-        "took its sequence number is lost."
+        "With librdkafka the aborted record is committed, and the next record is lost, on "
+        "every release."
     ),
     min_isr_most=3,
 )

@@ -309,5 +309,8 @@ def test_a_broker_that_ends_itself_is_told_of_once(tmp_path: Path) -> None:
             f"broker 1 logged that it exits: [ReplicaFetcherThread-0-4], {exiting}"
             " (kafka.server.ReplicaFetcherThread)"
         ),
-        "broker 3 logged that it exits: Encountered fatal fault: no disk (o.a.k.ProcessTerminating)",
+        (
+            "broker 3 logged that it exits: "
+            "Encountered fatal fault: no disk (o.a.k.ProcessTerminating)"
+        ),
     ]

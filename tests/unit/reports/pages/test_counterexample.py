@@ -41,7 +41,7 @@ def test_what_is_lost_and_what_differs_is_marked() -> None:
         "In the end m1 was acknowledged, and C, which must lead, lacks it."
     )
     assert harm(forked()) == Harm(records=frozenset({"m1"}), instead=frozenset({"m2"}))
-    assert conclusion(forked()) == "In the end one replica holds m1 where another holds m2."
+    assert conclusion(forked()) == "In the end one replica has m1 where another has m2."
     drawn = whole(forked(), "")
     assert drawn.count('class="cell other divergence"') == 1
     assert 'class="cell gone"' in drawn

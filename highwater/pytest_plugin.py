@@ -151,7 +151,7 @@ def highwater_case(request: pytest.FixtureRequest) -> "Case":
     if not isinstance(case, Case):
         raise UsageError(
             "kafka_run, kafka_app and kafka_cluster are not available by getfixturevalue",
-            hint="Make them arguments of the test, which then runs for every release.",
+            hint="Make the fixture an argument of the test, which then runs for every release.",
         )
     return case
 

@@ -93,12 +93,12 @@ def sources(root: Path) -> Iterator[Path]:
 def vague_names(path: Path, tree: ast.Module) -> Iterator[Complaint]:
     """Yield definitions, parameters, fields and variables with a name in ``VAGUE_NAMES``."""
     if path.stem in VAGUE_NAMES:
-        yield path, 1, f"the module name {path.stem!r} is not telling: use a noun"
+        yield path, 1, f"module name {path.stem!r} is not telling: use a noun"
     fields = _fields_of_files(tree)
     for node in ast.walk(tree):
         for name in () if node in fields else _defined(node):
             if name.strip("_").lower() in VAGUE_NAMES:
-                yield path, node.lineno, f"the name {name!r} is not telling: use a noun"  # type: ignore[attr-defined]
+                yield path, node.lineno, f"name {name!r} is not telling: use a noun"  # type: ignore[attr-defined]
 
 
 def _fields_of_files(tree: ast.Module) -> set[ast.expr]:

@@ -29,7 +29,7 @@ _BY: Final[dict[str, By]] = {"role": "role", "broker": "broker"}
 
 ByOption = Annotated[
     str,
-    Option("--by", help="Repeat targets by broker (id), or by role (leader)."),
+    Option("--by", help="Repeated steps hit the same broker, or the same role (leader)."),
 ]
 
 
@@ -73,7 +73,7 @@ def shrink(  # noqa: PLR0913 - a command's options are its arguments
     *,
     limit: Annotated[str, Option("--for", help="Begin no run after this time: 20m.")] = "1h",
     tries: Annotated[int, Option(min=1, max=100, help="Most runs of a plan.")] = 3,
-    hits: Annotated[int, Option(min=1, help="Runs that must have the anomaly.")] = 1,
+    hits: Annotated[int, Option(min=1, help="Necessary runs with the anomaly.")] = 1,
     kind: Annotated[
         str | None, Option(help="Anomaly kinds to reproduce.  [default: the worst]")
     ] = None,

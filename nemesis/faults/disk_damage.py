@@ -113,7 +113,7 @@ def lose_unflushed(
     recovery point on: Kafka flushes a segment when the next segment begins. If the broker flushes
     after every ``flushes`` records, the recovery point on disk may be out of date. Then only the
     last ``flushes - 1`` records can be lost. Records that survived an earlier power failure remain,
-    because they were on the disk. Kafka, however, does not treat them as flushed when it starts
+    because they were on the disk. But Kafka does not treat these records as flushed when it starts
     (``LogLoader.recoverLog``).
 
     Args:

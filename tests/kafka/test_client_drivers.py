@@ -60,7 +60,7 @@ BROKEN = {
     "offsets-in-spite": ("offsets", "after abort with offset 2 the group has the offsets {0: 2}"),
     "unstable": ("offsets", "while a transaction is open, the response to committed is {}"),
     "unknown-member": ("offsets", "from a member of an old generation are accepted"),
-    "no-end": ("end", "after its input has ended the driver still runs"),
+    "no-end": ("end", "after the end of its input"),
 }
 WAITING = ("time-out", "group", "offsets")
 """Parts that wait for limits; by day test_readers.py has a driver that reads."""

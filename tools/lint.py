@@ -136,7 +136,7 @@ def obscure_docstrings(path: Path, tree: ast.Module) -> Iterator[Complaint]:
             yield (
                 path,
                 line,
-                (f"the docstring begins with {match[1]!r}: say what the code does, or what it is"),
+                (f"docstring begins with {match[1]!r}: say what the code does, or what it is"),
             )
 
 
@@ -177,7 +177,7 @@ def crowded_folders(paths: Iterable[Path]) -> Iterator[Complaint]:
             yield (
                 folder,
                 1,
-                (f"the folder has {count} modules, but at most {MODULES_MAX} are allowed"),
+                (f"{count} modules in this folder, but at most {MODULES_MAX} are allowed"),
             )
 
 

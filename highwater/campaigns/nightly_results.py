@@ -124,11 +124,7 @@ def _judge(row: MatrixRow, canary: str | None) -> tuple[State, str]:
     if row.model == "unexplained":
         return "bad", "the model cannot explain all findings"
     if row.as_predicted is not None:
-        return (
-            ("good", "as predicted")
-            if row.as_predicted
-            else ("bad", "the run did not end as predicted")
-        )
+        return ("good", "as predicted") if row.as_predicted else ("bad", "not as predicted")
     return _judge_random(row)
 
 

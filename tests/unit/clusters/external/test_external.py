@@ -277,15 +277,15 @@ def test_a_plan_for_it_can_be_kept_and_told() -> None:
         ({"nemesis": ("kill@1",)}, "no broker 1"),
         ({"nemesis": ("stop",)}, "no command to stop"),
         ({"nemesis": ("wipe",)}, "files of its brokers are not accessible"),
-        ({"nemesis": ("isolate",)}, "no wire"),
+        ({"nemesis": ("isolate",)}, "no relay"),
         ({"nemesis": ("controller-kill",)}, "controllers are not accessible"),
         ({"nemesis": ("move-leader",), "kafka": "2.8.2-zk"}, "2.8.2-zk|in ZooKeeper"),
         ({"external": None}, "needs an inventory"),
         ({"nemesis": (), "story": "loss"}, "a story needs its own broker settings"),
         ({"broker_config": {"a": "b"}}, "owner decides the broker settings"),
-        ({"wire": True}, "wire"),
+        ({"wire": True}, "the relay works only"),
         ({"to": ("4.3.1",)}, "only the cluster's owner upgrades it"),
-        ({"workload": Workload(subscribe=1)}, "Kafka's own topics"),
+        ({"workload": Workload(subscribe=1)}, "Kafka's internal topics"),
         ({"brokers": 2}, "has 3 brokers"),
         ({"controllers": 3}, "the cluster's owner runs its controllers and ZooKeepers"),
     ],
@@ -323,7 +323,7 @@ def test_a_release_is_named_once(tmp_path: Path) -> None:
     assert release_of(None, "local", path) == release_of("4.3.1", "external", path) == "4.3.1"
     for words, message in (
         (("3.9.2", "local", path), "names Kafka 4.3.1"),
-        ((None, "local", None), "No release"),
+        ((None, "local", None), "no Kafka release"),
         (("4.3.1", "external", None), "needs an inventory"),
     ):
         with pytest.raises(UsageError, match=message):

@@ -135,8 +135,8 @@ def test_a_release_is_skipped_on_a_driver_that_does_not_run_it() -> None:
         ({"drivers": ("podman",)}, "podman"),
         ({"clients": ("ruby",)}, "ruby"),
         ({"clients": ("java:9.9",)}, r"9\.9"),
-        ({"stories": ()}, "no cell"),
-        ({"min_isrs": (2, 3)}, "no cell"),
+        ({"stories": ()}, "no combination"),
+        ({"min_isrs": (2, 3)}, "no combination"),
     ],
 )
 def test_what_nobody_knows_is_refused_before_anything_is_written(
@@ -302,7 +302,7 @@ def test_rows_from_before_there_was_a_model_are_read(tmp_path: Path) -> None:
             {"subscribe": [0, 3, 3], "group_protocol": ["classic", "classic", "consumer"]},
             "do not support the consumer group protocol",
         ),
-        ("share", (0, 2), [0, 0, 2], {"share": [0, 0, 2]}, "no share groups"),
+        ("share", (0, 2), [0, 0, 2], {"share": [0, 0, 2]}, "not support share groups"),
     ],
 )
 def test_groups_are_an_axis_of_random_runs_alone(

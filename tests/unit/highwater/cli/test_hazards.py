@@ -180,10 +180,12 @@ def test_what_a_release_does_not_have_is_no_hazard_of_it() -> None:
 def test_a_release_of_both_coordinations_says_which_is_meant() -> None:
     """Who upgrades from ZooKeeper would read of a cluster on KRaft."""
     text = RUN.invoke(app, ["hazards", "--kafka", "3.9.2", "--to", "4.4.0"]).stdout
-    assert "3.9.2 is on KRaft here; on ZooKeeper it is 3.9.2-zk." in " ".join(text.split())
+    assert "3.9.2 here uses KRaft; the same release on ZooKeeper is 3.9.2-zk." in " ".join(
+        text.split()
+    )
     text = RUN.invoke(app, ["hazards", "--kafka", "3.9.2-zk", "--to", "4.4.0"]).stdout
     assert "on KRaft it is 3.9.2." in " ".join(text.split())
-    assert "that takes a migration" in " ".join(text.split())
+    assert "which requires a migration" in " ".join(text.split())
 
 
 def test_the_hazards_of_one_release_are_listed() -> None:

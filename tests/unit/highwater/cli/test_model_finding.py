@@ -67,5 +67,5 @@ def test_what_was_not_replayed_is_said_so(tmp_path: Path) -> None:
 
 def test_a_counterexample_of_transactions_has_no_such_page() -> None:
     other = Source.load(FILES / "transactions-late-copy-4.4.0.json")
-    with pytest.raises(UsageError, match="no counterexample of replicas"):
+    with pytest.raises(UsageError, match="no counterexample of the replication model"):
         check_finding(other)

@@ -338,7 +338,7 @@ def test_a_new_leader_counts_what_is_left_and_two_fences() -> None:
     plan = find_story("tiered-new-leader").plan("4.3.1")
     assert plan.tiered
     assert 8 * plan.workload.record_bytes < int(plan.topic.config["retention.bytes"])
-    with pytest.raises(UsageError, match="share no folder"):
+    with pytest.raises(UsageError, match="no common directory"):
         check_plan(msgspec.structs.replace(plan, driver="docker"))
 
 
@@ -372,7 +372,7 @@ def test_a_single_controller_without_its_disk_knows_no_topic(topic: str) -> None
 @pytest.mark.parametrize(
     ("story", "kafka", "says"),
     [
-        ("torn-transaction", "0.10.2.2", "has no transactions"),
+        ("torn-transaction", "0.10.2.2", "does not support transactions"),
         ("replaced-disk", "2.4.1", "its leaders do not ask the controller to change an ISR"),
         ("lost-metadata", "3.9.2-zk", "its controllers do not report"),
         ("lost-metadata", "3.3.2", "its controllers do not report"),

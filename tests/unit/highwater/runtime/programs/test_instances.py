@@ -120,7 +120,7 @@ def test_crashes_are_forgotten_once_an_instance_runs(
 
 
 def test_a_program_that_ends_at_once_is_refused_with_what_it_printed(start: Starter) -> None:
-    with pytest.raises(UsageError, match="ends at once: 3 starts in a row") as refused:
+    with pytest.raises(UsageError, match="exits at once: 3 starts in a row") as refused:
         start(DIES)
     assert "no such setting" in refused.value.hint
 
@@ -256,7 +256,7 @@ def test_there_may_be_nothing_to_hit(start: Starter) -> None:
 
 
 def test_a_program_that_is_not_there_is_refused() -> None:
-    with pytest.raises(UsageError, match="no program '/no/such/service'"):
+    with pytest.raises(UsageError, match="program '/no/such/service' does not exist"):
         resolved(("/no/such/service",))
 
 

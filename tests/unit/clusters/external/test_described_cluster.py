@@ -278,7 +278,7 @@ def test_options_of_topics_are_for_files_too_and_those_of_connections_are_not(
     run = CliRunner()
     advised = run.invoke(app, ["advise", str(path), "--topic", "Other.*", "--acks", "1"])
     assert "orders" not in advised.stdout
-    assert "Other.Topic can lose by " in advised.stdout
+    assert "Other.Topic can lose records by " in advised.stdout
     refused = run.invoke(app, ["advise", str(path), "--command-config", str(path)])
     assert isinstance(refused.exception, UsageError)
     assert "--command-config is only for a running cluster" in refused.exception.message

@@ -54,7 +54,7 @@ def test_advice_says_what_applies_and_writes_a_page(tmp_path: Path) -> None:
     assert f"of {len(HAZARDS)} hazards apply" in page.read_text("utf-8")
     assert f"of {len(HAZARDS)} hazards apply to this cluster.\n" in text.stdout
     assert text.stdout.count(": the cluster is on KRaft\n") == 1
-    assert "t0, t2 can lose by elected-again, last-replica" in text.stdout
+    assert "t0, t2 can lose records by elected-again, last-replica" in text.stdout
     document = json.loads(as_json.stdout)
     assert document["status"] == "can lose"
     assert document["requests"]["MetadataRequest"] == 1
@@ -133,7 +133,7 @@ def test_an_upgrade_ends_begins_and_keeps_hazards() -> None:
     )
     text = RUN.invoke(app, words).stdout
     assert all(hazard in text for every in ids.values() for hazard in every)
-    assert f"To see it on both releases:  {document['command']}" in " ".join(text.split())
+    assert f"To see it on both releases: {document['command']}" in " ".join(text.split())
 
 
 def test_an_upgrade_of_early_kraft_gives_a_setting_its_effect() -> None:
@@ -184,7 +184,7 @@ def test_a_release_of_both_coordinations_says_which_is_meant() -> None:
         text.split()
     )
     text = RUN.invoke(app, ["hazards", "--kafka", "3.9.2-zk", "--to", "4.4.0"]).stdout
-    assert "on KRaft it is 3.9.2." in " ".join(text.split())
+    assert "the same release on KRaft is 3.9.2." in " ".join(text.split())
     assert "which requires a migration" in " ".join(text.split())
 
 

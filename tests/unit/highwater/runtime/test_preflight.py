@@ -112,7 +112,7 @@ def test_what_can_be_done_passes(plan: Plan) -> None:
         (of_program(command=("/no/such",)), "program '/no/such' does not exist", "after --"),
         (of_program(command=()), "no command was named", "after --"),
         (of_program(out="events"), "cannot both read and write events", "two topics"),
-        (of_program(out="a/b"), "not a valid topic name", "Letters"),
+        (of_program(out="a/b"), "not a valid topic name", "letters"),
         (of_program(match="("), "is not a regular expression", "$.order_id"),
         (of_program(match="$["), "no JSONPath", "$.order_id"),
         (of_program(env=("{bootstrap}",)), "does not set a variable", "BROKERS="),
